@@ -42,6 +42,7 @@ test: lint ## Lint, check types and run the tests
 
 lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)

@@ -1,4 +1,5 @@
-"""``python -m bench``: how fast the checker is on this machine, in one run, so that ratios can be read even where it is busy.
+"""``python -m bench``: how fast the checker is on this machine, in one run, so that ratios can be read even where it is
+busy.
 
 Every figure comes from a process of its own. ``--quick`` leaves out what takes longest.
 """
@@ -35,7 +36,11 @@ def command(*words: str, **environment: str) -> float:
     """Seconds that ``fencepost WORDS`` takes as a whole process."""
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+        [sys.executable, "-m", "fencepost", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
     )
     if done.returncode not in (0, 12):
         sys.exit(f"fencepost {' '.join(words)} failed:\n{done.stderr}")
@@ -53,12 +58,17 @@ def rate(figures: dict[str, Any]) -> float:
 
 
 def scaling(title: str, constants: dict[str, str], **options: Any) -> dict[str, Any]:
-    """One worker and two, in turn, each in a fresh process that explores twice; prints medians, and the median of the ratios.
+    """One worker and two, in turn, each in a fresh process that explores twice; prints medians, and the median of the
+    ratios.
 
-    The first exploration of a process also takes its memory from the system for the first time, which a virtual machine can make
-    expensive; the second does all the same work but that. Gives the figures of a first exploration with one worker.
+    The first exploration of a process also takes its memory from the system for the first time, which a virtual machine
+    can make expensive; the second does all the same work but that. Gives the figures of a first exploration with one
+    worker.
     """
-    pairs = [tuple(measure("bookkeeper-4.13", constants, workers=n, times=2, **options) for n in (1, 2)) for _ in range(ROUNDS)]
+    pairs = [
+        tuple(measure("bookkeeper-4.13", constants, workers=n, times=2, **options) for n in (1, 2))
+        for _ in range(ROUNDS)
+    ]
     line(f"{title}: distinct states", f"{pairs[0][1][0]['distinct']:,}")
     for n in (0, 1):
         for again, which in enumerate(("", ", again in the same process")):
@@ -67,7 +77,10 @@ def scaling(title: str, constants: dict[str, str], **options: Any) -> dict[str, 
     for again, which in enumerate(("", ", again")):
         ratio = statistics.median(rate(two[again]) / rate(one[again]) for one, two in pairs)
         line(f"  two workers to one{which}", f"{ratio:.2f}x")
-    loops = [statistics.median(p[n][1]["profile"]["seconds"]["expand"] / p[n][1]["distinct"] * 1e9 for p in pairs) for n in (0, 1)]
+    loops = [
+        statistics.median(p[n][1]["profile"]["seconds"]["expand"] / p[n][1]["distinct"] * 1e9 for p in pairs)
+        for n in (0, 1)
+    ]
     line("  of which compiled loops, again: nanoseconds a state", f"{loops[0]:.0f} and {loops[1]:.0f}")
     first: dict[str, Any] = pairs[-1][0][0]
     return first
@@ -94,8 +107,13 @@ def main() -> None:
     print()
 
     for protocol, constants in (("bookkeeper-4.13", FIXED), ("ledger-chaining", {})):
-        walked = [measure(protocol, constants, engine="simulate", workers=1, walks=WALKS, times=2)[1] for _ in range(ROUNDS)]
-        line(f"random walks of {protocol}: steps a second a core", f"{statistics.median(w['steps'] / w['seconds'] for w in walked):,.0f}")
+        walked = [
+            measure(protocol, constants, engine="simulate", workers=1, walks=WALKS, times=2)[1] for _ in range(ROUNDS)
+        ]
+        line(
+            f"random walks of {protocol}: steps a second a core",
+            f"{statistics.median(w['steps'] / w['seconds'] for w in walked):,.0f}",
+        )
     print()
 
     warm = [command("check", "bookkeeper-4.13") for _ in range(ROUNDS)]

@@ -1,16 +1,20 @@
-"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--minutes 0] [--seed 1] [DIR]``.
+"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--minutes 0] [--seed 1]
+[DIR]``.
 
-A cluster of real processes runs, and a writer that appends numbered entries to the log ``a``. A Spark driver streams ``a`` through a transformation
-into the log ``b``, with a checkpoint. So many times one of them is killed with SIGKILL and started again:
+A cluster of real processes runs, and a writer that appends numbered entries to the log ``a``. A Spark driver streams
+``a`` through a transformation into the log ``b``, with a checkpoint. So many times one of them is killed with SIGKILL
+and started again:
 
 - the driver: the process of Python, its JVM, and all that they started, at once;
-- an executor: a process of a worker of ``local-cluster``, or with a ``local`` master a process of Python that runs tasks, reads offsets or commits;
+- an executor: a process of a worker of ``local-cluster``, or with a ``local`` master a process of Python that runs
+  tasks, reads offsets or commits;
 - a bookie, which is started again some seconds later;
 - the writer of the log.
 
-Between two kills the stream has put a batch into ``b``, and some time went by, so that a kill comes at any point of a batch. In the end every entry
-that the writer had acknowledged is in ``a`` once and in order, and ``b`` is what the transformation makes of ``a``: by count, order and checksum.
-No ledger of either log is left over. It exits with 1 if anything of that is not so.
+Between two kills the stream has put a batch into ``b``, and some time went by, so that a kill comes at any point of a
+batch. In the end every entry that the writer had acknowledged is in ``a`` once and in order, and ``b`` is what the
+transformation makes of ``a``: by count, order and checksum. No ledger of either log is left over. It exits with 1 if
+anything of that is not so.
 """
 
 from __future__ import annotations
@@ -60,7 +64,9 @@ def transformed(data: bytes) -> bytes:
 
 
 async def write(uri: str, facts: Path, number: int, rate: int) -> None:
-    """Append entries that say which of which process they are, and write down how many are acknowledged, until SIGTERM."""
+    """Append entries that say which of which process they are, and write down how many are acknowledged, until
+    SIGTERM.
+    """
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     sent = 0
@@ -75,7 +81,8 @@ async def write(uri: str, facts: Path, number: int, rate: int) -> None:
                         await writer.append_many(some)
                         file.write(f"{sent}\n")
                         await asyncio.sleep(max(0.0, begun + 0.1 - time.monotonic()))
-            except StoreError as error:  # whether what was sent is in the log is not known, so nothing follows under this number
+            # whether what was sent is in the log is not known, so nothing follows under this number
+            except StoreError as error:
                 print(f"writer {number}: {error}", file=sys.stderr)
                 sys.exit(3)
 
@@ -89,12 +96,30 @@ def stream(uri: str, checkpoint: str, master: str) -> None:
 
     from fencepost.spark import register
 
-    session = SparkSession.builder.master(master).config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
-    spark = session.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    session = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+    )
+    spark = (
+        session.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    )
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    source = {"metadata": uri, "log": FROM, "cursor": "stream", "decoder": "utf8", "maxEntriesPerTrigger": 20_000, "maxBytesPerPartition": 500_000}
-    rows = spark.readStream.format("fencepost").options(**source).load().selectExpr("concat(value, ' ', md5(cast(value as binary))) value")
+    source = {
+        "metadata": uri,
+        "log": FROM,
+        "cursor": "stream",
+        "decoder": "utf8",
+        "maxEntriesPerTrigger": 20_000,
+        "maxBytesPerPartition": 500_000,
+    }
+    rows = (
+        spark.readStream.format("fencepost")
+        .options(**source)
+        .load()
+        .selectExpr("concat(value, ' ', md5(cast(value as binary))) value")
+    )
     sink = rows.writeStream.format("fencepost").options(metadata=uri, log=TO, checkpointLocation=checkpoint)
     query = sink.trigger(processingTime="500 milliseconds").start()
     ends: list[int] = []
@@ -126,7 +151,13 @@ class Process:
         self.times += 1
         command = [sys.executable, "-IS", bound.__file__, str(os.getpid()), sys.executable, "-m", "bench.exactly_once"]
         with open(self._folder / f"{self.name}.log", "ab") as log:
-            return subprocess.Popen([*command, *self._command(self.times)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                [*command, *self._command(self.times)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def kill(self) -> None:
         """Kill it with all that it started."""
@@ -169,7 +200,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def executors(pid: int) -> dict[str, list[int]]:
-    """The processes below a driver that do its work, by what they are: executors of a ``local-cluster``, and the processes of Python below its JVM."""
+    """The processes below a driver that do its work, by what they are: executors of a ``local-cluster``, and the
+    processes of Python below its JVM.
+    """
     found: dict[str, list[int]] = {}
     for each in descendants(pid):
         with contextlib.suppress(OSError):
@@ -204,7 +237,11 @@ class Campaign:
     def run(self) -> dict[str, Any]:
         """Run it; what was found."""
         cluster = [sys.executable, "-m", "fencepost", "cluster"]
-        up = subprocess.run([*cluster, "up", str(self.store), "--bookies", str(BOOKIES), "--detach", "--json"], stdout=subprocess.PIPE, check=True)
+        up = subprocess.run(
+            [*cluster, "up", str(self.store), "--bookies", str(BOOKIES), "--detach", "--json"],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         uri = json.loads(up.stdout)["metadata"]
         try:
             with fencepost.connect(uri) as store:
@@ -217,7 +254,9 @@ class Campaign:
             store.log(name).create()
         checkpoint = str(self.folder / "checkpoint")
         facts = lambda number: str(self.folder / f"writer-{number}.facts")  # noqa: E731
-        writer = Process("writer", self.folder, lambda number: ["writer", uri, facts(number), str(number), str(self.rate)])
+        writer = Process(
+            "writer", self.folder, lambda number: ["writer", uri, facts(number), str(number), str(self.rate)]
+        )
         driver = Process("driver", self.folder, lambda _: ["driver", uri, checkpoint, self.master])
         processes = [writer, driver]
         try:
@@ -312,13 +351,21 @@ class Campaign:
             count, there = int(lines[-1]) if lines else 0, written.get(number, [])
             acknowledged += count
             if there != [*range(len(there))] or len(there) < count:
-                faults.append(f"of writer {number} {count} entries were acknowledged, and {len(there)} are in log {FROM}, or not in order")
+                faults.append(
+                    f"of writer {number} {count} entries were acknowledged, and {len(there)} are in log {FROM}, or not"
+                    " in order"
+                )
         expected, found = [*map(transformed, data[FROM])], data[TO]
         if found != expected:
             lost, doubled = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
-            faults.append(f"log {TO}: {sum(lost.values())} entries are missing, {sum(doubled.values())} are there too often; else they are out of order")
+            faults.append(
+                f"log {TO}: {sum(lost.values())} entries are missing, {sum(doubled.values())} are there too often; else"
+                " they are out of order"
+            )
         chains = {name: store.log(name).show().chain for name in (FROM, TO)}
-        left = store.run(lambda store: self._left_over(store, {link.ledger for chain in chains.values() for link in chain.links}))
+        left = store.run(
+            lambda store: self._left_over(store, {link.ledger for chain in chains.values() for link in chain.links})
+        )
         if left:
             faults.append(f"ledgers are left over: {left}")
         return {
@@ -331,7 +378,9 @@ class Campaign:
             "sha256 of a, transformed": hashlib.sha256(b"\n".join(expected)).hexdigest(),
             "batches": self._batches(store) + 1,
             "ledgers of b": len(chains[TO].links),
-            "ledgers that were written and deleted": self._ids(store) - sum(len(chain.links) for chain in chains.values()),
+            "ledgers that were written and deleted": (
+                self._ids(store) - sum(len(chain.links) for chain in chains.values())
+            ),
             "times the query ended by itself": driver.failures,
             "times the writer ended by itself": writer.failures,
             "seconds": round(time.monotonic() - self.begun),
@@ -362,9 +411,16 @@ def main() -> int:
         stream(*sys.argv[2:])
         return 0
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("directory", type=Path, nargs="?", help="where everything is kept; by default a new folder, which is deleted if nothing is wrong")
+    parser.add_argument(
+        "directory",
+        type=Path,
+        nargs="?",
+        help="where everything is kept; by default a new folder, which is deleted if nothing is wrong",
+    )
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--minutes", type=float, default=0.0, help="after so long nothing is killed any more; 0: no limit (0)")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="after so long nothing is killed any more; 0: no limit (0)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=1000, help="entries a second that are written")
     parser.add_argument("--master", default=MASTER)

@@ -1,7 +1,8 @@
-"""A log of many ledgers: how long it takes to open, to list, to find a time in, and to trim, and how many entries are read for that.
+"""A log of many ledgers: how long it takes to open, to list, to find a time in, and to trim, and how many entries are
+read for that.
 
-``python -m bench.logs [--ledgers 10000] [--entries 1000]``: a cluster of its own, of one metadata service and three bookies. All ledgers of the log are
-real ones; those that are looked into have ``--entries`` entries, the others none.
+``python -m bench.logs [--ledgers 10000] [--entries 1000]``: a cluster of its own, of one metadata service and three
+bookies. All ledgers of the log are real ones; those that are looked into have ``--entries`` entries, the others none.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def cluster(folder: Path, bookies: int = 3) -> Iterator[str]:
     processes: list[subprocess.Popen[str]] = []
 
     def started(*arguments: str) -> str:
-        process = subprocess.Popen([sys.executable, "-m", "fencepost", *arguments], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fencepost", *arguments], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        )
         processes.append(process)
         assert process.stdout is not None
         return process.stdout.readline()
@@ -112,7 +115,9 @@ async def measured(uri: str, ledgers: int, entries: int) -> list[list[str]]:
         before, began = (counted.opened, counted.entries), time.perf_counter()
         yield
         seconds = time.perf_counter() - began
-        rows.append([what, f"{seconds * 1000:,.0f} ms", f"{counted.opened - before[0]:,}", f"{counted.entries - before[1]:,}"])
+        rows.append(
+            [what, f"{seconds * 1000:,.0f} ms", f"{counted.opened - before[0]:,}", f"{counted.entries - before[1]:,}"]
+        )
 
     async with await Store.connect(uri, settings) as store:
         await filled(store.log("many"), ledgers, entries)

@@ -1,7 +1,8 @@
 """``python -m bench.quorum_traced``: what it costs a metadata quorum to write traces.
 
-Three members, each a process, and one client of kazoo that sets znodes, some at a time; in turns with traces and without. Printed are the operations a
-second, and the CPU microseconds of all members for each, medians with the lowest and the highest turn.
+Three members, each a process, and one client of kazoo that sets znodes, some at a time; in turns with traces and
+without. Printed are the operations a second, and the CPU microseconds of all members for each, medians with the lowest
+and the highest turn.
 
     python -m bench.quorum_traced [--turns 4] [--operations 4000] [--in-flight 64]
 """
@@ -69,8 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for is_traced, turns in found.items():
         rates, costs = [rate for rate, _ in turns], [cost for _, cost in turns]
         print(
-            f"{'traced' if is_traced else 'not traced':<11} {statistics.median(rates):>7,.0f} a second ({min(rates):,.0f} to {max(rates):,.0f})  "
-            f"{statistics.median(costs):>6,.0f} us of CPU each ({min(costs):,.0f} to {max(costs):,.0f})"
+            f"{'traced' if is_traced else 'not traced':<11} {statistics.median(rates):>7,.0f} a second"
+            f" ({min(rates):,.0f} to {max(rates):,.0f})  {statistics.median(costs):>6,.0f} us of CPU each"
+            f" ({min(costs):,.0f} to {max(costs):,.0f})"
         )
     return 0
 

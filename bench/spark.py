@@ -1,6 +1,7 @@
 """``python -m bench.spark``: the Spark engine beside the embedded one, on one core and on two, level by level.
 
-Every figure comes from a process of its own. One core means that the whole of it, virtual machine and Python workers, is kept there.
+Every figure comes from a process of its own. One core means that the whole of it, virtual machine and Python workers,
+is kept there.
 """
 
 from __future__ import annotations
@@ -53,14 +54,17 @@ def explore(cores: int, **options: Any) -> tuple[int, float, list[dict[str, floa
 
 
 def costs(levels: list[dict[str, float]], cores: int) -> str:
-    """What docs/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and each state."""
+    """What docs/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and each
+    state.
+    """
     total = {name: sum(level[name] for level in levels) for name in levels[0]}
     waited = cores * total["job"] - total["expand"] - total["deduplicate"] - total["build"]
     return (
-        f"candidates a state found: {total['candidates'] / total['found']:.2f}, of which sent: {total['sent'] / total['found']:.2f}\n"
-        f"nanoseconds: expand {total['expand'] / total['candidates'] * 1e9:.0f} a candidate, remove duplicates "
-        f"{total['deduplicate'] / total['candidates'] * 1e9:.0f} a candidate, build {total['build'] / total['found'] * 1e9:.0f} a state, "
-        f"everything else {waited / total['found'] * 1e9:.0f} a state"
+        f"candidates a state found: {total['candidates'] / total['found']:.2f}, of which sent:"
+        f" {total['sent'] / total['found']:.2f}\nnanoseconds: expand {total['expand'] / total['candidates'] * 1e9:.0f}"
+        f" a candidate, remove duplicates {total['deduplicate'] / total['candidates'] * 1e9:.0f} a candidate, build"
+        f" {total['build'] / total['found'] * 1e9:.0f} a state, everything else {waited / total['found'] * 1e9:.0f} a"
+        " state"
     )
 
 
@@ -78,7 +82,10 @@ def scan(millions: int = 50) -> None:
                 i = mark_visited(few, few, i, block, high, seen, False)
             seconds = time.perf_counter() - began
             if again:
-                print(f"looking through visited states: {seconds / len(low) * 1e9:.2f} ns each, {8 * len(low) / seconds / 1e9:.1f} GB/s from the page cache")
+                print(
+                    f"looking through visited states: {seconds / len(low) * 1e9:.2f} ns each,"
+                    f" {8 * len(low) / seconds / 1e9:.1f} GB/s from the page cache"
+                )
 
 
 def main() -> None:
@@ -97,17 +104,26 @@ def main() -> None:
             # The states of the last level are not in the checkpoint: they were not asked for their actions.
             saved = json.loads((Path(place) / "manifest.json").read_text())["distinct"]
             kept = sum(f.stat().st_size for f in Path(place).glob("*-run-*")) / saved
-        print(f"{f'Spark, local[{cores}]':<28}{distinct:>14,} states{seconds:>8.1f} s{distinct / seconds:>14,.0f} states/s")
-        print(f"{'level':>16}{'found':>12}{'states/s':>12}{'job':>8}{'expand':>8}{'dedup':>8}{'build':>8}{'parked':>10}{'B/candidate':>12}")
+        print(
+            f"{f'Spark, local[{cores}]':<28}{distinct:>14,} states{seconds:>8.1f} s{distinct / seconds:>14,.0f}"
+            " states/s"
+        )
+        print(
+            f"{'level':>16}{'found':>12}{'states/s':>12}{'job':>8}{'expand':>8}{'dedup':>8}{'build':>8}"
+            f"{'parked':>10}{'B/candidate':>12}"
+        )
         for level in levels:
             rate = level["found"] / (level["job"] + level["complete"])
             print(
                 f"{level['states']:>16,.0f}{level['found']:>12,.0f}{rate:>12,.0f}{level['job']:>8.2f}{level['expand']:>8.2f}"
-                f"{level['deduplicate']:>8.2f}{level['build']:>8.2f}{level['parked']:>10,.0f}{level['shuffled'] / level['candidates']:>12.1f}"
+                f"{level['deduplicate']:>8.2f}{level['build']:>8.2f}{level['parked']:>10,.0f}"
+                f"{level['shuffled'] / level['candidates']:>12.1f}"
             )
         large = [level for level in levels if level["states"] >= LARGE]
         if large:
-            rates[cores] = sum(level["found"] for level in large) / sum(level["job"] + level["complete"] for level in large)
+            rates[cores] = sum(level["found"] for level in large) / sum(
+                level["job"] + level["complete"] for level in large
+            )
             print(f"large levels: {rates[cores]:,.0f} states/s")
             print(costs(large, cores))
         print(f"kept for each visited state: {kept:.1f} bytes\n")

@@ -1,10 +1,11 @@
 """``python -m bench.validate``: how fast traces are held to the protocol of the store, on this machine.
 
-Of runs of the store's simulator with some 300 events each: of some of them in one process that has learnt nothing yet, and in the same once more; of all with Spark.
-Of one ledger whose trace is as long as ``--long`` says: time and memory, each length in a process of its own.
+Of runs of the store's simulator with some 300 events each: of some of them in one process that has learnt nothing yet,
+and in the same once more; of all with Spark. Of one ledger whose trace is as long as ``--long`` says: time and memory,
+each length in a process of its own.
 
-Seconds are those that pass, from before Spark is started until it has ended; CPU seconds are those of all processes, which say less wrong things of a machine
-that does something else too. It reads ``/proc``, so it runs on Linux.
+Seconds are those that pass, from before Spark is started until it has ended; CPU seconds are those of all processes,
+which say less wrong things of a machine that does something else too. It reads ``/proc``, so it runs on Linux.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ AT_ONCE = 4
 """Entries that the writer of a long trace sends at once."""
 
 EVENTS_AT_ONCE = 1 + len(BOOKIES) * (AT_ONCE + 2) + 1
-"""What comes of them: the writer sends, each bookie adds each of them and syncs once, the writer hears of each bookie, and confirms."""
+"""What comes of them: the writer sends, each bookie adds each of them and syncs once, the writer hears of each bookie,
+and confirms.
+"""
 
 
 def line(what: str, figure: str) -> None:
@@ -75,7 +78,10 @@ class Timed:
     def told(self, events: int) -> str:
         """For the report."""
         cpu = self.cpu
-        return f"{events:,} events in {self.seconds:,.1f} s: {events / self.seconds:,.0f} a second; {cpu:,.1f} CPU s: {events / cpu:,.0f} a CPU s"
+        return (
+            f"{events:,} events in {self.seconds:,.1f} s: {events / self.seconds:,.0f} a second; {cpu:,.1f} CPU s:"
+            f" {events / cpu:,.0f} a CPU s"
+        )
 
     def _look_on(self) -> None:
         while not self._over.wait(0.5):
@@ -145,15 +151,27 @@ def on_spark(folder: Path, master: str) -> None:
     with Timed() as timed:
         outcomes, _, _ = validated([str(folder)], Given("store"), master=master)
     accepted = sum(outcome.accepted for outcome in outcomes)
-    line(f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted", timed.told(sum(outcome.events for outcome in outcomes)))
+    line(
+        f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted",
+        timed.told(sum(outcome.events for outcome in outcomes)),
+    )
 
 
 # -- one long trace ---------------------------------------------------------------------------------------------------
 
 
 def write_long(path: Path, events: int) -> None:
-    """The trace of one ledger with about so many events: a writer that sends some entries at once, and waits for all bookies."""
-    metadata = {"state": "OPEN", "fragments": [[0, list(BOOKIES)]], "last_entry": -1, "ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+    """The trace of one ledger with about so many events: a writer that sends some entries at once, and waits for all
+    bookies.
+    """
+    metadata = {
+        "state": "OPEN",
+        "fragments": [[0, list(BOOKIES)]],
+        "last_entry": -1,
+        "ensemble_size": 3,
+        "write_quorum": 3,
+        "ack_quorum": 2,
+    }
     numbers: dict[str, int] = {}
     with RunsFile(path) as file:
 
@@ -172,10 +190,20 @@ def write_long(path: Path, events: int) -> None:
             emit("w", "connected", {"bookie": bookie, "connection": f"w>{bookie}"}, None)
         for number in range(events // EVENTS_AT_ONCE):
             first, last = number * AT_ONCE, number * AT_ONCE + AT_ONCE - 1
-            emit("w", "client_sends_add_entry_requests", {"entries": [[first, last]], "lac": first - 1, "ensemble": BOOKIES})
+            emit(
+                "w",
+                "client_sends_add_entry_requests",
+                {"entries": [[first, last]], "lac": first - 1, "ensemble": BOOKIES},
+            )
             for bookie in BOOKIES:
                 for entry in range(first, last + 1):
-                    told = {"entries": [[entry, entry]], "recovery": False, "lac": first - 1, "position": entry + 1, "connection": f"w>{bookie}"}
+                    told = {
+                        "entries": [[entry, entry]],
+                        "recovery": False,
+                        "lac": first - 1,
+                        "position": entry + 1,
+                        "connection": f"w>{bookie}",
+                    }
                     emit(bookie, "bookie_sends_add_confirmed_response", told)
                 emit(bookie, "journal_synced", {"position": last + 1}, None)
                 emit("w", "client_receives_add_confirmed_response", {"bookie": bookie, "entries": [[first, last]]})
@@ -183,7 +211,9 @@ def write_long(path: Path, events: int) -> None:
 
 
 def most_memory() -> float:
-    """The MiB that this process has had at the most. ``getrusage`` would count what its parent had when it was started."""
+    """The MiB that this process has had at the most. ``getrusage`` would count what its parent had when it was
+    started.
+    """
     text = Path("/proc/self/status").read_text()
     return int(text.partition("VmHWM:")[2].split()[0]) / 1024
 
@@ -210,8 +240,16 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, help="a folder of traces that are there, in place of those")
     parser.add_argument("--keep", type=Path, help="a new folder for the traces that are made, for --traces")
     parser.add_argument("--master", default="local[2]", help="where Spark is; empty: do without")
-    parser.add_argument("--files", type=int, default=5, help=f"files of {SEEDS_OF_FILE} runs that one process validates; 0: none")
-    parser.add_argument("--long", type=int, nargs="*", default=[125_000, 250_000, 500_000, 1_000_000], help="lengths of one ledger's trace")
+    parser.add_argument(
+        "--files", type=int, default=5, help=f"files of {SEEDS_OF_FILE} runs that one process validates; 0: none"
+    )
+    parser.add_argument(
+        "--long",
+        type=int,
+        nargs="*",
+        default=[125_000, 250_000, 500_000, 1_000_000],
+        help="lengths of one ledger's trace",
+    )
     parser.add_argument("--follow", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     collect_rarely()

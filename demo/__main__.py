@@ -1,6 +1,8 @@
-"""``python -m demo``: find a data loss in a protocol, run the store that has it mended, hurt it, and hold what it did to the protocol.
+"""``python -m demo``: find a data loss in a protocol, run the store that has it mended, hurt it, and hold what it did
+to the protocol.
 
-Every command is printed before it is run, so that each can be typed again. Everything is written to one folder, which stays.
+Every command is printed before it is run, so that each can be typed again. Everything is written to one folder, which
+stays.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def check() -> None:
 
 
 def run(cluster: Path, trace: Path) -> None:
-    """A cluster under a writer: a bookie is killed while it writes, then the writer itself; the ledger is recovered and read."""
+    """A cluster under a writer: a bookie is killed while it writes, then the writer itself; the ledger is recovered and
+    read.
+    """
     up = fencepost("cluster", "up", str(cluster), "--bookies", "4", "--trace", str(trace), "--detach")
     found = re.search(r"zk://\S+", up)
     if found is None:
@@ -113,7 +117,10 @@ def main() -> int:
     except Failed as failed:
         print(f"make run: {failed}", file=sys.stderr)
         return 1
-    print(f"\nAll of it took {time.monotonic() - begin:.0f} s. The counterexample is in {REPORT}, the cluster and its trace in {FOLDER}.")
+    print(
+        f"\nAll of it took {time.monotonic() - begin:.0f} s. The counterexample is in {REPORT}, the cluster and its"
+        f" trace in {FOLDER}."
+    )
     return 0
 
 

@@ -1,8 +1,8 @@
 """``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
 
-A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come those of Kafka's tool against a
-quorum, and BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with status 1 if anything failed, and with 2 if Java or Maven is not
-here.
+A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come those of Kafka's tool
+against a quorum, and BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with
+status 1 if anything failed, and with 2 if Java or Maven is not here.
 """
 
 from __future__ import annotations
@@ -88,7 +88,12 @@ class Report:
         for status, names in (("flaky", self.flaky), ("failed", self.failed)):
             for name in names:
                 print(f"{status:<8}{name}")
-        counts = [(len(self.failed), "failed"), (len(self.flaky), "flaky"), (self.passed, "passed"), (self.skipped, "skipped")]
+        counts = [
+            (len(self.failed), "failed"),
+            (len(self.flaky), "flaky"),
+            (self.passed, "passed"),
+            (self.skipped, "skipped"),
+        ]
         print(f"interop: {', '.join(f'{count} {what}' for count, what in counts if count)} in {seconds:.0f} s")
         return 1 if self.failed else 0
 
@@ -130,7 +135,11 @@ class Examination:
                 continue
             attempts = itertools.count(1)
 
-            def attempt(body: Callable[[kafka_tool.Quorum], None] = body, number: int = number, attempts: Iterator[int] = attempts) -> None:
+            def attempt(
+                body: Callable[[kafka_tool.Quorum], None] = body,
+                number: int = number,
+                attempts: Iterator[int] = attempts,
+            ) -> None:
                 quorum = kafka_tool.Quorum(self.folder / f"kafka-{number}-{next(attempts)}")
                 try:
                     quorum.start(1, 2, 3)
@@ -196,7 +205,9 @@ class Examination:
             cluster.end()
 
     def initialise(self, cluster: Cluster) -> None:
-        """Make the znodes of a new cluster, by the software that the bookies are of; the metadata service is of either."""
+        """Make the znodes of a new cluster, by the software that the bookies are of; the metadata service is of
+        either.
+        """
         if cluster.kinds[0] != JAVA:
             self.process(FENCEPOST).call("initialise", uri=cluster.uri)
             return
@@ -206,7 +217,12 @@ class Examination:
             raise Refused("initnewcluster", done["printed"])
 
     def run_with(
-        self, cluster: Cluster, writer: str, reader: str, plan: list[tuple[str, cases.Case, str, str]], ends: contextlib.ExitStack
+        self,
+        cluster: Cluster,
+        writer: str,
+        reader: str,
+        plan: list[tuple[str, cases.Case, str, str]],
+        ends: contextlib.ExitStack,
     ) -> None:
         """Run cases with two connections, one of each kind of client."""
 
@@ -233,18 +249,34 @@ class Examination:
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper, and a quorum with Kafka's tool.")
-    parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
-    parser.add_argument("--bookies", action="append", choices=(*BOOKIES, MIXED), help="these bookies alone, or two of each; repeatable")
-    parser.add_argument("--metadata", action="append", choices=(*METADATA, QUORUM), help="this metadata service alone; repeatable")
-    parser.add_argument(
-        "--tests", choices=("none", "few", "all"), default="few", help="which of BookKeeper's own tests of its client to run (by default few)"
+    parser = argparse.ArgumentParser(
+        prog="python -m interop",
+        description="Examine the store against BookKeeper and ZooKeeper, and a quorum with Kafka's tool.",
     )
-    parser.add_argument("--only", action="append", metavar="PATTERN", help="cases whose name has this in it; * is anything; repeatable")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
+    parser.add_argument(
+        "--bookies", action="append", choices=(*BOOKIES, MIXED), help="these bookies alone, or two of each; repeatable"
+    )
+    parser.add_argument(
+        "--metadata", action="append", choices=(*METADATA, QUORUM), help="this metadata service alone; repeatable"
+    )
+    parser.add_argument(
+        "--tests",
+        choices=("none", "few", "all"),
+        default="few",
+        help="which of BookKeeper's own tests of its client to run (by default few)",
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="PATTERN", help="cases whose name has this in it; * is anything; repeatable"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the cases and run none")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
     given = parser.parse_args()
-    given.client, given.bookies, given.metadata = given.client or CLIENTS, given.bookies or BOOKIES, given.metadata or METADATA
+    given.client, given.bookies, given.metadata = (
+        given.client or CLIENTS,
+        given.bookies or BOOKIES,
+        given.metadata or METADATA,
+    )
     return given
 
 

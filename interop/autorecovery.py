@@ -119,9 +119,8 @@ def _recovering(setting: Setting, *kinds: str) -> Iterator[list[tuple[Server, st
         for ledger in setting.reader.call("list"):  # the next case loses bookies, and waits until none is in a ledger
             setting.reader.call("delete", ledger=ledger)
         setting.cluster.heal()
-        until(
-            PATIENCE, "all votes are gone", lambda: not _nodes(setting, _votes)
-        )  # they go with the sessions of the killed
+        # they go with the sessions of the killed
+        until(PATIENCE, "all votes are gone", lambda: not _nodes(setting, _votes))
         _nodes(setting, _forget)
 
 

@@ -125,14 +125,27 @@ def read_back(client: Client, ledger: int, bodies: list[bytes], **arguments: obj
 @_among(EVERY, "create")
 def create(setting: Setting) -> None:
     """The metadata of a new ledger read the same by both clients, and the ledger is listed."""
-    ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2, custom_metadata={"owner": "interop", "empty": ""})
+    ledger = setting.writer.create(
+        ensemble=3, write_quorum=2, ack_quorum=2, custom_metadata={"owner": "interop", "empty": ""}
+    )
     own, other = setting.writer.metadata(ledger.id), setting.reader.metadata(ledger.id)
     equal(other, own, "metadata")
-    for name, value in {"state": "OPEN", "ensemble": 3, "write_quorum": 2, "ack_quorum": 2, "last_entry": -1, "length": 0}.items():
+    for name, value in {
+        "state": "OPEN",
+        "ensemble": 3,
+        "write_quorum": 2,
+        "ack_quorum": 2,
+        "last_entry": -1,
+        "length": 0,
+    }.items():
         equal(own[name], value, name)
     equal(own["custom_metadata"], {"owner": "interop", "empty": ""}, "custom metadata")
     equal(list(own["ensembles"]), ["0"], "first entries of fragments")
-    equal(len(set(own["ensembles"]["0"]) & {bookie.id for bookie in setting.cluster.bookies}), 3, "bookies of the ensemble")
+    equal(
+        len(set(own["ensembles"]["0"]) & {bookie.id for bookie in setting.cluster.bookies}),
+        3,
+        "bookies of the ensemble",
+    )
     for client in (setting.writer, setting.reader):
         equal(client.call("list").count(ledger.id), 1, "how often the ledger is listed")
 
@@ -152,7 +165,9 @@ def write_and_read(setting: Setting) -> None:
     read_back(setting.reader, ledger.id, bodies)
     again = setting.reader.open(ledger.id, recover=False)
     equal(again.read(150, 210), bodies[150:211], "entries 150 to 210")
-    refused("ReadException NoSuchEntryException IncorrectParameterException", lambda: again.read(len(bodies), len(bodies)))
+    refused(
+        "ReadException NoSuchEntryException IncorrectParameterException", lambda: again.read(len(bodies), len(bodies))
+    )
 
 
 @_among(EVERY, "empty ledger")
@@ -195,7 +210,9 @@ def tail(setting: Setting) -> None:
 
 @_among(EVERY, "last confirmed")
 def last_confirmed(setting: Setting) -> None:
-    """A reader that does not recover sees what later entries or the close confirm; with Java's, it can read what is not confirmed too."""
+    """A reader that does not recover sees what later entries or the close confirm; with Java's, it can read what is not
+    confirmed too.
+    """
     bodies = entries(10)
     ledger = setting.writer.create()
     for body in bodies:
@@ -255,7 +272,9 @@ def fence(setting: Setting) -> None:
 
 @_among(EVERY, "recovery under load")
 def recovery_under_load(setting: Setting) -> None:
-    """A ledger is recovered while its writer is adding: what was acknowledged is there, and nothing is acknowledged after."""
+    """A ledger is recovered while its writer is adding: what was acknowledged is there, and nothing is acknowledged
+    after.
+    """
     ledger = setting.writer.create()
     acknowledged = 0
     bodies = entries(4000)
@@ -298,7 +317,9 @@ def wrong_password(setting: Setting) -> None:
     for recovery in (True, False):
         refused(
             "UnauthorizedAccessException DigestMatchException LedgerRecoveryException",
-            lambda recovery=recovery: setting.reader.open(ledger.id, digest="MAC", password="guessed", recover=recovery),
+            lambda recovery=recovery: setting.reader.open(
+                ledger.id, digest="MAC", password="guessed", recover=recovery
+            ),
         )
     written(ledger, entries(1), at=10)
     ledger.close()
@@ -306,7 +327,9 @@ def wrong_password(setting: Setting) -> None:
 
 @_among(EVERY, "partitions of Spark")
 def partitions(setting: Setting) -> None:
-    """What the driver of Spark plans for a ledger, and its tasks read of it, without Spark: every entry once, as columns of Arrow."""
+    """What the driver of Spark plans for a ledger, and its tasks read of it, without Spark: every entry once, as
+    columns of Arrow.
+    """
     bodies = [*entries(300), b"", *entries(3, 65_536), *entries(200)]
     ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2)
     written(ledger, bodies)
@@ -317,7 +340,9 @@ def partitions(setting: Setting) -> None:
     with fencepost.connect(setting.cluster.uri) as store:
         parts = store.run(lambda store: planning.batch(store, options, ANY, ANY))
         for part in parts:
-            for wanted, metadata, batch in store.iterate(lambda store, part=part: reading.batches(store, options, part)):
+            for wanted, metadata, batch in store.iterate(
+                lambda store, part=part: reading.batches(store, options, part)
+            ):
                 found += rows.of(wanted, metadata, batch).to_pylist()
     equal(len(parts) > 1, True, "whether there are several partitions")
     found.sort(key=lambda row: int(row["entry"]))
@@ -336,7 +361,8 @@ def delete(setting: Setting) -> None:
     for client in (setting.writer, setting.reader):
         equal(client.call("list").count(ledger.id), 0, "how often the ledger is listed")
         refused(
-            "NoSuchLedgerExistsException NoSuchLedgerExistsOnMetadataServerException", lambda client=client: client.open(ledger.id)
+            "NoSuchLedgerExistsException NoSuchLedgerExistsOnMetadataServerException",
+            lambda client=client: client.open(ledger.id),
         )
 
 
@@ -375,7 +401,8 @@ def ensemble_change(setting: Setting) -> None:
     def work(ledger: Ledger, lost: Bookie) -> None:
         bodies = entries(150)
         written(ledger, bodies[50:], at=50)
-        # An add that waits for two of three can be over before the third was missed; the change of the ensemble comes later.
+        # An add that waits for two of three can be over before the third was missed; the change of the ensemble comes
+        # later.
         extra = 0
         while lost.id in _ensemble(setting, ledger.id) and extra < 100:
             time.sleep(0.05)
@@ -408,7 +435,9 @@ def recover_with_a_bookie_lost(setting: Setting) -> None:
 
 @_among(ALONE, "a bookie that hangs")
 def hanging_bookie(setting: Setting) -> None:
-    """A bookie is stopped in its tracks: entries are confirmed by the two others and read from them, and it goes on when it is let."""
+    """A bookie is stopped in its tracks: entries are confirmed by the two others and read from them, and it goes on
+    when it is let.
+    """
 
     def work(ledger: Ledger, lost: Bookie) -> None:
         written(ledger, entries(50), at=50)
@@ -438,7 +467,11 @@ def restart(setting: Setting) -> None:
     refused("LedgerFencedException LedgerClosedException", lambda: fenced.append(b"too late"))
     statuses = stop_all([bookie.server for bookie in setting.cluster.bookies])
     # A Java virtual machine that is ended by SIGTERM says so in its exit status.
-    equal(statuses, [143 if bookie.kind == JAVA else 0 for bookie in setting.cluster.bookies], "exit statuses of the bookies")
+    equal(
+        statuses,
+        [143 if bookie.kind == JAVA else 0 for bookie in setting.cluster.bookies],
+        "exit statuses of the bookies",
+    )
     setting.cluster.restart(setting.cluster.bookies)
     for ledger in (closed, left, fenced):
         _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))
@@ -512,14 +545,17 @@ def metadata_restart(setting: Setting) -> None:
 
 @_among(OF_A_QUORUM, "each member is killed")
 def each_member_is_killed(setting: Setting) -> None:
-    """The leader is killed, then each of the others; every time a ledger goes on, another one is created, both are closed, and all bookies stay
-    registered."""
+    """The leader is killed, then each of the others; every time a ledger goes on, another one is created, both are
+    closed, and all bookies stay registered.
+    """
     group = setting.cluster.service
     assert isinstance(group, Group)
     for _ in range(len(group.servers)):
         ledger = setting.writer.create()
         written(ledger, entries(10))
-        leaders = [number for number, where in enumerate(group.where) if mode(int(where.rpartition(":")[2])) == "leader"]
+        leaders = [
+            number for number, where in enumerate(group.where) if mode(int(where.rpartition(":")[2])) == "leader"
+        ]
         group.servers[leaders[0]].kill()
         other = setting.writer.create()
         written(other, entries(10))
@@ -533,18 +569,26 @@ def each_member_is_killed(setting: Setting) -> None:
 
 @_among(ALONE, "recorded")
 def recorded(setting: Setting, **settings: object) -> None:
-    """A ledger is written and recovered through a proxy that loses an answer, cuts a connection and is slow: all of it is in the trace.
+    """A ledger is written and recovered through a proxy that loses an answer, cuts a connection and is slow: all of it
+    is in the trace.
 
     ``settings``: of the clients.
     """
-    faults = ("drop response add after=30", "cut response add after=90", "delay request read fence=yes count=2 by=200ms")
+    faults = (
+        "drop response add after=30",
+        "cut response add after=90",
+        "delay request read fence=yes count=2 by=200ms",
+    )
     folder = new_folder(setting, f"trace-{setting.writer.kind}-{'-'.join(settings) or 'plain'}")
     bodies = entries(200)
     server = recorder(setting.cluster.uri, folder, faults)
     server.start()
     try:
         # Clients that were there before have connections to the bookies themselves.
-        writer, reader = setting.connect(setting.writer.kind, **settings), setting.connect(setting.reader.kind, **settings)
+        writer, reader = (
+            setting.connect(setting.writer.kind, **settings),
+            setting.connect(setting.reader.kind, **settings),
+        )
         ledger = writer.create(ensemble=3, write_quorum=3, ack_quorum=2)
         for number in range(50):
             written(ledger, bodies[number : number + 1], at=number)
@@ -569,23 +613,33 @@ def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int
     def told(*actions: str) -> list[dict[str, Any]]:
         return [parameters for action, subject, parameters in events if action in actions and subject == str(ledger)]
 
-    made = [parameters for action, _, parameters in events if action in ("message_dropped", "message_delayed", "connection_cut")]
+    made = [
+        parameters
+        for action, _, parameters in events
+        if action in ("message_dropped", "message_delayed", "connection_cut")
+    ]
     equal({each["rule"] for each in made}, set(range(1, faults + 1)), "rules that have acted")
     ensembles = metadata["ensembles"]
     bookies = {bookie for ensemble in ensembles.values() for bookie in ensemble}
     adds = [each for each in told("request_passed") if each["kind"] == "add"]
     answers = [each for each in told("response_passed") if each["kind"] == "add"]
     if not bookies <= {add["bookie"] for add in adds}:
-        raise AssertionError(f"adds went to {sorted({add['bookie'] for add in adds})}, and the ensembles have {sorted(bookies)}")
+        raise AssertionError(
+            f"adds went to {sorted({add['bookie'] for add in adds})}, and the ensembles have {sorted(bookies)}"
+        )
     for entry in range(count):
         taken = {answer["bookie"] for answer in answers if answer["entry"] == entry and answer["code"] == "OK"}
-        if len(taken) < 2 or not any(add["entry"] == entry and not add["recovery"] and add["lac"] < entry for add in adds):
+        if len(taken) < 2 or not any(
+            add["entry"] == entry and not add["recovery"] and add["lac"] < entry for add in adds
+        ):
             raise AssertionError(f"entry {entry} was confirmed, and the trace has answers of {sorted(taken)}")
     fences = [each for each in told("request_passed") if each.get("fence")]
     if not {fence["bookie"] for fence in fences if fence["entry"] == -1} >= set(ensembles[max(ensembles, key=int)]):
         raise AssertionError(f"the ledger was fenced, and the trace has {fences}")
     versions, missed = told("metadata_seen"), told("metadata_missed")
-    known = [each["version"] for each in versions] + [n for each in missed for n in range(each["first"], each["last"] + 1)]
+    known = [each["version"] for each in versions] + [
+        n for each in missed for n in range(each["first"], each["last"] + 1)
+    ]
     equal(sorted(known), list(range(len(known))), "versions that were seen or told to be missed")
     last = versions[-1]["metadata"]
     equal((last["state"], last["last_entry"]), ("CLOSED", count - 1), "state and last entry in the trace")
@@ -599,7 +653,8 @@ def validated(setting: Setting, **settings: object) -> None:
         case
         for case in THROUGH_A_RECORDER
         if not (case is force and settings)  # which version 2 does not have
-        and not (case is recovery_under_load and setting.writer.kind == JAVA)  # it closes its ledger while that is recovered
+        # it closes its ledger while that is recovered
+        and not (case is recovery_under_load and setting.writer.kind == JAVA)
     ]
     folder = new_folder(setting, f"validated-{setting.writer.kind}-{'-'.join(settings) or 'plain'}")
     server = recorder(setting.cluster.uri, folder, ())
@@ -620,11 +675,15 @@ def validated(setting: Setting, **settings: object) -> None:
     found = verdicts(folder)
     wrong = {ledger: told(outcome) for ledger, outcome in found.items() if not outcome.accepted}
     if wrong or len(found) < len(cases):
-        raise AssertionError(f"{len(wrong)} of {len(found)} ledgers are not accepted:\n" + "\n".join(f"{ledger}: {why}" for ledger, why in wrong.items()))
+        raise AssertionError(
+            f"{len(wrong)} of {len(found)} ledgers are not accepted:\n"
+            + "\n".join(f"{ledger}: {why}" for ledger, why in wrong.items())
+        )
 
 
 THROUGH_A_RECORDER = (
-    create, write_and_read, empty, large, last_confirmed, recover, fence, recovery_under_load, digests, wrong_password, delete, ensemble_change,
+    create, write_and_read, empty, large, last_confirmed, recover, fence, recovery_under_load, digests, wrong_password,
+    delete, ensemble_change,
     recover_with_a_bookie_lost, hanging_bookie, force,
 )  # fmt: skip
 # -- for what the Java client alone has -------------------------------------------------------------------------------
@@ -741,7 +800,9 @@ def shell_readledger(setting: Setting) -> None:
             raise AssertionError(f"{body[:10]!r} is not in: {printed[-300:]}")
     bookie = setting.writer.metadata(ledger.id)["ensembles"]["0"][0]
     # Asked of one bookie, the shell ends before the last entry that it is told.
-    printed = shell(setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7")
+    printed = shell(
+        setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7"
+    )
     equal(re.findall(r"Eid=(\d+)", printed), list("23456"), "entries of one bookie")
 
 
@@ -789,5 +850,3 @@ def shell_recover(setting: Setting) -> None:
         read_back(setting.reader, ledger.id, entries(40))
     finally:
         setting.cluster.restart([lost])
-
-

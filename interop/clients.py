@@ -1,7 +1,7 @@
 """A client in a process of its own that carries out operations: Fencepost's, or the Java client, by the same protocol.
 
-A request and its answer are JSON objects of one line each on standard input and standard output; ``interop/exam.py`` and
-``interop/java/exam`` list the operations.
+A request and its answer are JSON objects of one line each on standard input and standard output; ``interop/exam.py``
+and ``interop/java/exam`` list the operations.
 """
 
 from __future__ import annotations
@@ -38,15 +38,21 @@ class Refused(Exception):
 class ClientProcess:
     """A process that carries out operations for whoever asks, many at the same time."""
 
-    def __init__(self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM) -> None:
+    def __init__(
+        self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM
+    ) -> None:
         """``heap`` and ``short``: see :func:`interop.jars.java`. ``program``: what our client is started by."""
         self.kind = kind
         if kind == FENCEPOST:
             command = [*program]
         else:
-            command = jars.java("-cp", jars.class_path(jars.EXAM), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short)
+            command = jars.java(
+                "-cp", jars.class_path(jars.EXAM), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short
+            )
         with open(log, "ab") as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self._pending: dict[int, Future[Any]] = {}
         self._number = 0
         self._lock = threading.Lock()

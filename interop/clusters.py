@@ -31,8 +31,9 @@ METADATA = (FENCEPOST, ZOOKEEPER)
 PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 40, 0)
 
 TICK = 500
-"""Milliseconds by which a session may outlive its timeout. A bookie of BookKeeper that is started again waits for the session of the one that was
-killed, for a timeout and no longer, and one that waits in vain neither serves nor ends."""
+"""Milliseconds by which a session may outlive its timeout. A bookie of BookKeeper that is started again waits for the
+session of the one that was killed, for a timeout and no longer, and one that waits in vain neither serves nor ends.
+"""
 
 
 class Group:
@@ -73,9 +74,20 @@ def quorum(folder: Path, count: int = 3) -> tuple[Group, str]:
     settings.write_text(f"tickTime = {TICK}\n")
     servers = []
     for number, (_, port) in ports.items():
-        words = ["metadata", str(folder / str(number)), "--id", str(number), "--port", str(port), "--controllers", controllers]
+        words = [
+            "metadata",
+            str(folder / str(number)),
+            "--id",
+            str(number),
+            "--port",
+            str(port),
+            "--controllers",
+            controllers,
+        ]
         command = [sys.executable, "-m", "fencepost", *words, "--settings", str(settings)]
-        servers.append(Server(f"member {number}", command, folder / f"{number}.log", lambda server: " serves" in server.said()))
+        servers.append(
+            Server(f"member {number}", command, folder / f"{number}.log", lambda server: " serves" in server.said())
+        )
     where = [f"127.0.0.1:{port}" for _, port in ports.values()]
     return Group(servers, where), ",".join(where)
 
@@ -100,7 +112,10 @@ def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = Tru
         "4lw.commands.whitelist=*\nmaxClientCnxns=200\n"
     )
     main = ["-cp", jars.class_path(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]
-    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: _answer(port, b"ruok") == b"imok"), where
+    return (
+        Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: _answer(port, b"ruok") == b"imok"),
+        where,
+    )
 
 
 def _answer(port: int, question: bytes) -> bytes:
@@ -150,7 +165,9 @@ class Bookie:
         settings: Mapping[str, object] = NONE,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; for the rest see :class:`Cluster`."""
+        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; for the rest see
+        :class:`Cluster`.
+        """
         folder.mkdir(parents=True)
         self.kind = kind
         self.port = free_port()
@@ -160,7 +177,9 @@ class Bookie:
             for name, value in ({"zkTimeout": 6000} | dict(settings)).items():
                 words += ["--set", f"{name}={value}"]
             command = [*program, *words]
-            self.server = Server(f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said())
+            self.server = Server(
+                f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said()
+            )
             return
         file = folder / "bk_server.conf"
         file.write_text(
@@ -171,7 +190,9 @@ class Bookie:
         )
         main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(file)]
         command = jars.java(*main, heap=heap, short=short)
-        self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b"")
+        self.server = Server(
+            f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b""
+        )
 
 
 def recorder(metadata: str, folder: Path, faults: Sequence[str]) -> Server:
@@ -183,8 +204,9 @@ def recorder(metadata: str, folder: Path, faults: Sequence[str]) -> Server:
 
 
 def java_uri(metadata: str) -> str:
-    """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too, and have semicolons, as commas
-    separate values."""
+    """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too, and
+    have semicolons, as commas separate values.
+    """
     return metadata.replace("zk://", "zk+hierarchical://", 1).replace(",", ";")
 
 
@@ -201,9 +223,11 @@ class Cluster:
         settings: Mapping[str, object] = NONE,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see :func:`jars.java`.
+        """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see
+        :func:`jars.java`.
 
-        ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are started by.
+        ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are
+        started by.
         """
         self.kinds = bookies, metadata
         self.folder = folder
@@ -220,7 +244,17 @@ class Cluster:
         first = len(self.bookies)
         for number in range(first, first + count):
             kind = BOOKIES[number % 2] if self.kinds[0] == MIXED else self.kinds[0]
-            self.bookies.append(Bookie(kind, self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short, self._settings, self._program))
+            self.bookies.append(
+                Bookie(
+                    kind,
+                    self.folder / f"bookie-{number + 1}",
+                    self.uri,
+                    self._heap,
+                    self._short,
+                    self._settings,
+                    self._program,
+                )
+            )
             self.bookies[-1].server.launch()
         for bookie in self.bookies[first:]:
             bookie.server.wait()

@@ -1,7 +1,8 @@
-"""``python -m interop.departures``: behaviours of BookKeeper's own bookies that its protocol does not have, each made to happen, recorded and validated.
+"""``python -m interop.departures``: behaviours of BookKeeper's own bookies that its protocol does not have, each made
+to happen, recorded and validated.
 
-Each scenario has a cluster of its own: Java's client and bookies on ZooKeeper, and the recorder between. Printed is what ``fencepost validate`` says of what was
-recorded. ``docs/protocols/bookkeeper-java.md`` has the findings.
+Each scenario has a cluster of its own: Java's client and bookies on ZooKeeper, and the recorder between. Printed is
+what ``fencepost validate`` says of what was recorded. ``docs/protocols/bookkeeper-java.md`` has the findings.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ NO_JOURNAL = {"journalWriteData": "false"}
 class Stage:
     """A cluster with a recorder before it, and clients that come to the recorder."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object], bookies: int = 3, faults: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object], bookies: int = 3, faults: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.cluster = Cluster(JAVA, ZOOKEEPER, folder / "cluster", settings=settings)
         self.trace = folder / "trace"
@@ -96,7 +99,9 @@ def open_ledgers(stage: Stage, count: int, entries_each: int = 3) -> tuple[Clien
 
 
 def limbo_denies(stage: Stage) -> None:
-    """A bookie without a journal is killed, started again, and asked at once for what it has had: while phase one still runs."""
+    """A bookie without a journal is killed, started again, and asked at once for what it has had: while phase one still
+    runs.
+    """
     other = stage.connect()
     _, ledgers = open_ledgers(stage, 10_000, 1)
     lost = stage.cluster.bookies[0]
@@ -108,7 +113,9 @@ def limbo_denies(stage: Stage) -> None:
 
 
 def start_anew(bookie: Bookie) -> None:
-    """Kill a bookie, and start it when its old registration is gone, for which it would wait. Come back as soon as it serves."""
+    """Kill a bookie, and start it when its old registration is gone, for which it would wait. Come back as soon as it
+    serves.
+    """
     bookie.server.kill()
     time.sleep(SESSION)
     bookie.server.launch()
@@ -120,7 +127,9 @@ def start_anew(bookie: Bookie) -> None:
 
 
 def lac_in_limbo(stage: Stage) -> None:
-    """A bookie without a journal is killed and started again, and asked for its LAC and for entries, some of which it still has, while it is in limbo."""
+    """A bookie without a journal is killed and started again, and asked for its LAC and for entries, some of which it
+    still has, while it is in limbo.
+    """
     _, ledgers = open_ledgers(stage, 1000)
     time.sleep(3)
     lost = stage.cluster.bookies[0]
@@ -131,7 +140,10 @@ def lac_in_limbo(stage: Stage) -> None:
 
 def read_all(stage: Stage, client: Client, ledgers: Sequence[Ledger]) -> None:
     """Open ledgers without recovering them, the last first, and read their entries, which are on all bookies."""
-    opening = [stage.process.begin("open", client=client.number, ledger=ledger.id, recover=False) for ledger in reversed(ledgers)]
+    opening = [
+        stage.process.begin("open", client=client.number, ledger=ledger.id, recover=False)
+        for ledger in reversed(ledgers)
+    ]
     reading = []
     for each in opening:
         with contextlib.suppress(Refused, TimeoutError):
@@ -225,7 +237,8 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, object], int]] = {
     "phase one is not awaited": (limbo_denies, {**NO_JOURNAL, **INTEGRITY}, 3),
     "closed ledgers are not fenced": (lost_disk, {**INTEGRITY}, 3),
     "a fence is answered before it is in the journal": (
-        fence_in_memory, {"journalMaxGroupWaitMSec": 2000, "journalFlushWhenQueueEmpty": "false", "journalBufferedWritesThreshold": 1 << 24}, 3,
+        fence_in_memory, {"journalMaxGroupWaitMSec": 2000, "journalFlushWhenQueueEmpty": "false",
+        "journalBufferedWritesThreshold": 1 << 24}, 3,
     ),
     "the LAC in limbo": (lac_in_limbo, {**NO_JOURNAL, **INTEGRITY, "flushInterval": 300}, 3),
     "version 2 in limbo": (version_2_in_limbo, {**NO_JOURNAL, **INTEGRITY}, 3),
@@ -253,11 +266,16 @@ def run(name: str, folder: Path) -> Iterator[str]:
     found = verdicts(stage.trace)
     counted = Counter(outcome.verdict for outcome in found.values())
     yield f"{', '.join(f'{count} {what}' for what, count in counted.items())}; {time.monotonic() - began:.0f} s"
-    kinds = Counter(tuple(sorted({(each.step.partition("(")[0], each.where) for each in outcome.refusals})) for outcome in found.values())
+    kinds = Counter(
+        tuple(sorted({(each.step.partition("(")[0], each.where) for each in outcome.refusals}))
+        for outcome in found.values()
+    )
     for kind, count in kinds.items():
         if kind:
             yield f"{count} times {', '.join(f'{step} at {where}' for step, where in kind)}"
-            ledger, outcome = next(item for item in found.items() if {each.where for each in item[1].refusals} >= {kind[0][1]})
+            ledger, outcome = next(
+                item for item in found.items() if {each.where for each in item[1].refusals} >= {kind[0][1]}
+            )
             yield f"ledger {ledger}: {told(outcome)}"
     for ledger, outcome in found.items():
         if outcome.problem:

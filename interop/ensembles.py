@@ -10,7 +10,9 @@ from interop.processes import Server, free_port
 
 
 def mode(port: int) -> str:
-    """What a server of ZooKeeper's protocol says that it is: leader, follower, observer, standalone; empty if it does not serve."""
+    """What a server of ZooKeeper's protocol says that it is: leader, follower, observer, standalone; empty if it does
+    not serve.
+    """
     try:
         with socket.create_connection(("127.0.0.1", port), 0.5) as connection:
             connection.settimeout(0.5)
@@ -20,7 +22,9 @@ def mode(port: int) -> str:
                 said += data
     except OSError:
         return ""
-    return next((line.split()[1] for line in said.decode(errors="replace").splitlines() if line.startswith("Mode:")), "")
+    return next(
+        (line.split()[1] for line in said.decode(errors="replace").splitlines() if line.startswith("Mode:")), ""
+    )
 
 
 class Ensemble:
@@ -29,7 +33,9 @@ class Ensemble:
     Unless ``force_sync``, they do not wait for the disk: processes are killed, the machine is not.
     """
 
-    def __init__(self, folder: Path, count: int, settings: dict[str, object], heap: int = 128, force_sync: bool = False) -> None:
+    def __init__(
+        self, folder: Path, count: int, settings: dict[str, object], heap: int = 128, force_sync: bool = False
+    ) -> None:
         jars.fetch()
         numbers = range(1, 1 + count)
         peers = {number: (free_port(), free_port()) for number in numbers}
@@ -40,13 +46,16 @@ class Ensemble:
             home.mkdir(parents=True)
             (home / "myid").write_text(f"{number}\n")
             lines = {
-                "tickTime": 500, "initLimit": 20, "syncLimit": 10, **settings, "dataDir": home, "clientPort": self.ports[number],
-                "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "maxClientCnxns": 0, "4lw.commands.whitelist": "*",
+                "tickTime": 500, "initLimit": 20, "syncLimit": 10, **settings, "dataDir": home,
+                "clientPort": self.ports[number],
+                "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "maxClientCnxns": 0,
+                "4lw.commands.whitelist": "*",
                 **{f"server.{each}": f"127.0.0.1:{quorum}:{election}" for each, (quorum, election) in peers.items()},
             }  # fmt: skip
             (home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
             command = jars.java(
-                f"-Dzookeeper.forceSync={'yes' if force_sync else 'no'}", "-Dznode.container.checkIntervalMs=100000000", "-Dinterop.log=WARN", "-cp", jars.class_path(),
+                f"-Dzookeeper.forceSync={'yes' if force_sync else 'no'}", "-Dznode.container.checkIntervalMs=100000000",
+                "-Dinterop.log=WARN", "-cp", jars.class_path(),
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg"), heap=heap,
             )  # fmt: skip
             port = self.ports[number]

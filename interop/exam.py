@@ -1,4 +1,5 @@
-"""Fencepost's client, asked over standard input and answering on standard output, as the Java client is by ``Exam.java``.
+"""Fencepost's client, asked over standard input and answering on standard output, as the Java client is by
+``Exam.java``.
 
 Requests are carried out at the same time, so that one can wait for entries that another writes.
 """
@@ -42,8 +43,8 @@ class Exam:
         self.operations: dict[str, Callable[[Given], Awaitable[Any]]] = {
             name: getattr(self, name)
             for name in (
-                "initialise connect disconnect create open append force close read tail lac read_lac length metadata list delete"
-                " load_writes load_reads load_scans"
+                "initialise connect disconnect create open append force close read tail lac read_lac length metadata"
+                " list delete load_writes load_reads load_scans"
             ).split()
         }
 
@@ -72,7 +73,9 @@ class Exam:
             await metadata.initialise()
 
     async def connect(self, given: Given) -> int:
-        """Of the Java client's settings there is one here, which is that of a ledger; ``trace`` is a folder of traces."""
+        """Of the Java client's settings there is one here, which is that of a ledger; ``trace`` is a folder of
+        traces.
+        """
         number = self._numbered()
         self.stores[number] = await fencepost.connect(given["uri"], trace=given.get("settings", {}).get("trace"))
         self.explicit_lac_intervals[number] = given.get("settings", {}).get("explicitLacInterval", 0) / 1000

@@ -1,6 +1,8 @@
-"""What comes from Maven: BookKeeper, ZooKeeper, BookKeeper's own tests, and Kafka's tools; and our Java, compiled against them.
+"""What comes from Maven: BookKeeper, ZooKeeper, BookKeeper's own tests, and Kafka's tools; and our Java, compiled
+against them.
 
-Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a source changes.
+Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a
+source changes.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def kafka_class_path() -> str:
 
 
 def _is_of_tests(jar: str) -> bool:
-    return "-tests" in jar or jar.startswith(("testtools", "junit", "mockito", "awaitility", "hamcrest", "byte-buddy", "objenesis"))
+    return "-tests" in jar or jar.startswith(
+        ("testtools", "junit", "mockito", "awaitility", "hamcrest", "byte-buddy", "objenesis")
+    )
 
 
 def class_path(*first: Path, tests: bool = False) -> str:
@@ -92,7 +96,9 @@ def class_path(*first: Path, tests: bool = False) -> str:
 
 
 def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:
-    """The command line of a Java virtual machine with a heap of ``heap`` MiB; ``short``: one that starts fast and ends soon."""
+    """The command line of a Java virtual machine with a heap of ``heap`` MiB; ``short``: one that starts fast and ends
+    soon.
+    """
     opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
     speed = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"] if short else ["-XX:+UseG1GC"]
     memory = [f"-Xms{heap // 4 if short else heap}m", f"-Xmx{heap}m", f"-XX:MaxDirectMemorySize={heap}m"]

@@ -1,6 +1,7 @@
 """Our codec of Kafka's protocol and Kafka's own (``interop/java/kafka``), held together: tables, bytes and values.
 
-``python -m interop.kafka_codec FILE`` writes messages and the bytes that Kafka makes of them, for tests that have no Java.
+``python -m interop.kafka_codec FILE`` writes messages and the bytes that Kafka makes of them, for tests that have no
+Java.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ _TEXT = "abz09-_.: äλ字\N{GRINNING FACE}"
 
 
 def check_tables() -> int:
-    """Compare our tables with the schemas in Kafka's jar; the number of fields. Raises ``AssertionError`` with the first
-    difference."""
+    """Compare our tables with the schemas in Kafka's jar; the number of fields. Raises ``AssertionError`` with the
+    first difference.
+    """
     fields = 0
     (jar,) = jars.KAFKA.glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as files:
@@ -77,7 +79,9 @@ def _check(where: str, theirs: list[dict[str, Any]], ours: Struct, common: dict[
         since = f"{field.since}+"
         expected = since, field.tag, since if field.nullable else None, None if field.tag is None else since
         assert found == expected, f"{place}: Kafka has {found}, and ours {expected}"
-        assert _default(each, field) == default(field), f"{place} is {_default(each, field)} by default, and ours {default(field)}"
+        assert _default(each, field) == default(field), (
+            f"{place} is {_default(each, field)} by default, and ours {default(field)}"
+        )
     return count
 
 
@@ -97,7 +101,10 @@ def _drawn(field: Field, draw: random.Random, version: int) -> Any:
     if isinstance(of, Struct):
         return drawn(of, draw, version)
     if isinstance(of, Array):
-        return [_drawn(Field(field.name, of.of), draw, version) for _ in range(draw.choice((0, 1, 2, 3, 130 if draw.random() < 0.1 else 1)))]
+        return [
+            _drawn(Field(field.name, of.of), draw, version)
+            for _ in range(draw.choice((0, 1, 2, 3, 130 if draw.random() < 0.1 else 1)))
+        ]
     if of is Kind.BOOL:
         return draw.random() < 0.5
     if of is Kind.UUID:
@@ -126,7 +133,11 @@ def _as_json(fields: Struct, value: dict[str, Any], version: int) -> dict[str, A
             return _as_json(of, each, version)
         return [one(of.of, inner) for inner in each] if isinstance(of, Array) else each
 
-    return {field.name[0].lower() + field.name[1:]: one(field.of, value[field.name]) for field in fields if version >= field.since}
+    return {
+        field.name[0].lower() + field.name[1:]: one(field.of, value[field.name])
+        for field in fields
+        if version >= field.since
+    }
 
 
 def _from_json(fields: Struct, value: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +158,9 @@ class Codec:
 
     def __init__(self) -> None:
         words = jars.java("-cp", jars.kafka_class_path(), "interop.Codec")
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
 
     def ask(self, api: Api, of: str, version: int, **asked: Any) -> str:
         """Ask for the bytes of a header and a body, or for those of bytes. Raises ``AssertionError`` if it refuses."""
@@ -155,7 +168,9 @@ class Codec:
         self._process.stdin.write(json.dumps({"api": api.name, "of": of, "version": version, **asked}) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline().rstrip("\n")
-        assert answer and not answer.startswith("refused"), f"{api.name}{of} {version}: {answer or 'no answer'} to {asked}"
+        assert answer and not answer.startswith("refused"), (
+            f"{api.name}{of} {version}: {answer or 'no answer'} to {asked}"
+        )
         return answer
 
     def written(self, api: Api, of: str, version: int, body: dict[str, Any]) -> bytes:
@@ -235,7 +250,9 @@ def main(file: Path) -> None:
             body = drawn(api.request if of == REQUEST else api.response, draw, version)
             if len(str(body)) < 1_500:
                 data = codec.written(api, of, version, body)
-                lines.append(json.dumps({"api": api.name, "of": of, "version": version, "bytes": data.hex(), "body": body}))
+                lines.append(
+                    json.dumps({"api": api.name, "of": of, "version": version, "bytes": data.hex(), "body": body})
+                )
     codec.end()
     file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 

@@ -1,7 +1,7 @@
 """Kafka's own ``kafka-metadata-quorum.sh``, unchanged, against a quorum of our members.
 
-The script does nothing but start the class :data:`TOOL` with Kafka's jars, as is done here. What it prints is compared with
-``fencepost quorum status``.
+The script does nothing but start the class :data:`TOOL` with Kafka's jars, as is done here. What it prints is compared
+with ``fencepost quorum status``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Quorum:
         words = [*PROGRAM, "metadata", str(self.folder / str(number)), "--id", str(number), "--port", str(free_port())]
         words += ["--controllers", ",".join(f"{each}@127.0.0.1:{port}" for each, port in self.ports.items())]
         words += ["--kafka-port", str(self.kafka[number])]
-        return Server(f"member {number}", words, self.folder / f"{number}.log", lambda server: " serves" in server.said())
+        return Server(
+            f"member {number}", words, self.folder / f"{number}.log", lambda server: " serves" in server.said()
+        )
 
     def move(self, number: int) -> None:
         """End a member and start it at another endpoint."""
@@ -92,12 +94,16 @@ class Quorum:
 
     def directory(self, number: int) -> str:
         """The id of the directory of a member."""
-        return re.findall(r"^directory\.id=(.*)$", (self.folder / str(number) / "meta.properties").read_text(), re.MULTILINE)[0]
+        return re.findall(
+            r"^directory\.id=(.*)$", (self.folder / str(number) / "meta.properties").read_text(), re.MULTILINE
+        )[0]
 
     def properties(self, number: int, port: int | None = None) -> Path:
         """The settings of a member as those of a Kafka controller."""
         file = self.folder / f"{number}.properties"
-        file.write_text(PROPERTIES.format(number=number, folder=self.folder / str(number), port=port or self.ports[number]))
+        file.write_text(
+            PROPERTIES.format(number=number, folder=self.folder / str(number), port=port or self.ports[number])
+        )
         return file
 
     def run(self, *words: str, of: tuple[int, ...] = ()) -> Ran:
@@ -117,7 +123,9 @@ class Quorum:
         """Make sure that the tool ends with a complaint."""
         ran = self.run(*words, of=of)
         first = ran.errors.partition("\n")[0]
-        assert ran.status == 1 and re.search(complaint, first), f"{words} ended with {ran.status}:\n{ran.output}{ran.errors}"
+        assert ran.status == 1 and re.search(complaint, first), (
+            f"{words} ended with {ran.status}:\n{ran.output}{ran.errors}"
+        )
 
     def status(self) -> Mapping[str, Any]:
         """What ``fencepost quorum status`` says."""
@@ -135,7 +143,10 @@ class Quorum:
         end = time.monotonic() + SECONDS
         while True:
             before = self.status()
-            described, replication = described_by(self.says("describe", "--status", of=of)), replicas_by(self.says("describe", "--replication", of=of))
+            described, replication = (
+                described_by(self.says("describe", "--status", of=of)),
+                replicas_by(self.says("describe", "--replication", of=of)),
+            )
             if before == self.status() or time.monotonic() > end:
                 break
         expected = {
@@ -153,7 +164,11 @@ class Quorum:
         told = {}
         for kind in ("voters", "observers"):
             for each in before[kind]:
-                role = "Leader" if each["id"] == before["leader_id"] else {"voters": "Follower", "observers": "Observer"}[kind]
+                role = (
+                    "Leader"
+                    if each["id"] == before["leader_id"]
+                    else {"voters": "Follower", "observers": "Observer"}[kind]
+                )
                 told[each["id"]] = Replica(each["directory_id"], each["log_end_offset"], each["lag"], role)
         assert replication == told, f"{replication} is not {told}"
         return before
@@ -259,7 +274,15 @@ def _refuse(quorum: Quorum) -> None:
         *("--command-config", str(quorum.properties(9, quorum.ports[1])), "add-controller"),
     )
     del quorum.ports[9]
-    command = ["-cp", jars.kafka_class_path(), TOOL, "--bootstrap-server", f"127.0.0.1:{quorum.kafka[1]}", "describe", "--status"]
+    command = [
+        "-cp",
+        jars.kafka_class_path(),
+        TOOL,
+        "--bootstrap-server",
+        f"127.0.0.1:{quorum.kafka[1]}",
+        "describe",
+        "--status",
+    ]
     ran = subprocess.run(jars.java(*command, heap=128), capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 1 and "does not support METADATA" in ran.stderr, ran.stderr
 

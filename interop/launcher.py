@@ -1,7 +1,9 @@
-"""Starts Fencepost's commands in copies of itself, which costs a tenth of a new interpreter: BookKeeper's own tests start hundreds.
+"""Starts Fencepost's commands in copies of itself, which costs a tenth of a new interpreter: BookKeeper's own tests
+start hundreds.
 
-Each line of standard input is a JSON object: ``words``, the command line after ``fencepost``, and ``log``, a file that standard output and
-standard error are appended to. The answer is the number of the process. All are killed when standard input ends.
+Each line of standard input is a JSON object: ``words``, the command line after ``fencepost``, and ``log``, a file that
+standard output and standard error are appended to. The answer is the number of the process. All are killed when
+standard input ends.
 """
 
 from __future__ import annotations

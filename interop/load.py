@@ -1,8 +1,9 @@
 """Adds and reads by Fencepost's client for a number of seconds with a fixed number in flight, as ``Load.java`` does.
 
-The client is used as somebody would who wants speed: entries go in by ``append_many``, the ledger limits how many are under way, and what is read
-in order comes by ``read_batches``. Latencies of adds are those of a few entries among the many that are appended one by one, at random moments: so
-measuring costs nothing that counts. Where one is in flight, each is measured.
+The client is used as somebody would who wants speed: entries go in by ``append_many``, the ledger limits how many are
+under way, and what is read in order comes by ``read_batches``. Latencies of adds are those of a few entries among the
+many that are appended one by one, at random moments: so measuring costs nothing that counts. Where one is in flight,
+each is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ clock = time.perf_counter
 
 
 async def writes(ledger: LedgerWriter, size: int, in_flight: int, seconds: float) -> dict[str, float]:
-    """Append entries of ``size`` bytes; how many, in how many seconds, and two quantiles of their latencies in milliseconds.
+    """Append entries of ``size`` bytes; how many, in how many seconds, and two quantiles of their latencies in
+    milliseconds.
 
     The ledger was created with the limit ``in_flight``.
     """
@@ -81,7 +83,8 @@ async def reads(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
 
 
 async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[str, float]:
-    """Read entries in their order, by the batch, from the first on and round again. The ledger was opened to ask for ``in_flight`` entries ahead.
+    """Read entries in their order, by the batch, from the first on and round again. The ledger was opened to ask for
+    ``in_flight`` entries ahead.
 
     There are no latencies: nobody waits for an entry of its own.
     """
@@ -100,7 +103,9 @@ async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[st
 
 
 async def _rounds(ask: Callable[[int], Awaitable[Any]], in_flight: int, seconds: float) -> dict[str, float]:
-    """Ask with so many questions open at any time, until the time is over; ``ask`` is told how often was asked before."""
+    """Ask with so many questions open at any time, until the time is over; ``ask`` is told how often was asked
+    before.
+    """
     latencies = array("d")
     turns = itertools.count()
     began = clock()

@@ -1,11 +1,12 @@
-"""The same random metadata operations on ZooKeeper and on Fencepost's metadata service: the first difference, or that there is none.
+"""The same random metadata operations on ZooKeeper and on Fencepost's metadata service: the first difference, or that
+there is none.
 
     python -m interop.metadata_differential --operations 100000 --seed 1 --seed 2
     python -m interop.metadata_differential --operations 900 --seed 11 --record FILE
 
-The second form writes what ZooKeeper answers to a file, which the tests compare with the service. Results, versions, zxids, errors, and
-events and where they come among the replies are compared; times and session ids are not. ``--ports`` takes two servers that run
-already; they are to be fresh and to have the same settings.
+The second form writes what ZooKeeper answers to a file, which the tests compare with the service. Results, versions,
+zxids, errors, and events and where they come among the replies are compared; times and session ids are not. ``--ports``
+takes two servers that run already; they are to be fresh and to have the same settings.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ SETTINGS = {"tickTime": 500, "minSessionTimeout": 1_000, "maxSessionTimeout": 60
 
 
 def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float) -> int:
-    """Do the steps of a seed on both servers side by side; the number of operations, or SystemExit at the first difference."""
+    """Do the steps of a seed on both servers side by side; the number of operations, or SystemExit at the first
+    difference.
+    """
     runs = [Run(port) for port in ports]
     steps, *copies = tee(Workload(seed, expiring).steps(operations), 3)
     before: deque[Any] = deque(maxlen=6)
     done = 0
-    for step, first, second in zip(steps, *(run.run(copy) for run, copy in zip(runs, copies, strict=True)), strict=True):
+    for step, first, second in zip(
+        steps, *(run.run(copy) for run, copy in zip(runs, copies, strict=True)), strict=True
+    ):
         before.append(step)
         done += len(step[2]) if step[0] in ("calls", "expire") else 1
         if first != second:
@@ -91,10 +96,14 @@ def servers() -> Iterator[tuple[Running, Running]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         theirs, ours = free_port(), free_port()
         zoo = Path(folder, "zoo.cfg")
-        lines = {**SETTINGS, "dataDir": f"{folder}/zookeeper", "clientPort": theirs, "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "maxClientCnxns": 0}  # fmt: skip
+        lines = {**SETTINGS, "dataDir": f"{folder}/zookeeper", "clientPort": theirs, "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false", "maxClientCnxns": 0}  # fmt: skip
         zoo.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         toml = Path(folder, "settings.toml")
-        toml.write_text("".join(f"{name} = {value}\n" for name, value in SETTINGS.items()) + "znode.container.checkIntervalMs = 100000000\n")
+        toml.write_text(
+            "".join(f"{name} = {value}\n" for name, value in SETTINGS.items())
+            + "znode.container.checkIntervalMs = 100000000\n"
+        )
         java = jars.java(
             "-Dznode.container.checkIntervalMs=100000000", "-cp", jars.class_path(),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(zoo), heap=512, short=False,
@@ -102,7 +111,9 @@ def servers() -> Iterator[tuple[Running, Running]]:
         words = ["metadata", f"{folder}/ours", "--port", str(ours), "--settings", str(toml)]
         python = [sys.executable, "-m", "fencepost", *words]
         zookeeper = Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: _serves(theirs))
-        service = Server("our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said())
+        service = Server(
+            "our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said()
+        )
         for server in (zookeeper, service):
             ends.callback(server.kill)
             server.start()
@@ -113,7 +124,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, action="append")
-    parser.add_argument("--expiring", type=float, default=0.0004, help="the share of steps that wait for a session to expire")
+    parser.add_argument(
+        "--expiring", type=float, default=0.0004, help="the share of steps that wait for a session to expire"
+    )
     parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--ports", metavar="PORT", type=int, nargs=2)
     given = parser.parse_args()

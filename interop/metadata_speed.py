@@ -1,6 +1,7 @@
-"""Operations a second of ZooKeeper and of Fencepost's metadata service, turn by turn in one run, and the CPU that one of them costs.
+"""Operations a second of ZooKeeper and of Fencepost's metadata service, turn by turn in one run, and the CPU that one
+of them costs.
 
-    python -m interop.metadata_speed --operations 20000
+python -m interop.metadata_speed --operations 20000
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
-    cases: list[tuple[str, Any, int]] = [(make.__name__, make, in_flight) for make in (creates, sets, gets) for in_flight in (1, 100, 1_000)]
+    cases: list[tuple[str, Any, int]] = [
+        (make.__name__, make, in_flight) for make in (creates, sets, gets) for in_flight in (1, 100, 1_000)
+    ]
     with servers() as running:
         names = ("ZooKeeper", "Fencepost")
         print(f"{'':<8}{'in flight':>10}" + "".join(f"{name + ', 1/s':>18}{'CPU us each':>14}" for name in names))
@@ -83,7 +86,11 @@ def main() -> None:
                     took[each] += seconds(server.port, make, count, in_flight)
                     used[each] += cpu(server.pid) - before
             total = count * given.turns
-            print(f"{name:<8}{in_flight:>10,}" + "".join(f"{total / took[each]:>18,.0f}{used[each] / total * 1e6:>14.0f}" for each in names), flush=True)
+            print(
+                f"{name:<8}{in_flight:>10,}"
+                + "".join(f"{total / took[each]:>18,.0f}{used[each] / total * 1e6:>14.0f}" for each in names),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

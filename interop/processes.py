@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Below the ports that the system hands out to outgoing connections, one of which might else take the place of a killed server.
+# Below the ports that the system hands out to outgoing connections, one of which might else take the place of a killed
+# server.
 PORTS = range(22400, 32000)
 
 
@@ -50,7 +51,9 @@ def free_port() -> int:
 class Server:
     """A server as a process of its own, which can be killed and started again with the same command line."""
 
-    def __init__(self, name: str, command: list[str], log: Path, serves: Callable[[Server], bool], seconds: float = 180) -> None:
+    def __init__(
+        self, name: str, command: list[str], log: Path, serves: Callable[[Server], bool], seconds: float = 180
+    ) -> None:
         """``serves`` is asked until it is true; the log has standard output and standard error."""
         self.name = name
         self.command = command

@@ -1,7 +1,8 @@
-"""BookKeeper's own tests of its client, unchanged, out of the jar in which BookKeeper publishes them, against other bookies.
+"""BookKeeper's own tests of its client, unchanged, out of the jar in which BookKeeper publishes them, against other
+bookies.
 
-They rest on a class that starts bookies in the same virtual machine; ours of the same name, ahead of it in the class path
-(``interop/java/shim``), starts processes instead.
+They rest on a class that starts bookies in the same virtual machine; ours of the same name, ahead of it in the class
+path (``interop/java/shim``), starts processes instead.
 """
 
 from __future__ import annotations
@@ -105,13 +106,25 @@ def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcom
         "interop.log": "INFO",
     }
     words = [f"-D{name}={value}" for name, value in properties.items()]
-    runner = ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=none", f"--reports-dir={place}"]
+    runner = [
+        "org.junit.platform.console.ConsoleLauncher",
+        "--disable-banner",
+        "--details=none",
+        f"--reports-dir={place}",
+    ]
     command = jars.java(
-        *words, "-cp", jars.class_path(jars.SHIM, tests=True), *runner, f"--select-class=org.apache.bookkeeper.{test}", heap=512
+        *words,
+        "-cp",
+        jars.class_path(jars.SHIM, tests=True),
+        *runner,
+        f"--select-class=org.apache.bookkeeper.{test}",
+        heap=512,
     )
     with open(place / "log", "wb") as log:
         try:
-            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=SECONDS, check=False).returncode
+            status = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=SECONDS, check=False
+            ).returncode
         except subprocess.TimeoutExpired:
             yield Outcome(test, "failed", f"not over after {SECONDS} s", SECONDS)
             return
@@ -138,6 +151,10 @@ def _outcome(test: str, found: xml.etree.ElementTree.Element) -> Outcome:
 def _reason(element: xml.etree.ElementTree.Element) -> str:
     """The first line of what was raised, with where in the test that was."""
     lines = (element.get("message") or element.text or "").strip().splitlines()
-    trace = [line.strip() for line in (element.text or "").splitlines() if line.strip().startswith("at org.apache.bookkeeper.")]
+    trace = [
+        line.strip()
+        for line in (element.text or "").splitlines()
+        if line.strip().startswith("at org.apache.bookkeeper.")
+    ]
     first = (lines[0] if lines else element.get("type") or "").removeprefix("org.junit.AssumptionViolatedException: ")
     return f"{first} ({trace[0].removeprefix('at ')})" if trace and element.tag != "skipped" else first

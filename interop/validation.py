@@ -25,5 +25,10 @@ def told(outcome: Outcome) -> str:
     """A verdict in a few lines: what is refused, and by which line."""
     if outcome.accepted:
         return f"accepted, {outcome.steps} steps"
-    refused = [f"{each.step}  (event {each.seq})\n    {each.reason}, {each.where}: {each.asked}" for each in outcome.refusals]
-    return f"{outcome.verdict} after {outcome.taken} of {outcome.steps} steps{': ' if outcome.problem else ''}{outcome.problem}\n  " + "\n  ".join(refused)
+    refused = [
+        f"{each.step}  (event {each.seq})\n    {each.reason}, {each.where}: {each.asked}" for each in outcome.refusals
+    ]
+    return (
+        f"{outcome.verdict} after {outcome.taken} of {outcome.steps}"
+        f" steps{': ' if outcome.problem else ''}{outcome.problem}\n  " + "\n  ".join(refused)
+    )

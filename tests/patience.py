@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 600.0
-"""Seconds after which what is waited for is taken never to come. Nothing waits longer than it needs, and a slow machine that compiles
-every loop for the first time needs minutes."""
+"""Seconds after which what is waited for is taken never to come. Nothing waits longer than it needs, and a slow machine
+that compiles every loop for the first time needs minutes.
+"""
 
 
 def until(condition: Callable[[], object], what: str) -> None:

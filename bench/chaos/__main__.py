@@ -21,16 +21,31 @@ def main() -> int:
     parser.add_argument("--harms", type=int, default=0, help="and until so many harms were done")
     parser.add_argument("--entries", type=int, default=0, help="and until so many entries were acknowledged")
     parser.add_argument("--seed", type=int, help="of what is hurt when; by default any")
-    parser.add_argument("--bookies", type=int, default=4, help="bookies; ledgers have 2 to 4 of them, of which 2 acknowledge")
+    parser.add_argument(
+        "--bookies", type=int, default=4, help="bookies; ledgers have 2 to 4 of them, of which 2 acknowledge"
+    )
     parser.add_argument("--tolerated", type=int, default=1, help="bookies that are hurt at the same time, at the most")
     parser.add_argument("--rate", type=int, default=500, help="entries a second that each writer appends at the most")
     parser.add_argument("--writers", type=int, default=2, help="writers")
-    parser.add_argument("--without-journal", action="store_true", help="bookies that have adds in memory alone, and repair themselves after a kill")
-    parser.add_argument("--wipes", type=float, default=0.0, help="the share of bookies that are killed which lose their entries, and repair themselves")
+    parser.add_argument(
+        "--without-journal",
+        action="store_true",
+        help="bookies that have adds in memory alone, and repair themselves after a kill",
+    )
+    parser.add_argument(
+        "--wipes",
+        type=float,
+        default=0.0,
+        help="the share of bookies that are killed which lose their entries, and repair themselves",
+    )
     parser.add_argument("--metadata-port", help="as of fencepost cluster up")
     parser.add_argument("--bookie-port", help="as of fencepost cluster up")
     parser.add_argument("--keep", type=Path, help="a new directory for all that is written, which is then not removed")
-    parser.add_argument("--trace", type=Path, help="a new folder for the traces of all processes: fencepost validate holds them to the protocol")
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        help="a new folder for the traces of all processes: fencepost validate holds them to the protocol",
+    )
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     given = parser.parse_args()
     seed = random.randrange(1 << 32) if given.seed is None else given.seed
@@ -94,9 +109,14 @@ def summary(outcome: Outcome, seed: int) -> str:
             *(f"  {fault}" for fault in faults[:50]),
             f"seed {seed}, {outcome.seconds:.0f} s",
             f"harms     {harms}",
-            f"ledgers   {len(judge.ledgers):,} created, {judge.counts['closed']:,} closed by their writers, "
-            f"{judge.counts['recovered']:,} recoveries, {judge.counts['ended']:,} read to the end as they grew",
-            f"entries   {judge.counts['entries acknowledged']:,} acknowledged, {judge.counts['entries read']:,} read meanwhile",
+            (
+                f"ledgers   {len(judge.ledgers):,} created, {judge.counts['closed']:,} closed by their writers, "
+                f"{judge.counts['recovered']:,} recoveries, {judge.counts['ended']:,} read to the end as they grew"
+            ),
+            (
+                f"entries   {judge.counts['entries acknowledged']:,} acknowledged, {judge.counts['entries read']:,}"
+                " read meanwhile"
+            ),
             f"failures  {failures} (which clients tried again)",
             f"longest time without an acknowledgement: {outcome.longest_pause:.1f} s",
         ]

@@ -38,7 +38,9 @@ LEAVE = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What a campaign is like. It goes on for ``seconds``, and until there were so many ``harms`` and ``entries`` acknowledged."""
+    """What a campaign is like. It goes on for ``seconds``, and until there were so many ``harms`` and ``entries``
+    acknowledged.
+    """
 
     directory: Path
     seed: int
@@ -160,7 +162,16 @@ class Campaign:
         traced = ["--trace", str(options.trace)] if options.trace else []
         with open(options.directory / "up.log", "ab") as log:
             up = subprocess.Popen(
-                [*_FENCEPOST, "cluster", "up", str(self._store), "--bookies", str(options.bookies), *options.ports, *traced],
+                [
+                    *_FENCEPOST,
+                    "cluster",
+                    "up",
+                    str(self._store),
+                    "--bookies",
+                    str(options.bookies),
+                    *options.ports,
+                    *traced,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -276,7 +287,9 @@ class Campaign:
         for part in (await asyncio.to_thread(control.ask, self._store, control.STATUS))["parts"]:
             if part["state"] != "serves":
                 outcome.faults.append(f"{part['name']} is {part['state']} in the end: {part['reason']}")
-        outcome.faults += [why for why in await asyncio.gather(*(client.leave() for client in self._clients.values())) if why]
+        outcome.faults += [
+            why for why in await asyncio.gather(*(client.leave() for client in self._clients.values())) if why
+        ]
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -306,8 +319,8 @@ class Campaign:
                 self._told_at = now
                 hurt = f"   hurt now: {', '.join(sorted(self._hurt))}" if self._hurt else ""
                 self._told(
-                    f"{now - self._began:5.0f} s   {acknowledged:,} entries acknowledged in {len(judge.ledgers):,} ledgers, "
-                    f"{judge.counts['entries read']:,} read   {sum(self.outcome.harms.values())} harms{hurt}"
+                    f"{now - self._began:5.0f} s   {acknowledged:,} entries acknowledged in {len(judge.ledgers):,}"
+                    f" ledgers, {judge.counts['entries read']:,} read   {sum(self.outcome.harms.values())} harms{hurt}"
                 )
 
 

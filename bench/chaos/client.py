@@ -1,7 +1,8 @@
-"""A client process of the campaign: ``python -m bench.chaos.client ROLE --name NAME --metadata URI --facts DIR --seed N``.
+"""A client process of the campaign: ``python -m bench.chaos.client ROLE --name NAME --metadata URI --facts DIR --seed
+N``.
 
-It does what its role says until SIGTERM, and writes down what it knows. What the store may answer while it is hurt is no fault: the
-client tries again. What the store must never answer is written down as ``wrong``.
+It does what its role says until SIGTERM, and writes down what it knows. What the store may answer while it is hurt is
+no fault: the client tries again. What the store must never answer is written down as ``wrong``.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ class Client:
                 while waiting and waiting[0].done():
                     entry_id = await waiting.popleft()
                     if entry_id != acknowledged:
-                        self.facts.note("wrong", what=f"append {acknowledged} of ledger {ledger.id} was given entry {entry_id}")
+                        self.facts.note(
+                            "wrong", what=f"append {acknowledged} of ledger {ledger.id} was given entry {entry_id}"
+                        )
                     acknowledged += 1
                 self.facts.note("acknowledged", ledger=ledger.id, last=acknowledged - 1)
             if self.random.random() < 0.8 and not self.over.is_set():
@@ -148,7 +151,9 @@ class Client:
                 expected = first
                 async for entry in reader.read(first, min(last, first + READ_AT_ONCE)):
                     if entry.id != expected:
-                        self.facts.note("wrong", what=f"read entry {entry.id} of ledger {reader.id} where {expected} is next")
+                        self.facts.note(
+                            "wrong", what=f"read entry {entry.id} of ledger {reader.id} where {expected} is next"
+                        )
                     expected = entry.id + 1
                     self.check(created, entry.id, entry.data)
                 self.facts.note("read", ledger=reader.id, last=last, entries=expected - first)

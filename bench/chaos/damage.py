@@ -1,8 +1,9 @@
-"""``python -m bench.chaos.damage --times 100 --seed S``: files of a bookie and of a metadata service are damaged, and they are started again.
+"""``python -m bench.chaos.damage --times 100 --seed S``: files of a bookie and of a metadata service are damaged, and
+they are started again.
 
-Each time a copy of their directories is taken, one file in it is damaged, and the process is started on it. Either it does not start, and says in
-one line why; or it serves, and never anything wrong: an entry that was acknowledged comes with its bytes, or it is said that it can not be
-read, but not that there is none.
+Each time a copy of their directories is taken, one file in it is damaged, and the process is started on it. Either it
+does not start, and says in one line why; or it serves, and never anything wrong: an entry that was acknowledged comes
+with its bytes, or it is said that it can not be read, but not that there is none.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ NOTHING_LOST = "nothing lost"
 
 
 class Process:
-    """A part that runs until this is closed. ``serves`` is whether it came so far; otherwise ``complaint`` is what it said."""
+    """A part that runs until this is closed. ``serves`` is whether it came so far; otherwise ``complaint`` is what it
+    said.
+    """
 
     def __init__(self, *words: str) -> None:
         self._process = subprocess.Popen(
@@ -69,7 +72,9 @@ class Process:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Directories of a bookie that was killed and of a metadata service that was ended, and the bodies of all entries."""
+    """Directories of a bookie that was killed and of a metadata service that was ended, and the bodies of all
+    entries.
+    """
 
     home: Path
     metadata_port: int
@@ -89,7 +94,9 @@ class Prepared:
         return Process("bookie", str(directory), "--metadata", self.uri, "--port", str(self.bookie_port))
 
     def copy(self, part: str, to: Path) -> Path:
-        """A copy of a directory, in the place of the one before. A bookie's cookie names its directory, so that can have only one."""
+        """A copy of a directory, in the place of the one before. A bookie's cookie names its directory, so that can
+        have only one.
+        """
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.home / part, to, symlinks=True)
         return to
@@ -119,7 +126,9 @@ def prepared(home: Path) -> Prepared:
 
 
 def _until_proven(journals: Path) -> None:
-    """Wait until a bookie that rests has proven all of its journal to be durable; before that, damage at its end can not be told from a torn write."""
+    """Wait until a bookie that rests has proven all of its journal to be durable; before that, damage at its end can
+    not be told from a torn write.
+    """
     while True:
         newest = max(journals.glob("*.journal"))
         seen = journal.scan(newest.read_bytes(), int(newest.stem))
@@ -155,11 +164,17 @@ def answers(port: int, ledger: int, count: int) -> list[tuple[Code, bytes | None
 
 def files_of(directory: Path) -> list[Path]:
     """The files of a part that it keeps something in."""
-    return sorted(path.relative_to(directory) for path in directory.rglob("*") if path.is_file() and path.name != "LOCK" and path.stat().st_size)
+    return sorted(
+        path.relative_to(directory)
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != "LOCK" and path.stat().st_size
+    )
 
 
 def of_bookie(case: Prepared, harm: Callable[[Path], None]) -> tuple[str, str]:
-    """Damage the directory of the bookie and start it: what came of it, and what is wrong with that, which should be nothing."""
+    """Damage the directory of the bookie and start it: what came of it, and what is wrong with that, which should be
+    nothing.
+    """
     metadata = case.metadata(case.copy("metadata", case.home / "metadata.live"))
     directory = case.copy("bookie", case.home / "bookie.live")
     harm(directory)
@@ -207,7 +222,9 @@ async def _listed(uri: str) -> set[int]:
 
 
 def _refusal(process: Process) -> str:
-    """What is wrong with how a part said that it does not start: the last line is the reason, and there is no traceback."""
+    """What is wrong with how a part said that it does not start: the last line is the reason, and there is no
+    traceback.
+    """
     lines = process.complaint.splitlines()
     if process.code != fencepost.SystemFailure.exit_code or not lines or not lines[-1].startswith("fencepost: "):
         return f"it ended with {process.code}: {process.complaint[-500:]}"
@@ -242,7 +259,9 @@ def any_harm(draw: random.Random, directory: Path, files: list[Path]) -> str:
         return f"{name}, bit {bit:,} flipped"
     with open(path, "r+b") as file:
         file.seek(at // 512 * 512)
-        file.write(bytes(min(512, size - at // 512 * 512)) if kind < 0.9 else draw.randbytes(min(512, size - at // 512 * 512)))
+        file.write(
+            bytes(min(512, size - at // 512 * 512)) if kind < 0.9 else draw.randbytes(min(512, size - at // 512 * 512))
+        )
     return f"{name}, sector {at // 512:,} {'lost' if kind < 0.9 else 'overwritten'}"
 
 
@@ -260,7 +279,9 @@ def main() -> int:
             part, start = draw.choice([("bookie", of_bookie), ("bookie", of_bookie), ("metadata", of_metadata)])
             done: list[str] = []
             files = files_of(Path(home) / part)
-            came, wrong = start(case, lambda directory, files=files, done=done: done.append(any_harm(draw, directory, files)))  # type: ignore[misc]
+            came, wrong = start(
+                case, lambda directory, files=files, done=done: done.append(any_harm(draw, directory, files))
+            )  # type: ignore[misc]
             outcomes[f"{part} {came}"] += 1
             faults += bool(wrong)
             print(f"{'WRONG  ' if wrong else ''}{part} {came:<13} {done[0]}{f': {wrong}' if wrong else ''}", flush=True)

@@ -1,6 +1,7 @@
 """What clients know for sure, each in a file of its own, a line of JSON for each fact.
 
-A line is written in one piece before the client does anything else. It needs no sync: a client is killed, the machine is not.
+A line is written in one piece before the client does anything else. It needs no sync: a client is killed, the machine
+is not.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ LONG = (12.0, 25.0)
 
 @dataclass(frozen=True)
 class Harm:
-    """Something that is done to a part of the cluster or to a client, for some seconds, after some seconds of waiting."""
+    """Something that is done to a part of the cluster or to a client, for some seconds, after some seconds of
+    waiting.
+    """
 
     after: float
     how: str
@@ -32,7 +34,9 @@ class Harm:
 
 
 class Schedule:
-    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes``: so many of the bookies that would be killed lose their entries."""
+    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes``: so many of the bookies that
+    would be killed lose their entries.
+    """
 
     def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int, wipes: float = 0.0) -> None:
         self._random = random.Random(seed)
@@ -53,5 +57,9 @@ class Schedule:
             harm = Harm(after, kills if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
             return None if spared or bookie in hurt else harm
         if kind < 0.75:
-            return None if METADATA in hurt else Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, METADATA, lasts)
+            return (
+                None
+                if METADATA in hurt
+                else Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, METADATA, lasts)
+            )
         return None if client in hurt else Harm(after, KILL if how < 0.6 else PAUSE, client, lasts / 3)

@@ -67,8 +67,9 @@ class Judge:
             known.ends.add(fact["last"])
 
     async def judge(self, uri: str, told: Any, trace: Path | None = None) -> None:
-        """Recover every ledger, and read all of it twice, by two clients. ``told(ledgers, entries)`` is called as it goes on. ``trace``: a folder
-        for the traces of these."""
+        """Recover every ledger, and read all of it twice, by two clients. ``told(ledgers, entries)`` is called as it
+        goes on. ``trace``: a folder for the traces of these.
+        """
         read = 0
         async with fencepost.connect(uri, trace=trace) as one, fencepost.connect(uri, trace=trace) as other:
             there = {ledger async for ledger in one.list_ledgers()}
@@ -93,10 +94,14 @@ class Judge:
         ends = [reader.last_add_confirmed for reader in readers]
         if known.acknowledged > ends[0]:
             self.faults.append(
-                f"LOST: ledger {ledger} ends at entry {ends[0]}, and entries up to {known.acknowledged} were acknowledged or read"
+                f"LOST: ledger {ledger} ends at entry {ends[0]}, and entries up to {known.acknowledged} were"
+                " acknowledged or read"
             )
         if len({*ends, *known.ends}) > 1:
-            self.faults.append(f"ledger {ledger} ends at {ends[0]} for one, and at {sorted({*ends, *known.ends} - {ends[0]})} for others")
+            self.faults.append(
+                f"ledger {ledger} ends at {ends[0]} for one, and at {sorted({*ends, *known.ends} - {ends[0]})} for"
+                " others"
+            )
 
     async def _read(self, reader: Any, known: Known) -> None:
         """Read all of a ledger."""
@@ -121,7 +126,9 @@ async def is_usable(uri: str, patience: float, trace: Path | None = None) -> str
             while True:
                 try:
                     async with fencepost.connect(uri, trace=trace) as store:
-                        ledger = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2, digest="crc32c", password=PASSWORD)
+                        ledger = await store.create_ledger(
+                            ensemble=3, write_quorum=3, ack_quorum=2, digest="crc32c", password=PASSWORD
+                        )
                         await ledger.append(b"well again")
                         await ledger.close()
                         return ""

@@ -1,4 +1,6 @@
-"""What is in an entry: all of it follows from the ledger, the entry's id and a number that its writer drew, so that nobody need keep it."""
+"""What is in an entry: all of it follows from the ledger, the entry's id and a number that its writer drew, so that
+nobody need keep it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ LARGEST = 64 << 10
 
 
 def payload(ledger: int, entry_id: int, nonce: int) -> bytes:
-    """The data of an entry: mostly some hundred bytes, one in a hundred up to 64 KiB, one in fifty nothing but the header."""
+    """The data of an entry: mostly some hundred bytes, one in a hundred up to 64 KiB, one in fifty nothing but the
+    header.
+    """
     mixed = (ledger * 0x9E3779B97F4A7C15 + entry_id * 0xC2B2AE3D27D4EB4F + nonce) & 0xFFFFFFFFFFFFFFFF
     mixed ^= mixed >> 29
     kind, offset = mixed % 100, (mixed >> 8) % (len(_POOL) - LARGEST)
@@ -27,7 +31,9 @@ def nonce_of(data: bytes) -> int | None:
 
 
 def fault(data: bytes, ledger: int, entry_id: int, nonce: int | None = None) -> str:
-    """What is wrong with the data of an entry; nothing if it is what its writer wrote. Without ``nonce``, that of the entry itself is believed."""
+    """What is wrong with the data of an entry; nothing if it is what its writer wrote. Without ``nonce``, that of the
+    entry itself is believed.
+    """
     found = nonce_of(data)
     if found is None or (nonce is not None and found != nonce):
         return f"entry {entry_id} of ledger {ledger} is of another writer"

@@ -1,4 +1,5 @@
-"""``python -m bench.quorum``: a quorum of metadata services is hurt while clients work, and what they did and saw is judged.
+"""``python -m bench.quorum``: a quorum of metadata services is hurt while clients work, and what they did and saw is
+judged.
 
     python -m bench.quorum campaign --seconds 60 --seed 1
     python -m bench.quorum compare --operations 100000 --seed 1
@@ -27,9 +28,13 @@ from interop.processes import clean_up_when_ended
 
 def main() -> int:
     """The command line: exit code 0 if nothing is wrong, 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m bench.quorum", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.quorum", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    campaign = verbs.add_parser("campaign", help="members are processes that are hurt, clients write down what they see")
+    campaign = verbs.add_parser(
+        "campaign", help="members are processes that are hurt, clients write down what they see"
+    )
     campaign.add_argument("--seconds", type=float, default=60.0)
     campaign.add_argument("--clients", type=int, default=4)
     campaign.add_argument("--members", type=int, default=3)
@@ -38,24 +43,44 @@ def main() -> int:
     campaign.add_argument("--harm", action="append", default=[], help="this kind alone; repeatable")
     campaign.add_argument("--fault", choices=FAULTS, default="none", help="plant a fault, which is to be noticed")
     campaign.set_defaults(run=_campaign)
-    compare = verbs.add_parser("compare", help="random operations on our quorum, whose leader is killed meanwhile, and on a ZooKeeper ensemble (needs a JDK and Maven)")
+    compare = verbs.add_parser(
+        "compare",
+        help=(
+            "random operations on our quorum, whose leader is killed meanwhile, and on a ZooKeeper ensemble (needs a"
+            " JDK and Maven)"
+        ),
+    )
     compare.add_argument("--operations", type=int, default=100_000)
     compare.add_argument("--pause", type=float, default=4.0, help="mean seconds between two harms")
     compare.set_defaults(run=_compare)
-    bookkeeper = verbs.add_parser("bookkeeper", help="Java bookies, auto-recovery, a client and a shell on our quorum while that is hurt (needs a JDK and Maven)")
+    bookkeeper = verbs.add_parser(
+        "bookkeeper",
+        help=(
+            "Java bookies, auto-recovery, a client and a shell on our quorum while that is hurt (needs a JDK and Maven)"
+        ),
+    )
     bookkeeper.add_argument("--seconds", type=float, default=600.0)
     bookkeeper.set_defaults(run=_bookkeeper)
-    speed = verbs.add_parser("speed", help="changes and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)")
+    speed = verbs.add_parser(
+        "speed", help="changes and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)"
+    )
     speed.add_argument("--seconds", type=float, default=2.0, help="of one turn of one store")
     speed.add_argument("--turns", type=int, default=3)
     speed.add_argument("--kills", type=int, default=5, help="of the leader, to see how long a change takes then")
     speed.add_argument("--size", type=int, help="bytes of a value: these loads alone")
     speed.add_argument("--in-flight", type=int, help="these loads alone")
-    speed.add_argument("--etcd", type=Path, metavar="FILE", help="what bench/quorum/etcd was built to; by default it is built once")
+    speed.add_argument(
+        "--etcd", type=Path, metavar="FILE", help="what bench/quorum/etcd was built to; by default it is built once"
+    )
     speed.set_defaults(run=_speed)
     for verb in (campaign, compare, bookkeeper, speed):
         verb.add_argument("--seed", type=int, help="by default any")
-        verb.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all that is written, which is then not removed")
+        verb.add_argument(
+            "--keep",
+            type=Path,
+            metavar="DIR",
+            help="a new directory for all that is written, which is then not removed",
+        )
         verb.add_argument("--json", action="store_true", help="the outcome as JSON")
     given = parser.parse_args()
     clean_up_when_ended()
@@ -75,7 +100,9 @@ def _compare(given: argparse.Namespace, path: Path) -> int:
     out = sys.stderr if given.json else sys.stdout
     print(f"seed {given.seed}, in {path}", file=out, flush=True)
     began = time.monotonic()
-    done, different = compare(path, given.seed, given.operations, given.pause, lambda line: print(line, file=out, flush=True))
+    done, different = compare(
+        path, given.seed, given.operations, given.pause, lambda line: print(line, file=out, flush=True)
+    )
     found = {
         "seed": given.seed,
         "seconds": round(time.monotonic() - began, 1),
@@ -114,7 +141,11 @@ def _bookkeeper(given: argparse.Namespace, path: Path) -> int:
     if given.json:
         print(json.dumps(found))
         return int(bool(outcome.wrong))
-    print(f"BROKEN: {len(outcome.wrong)} things are wrong" if outcome.wrong else "HELD  every acknowledged entry is there, and no registration was lost")
+    print(
+        f"BROKEN: {len(outcome.wrong)} things are wrong"
+        if outcome.wrong
+        else "HELD  every acknowledged entry is there, and no registration was lost"
+    )
     for each in outcome.wrong[:30]:
         print(f"  {each}")
     for name, value in found.items():
@@ -128,7 +159,9 @@ def _speed(given: argparse.Namespace, path: Path) -> int:
 
     out = sys.stderr if given.json else sys.stdout
     loads = [each for each in LOADS if given.size in (None, each.size) and given.in_flight in (None, each.in_flight)]
-    found = run(path, loads, given.seconds, given.turns, given.kills, given.etcd, lambda line: print(line, file=out, flush=True))
+    found = run(
+        path, loads, given.seconds, given.turns, given.kills, given.etcd, lambda line: print(line, file=out, flush=True)
+    )
     if given.json:
         print(json.dumps(found))
     return 0
@@ -137,7 +170,17 @@ def _speed(given: argparse.Namespace, path: Path) -> int:
 def _campaign(given: argparse.Namespace, path: Path) -> int:
     out = sys.stderr if given.json else sys.stdout
     print(f"seed {given.seed}, in {path}", file=out, flush=True)
-    options = Options(path, given.seed, given.seconds, given.members, given.clients, given.timeout, given.rest, tuple(given.harm), given.fault)
+    options = Options(
+        path,
+        given.seed,
+        given.seconds,
+        given.members,
+        given.clients,
+        given.timeout,
+        given.rest,
+        tuple(given.harm),
+        given.fault,
+    )
     outcome = Campaign(options, lambda line: print(line, file=out, flush=True)).run()
     print(json.dumps(_data(outcome, given.seed)) if given.json else _summary(outcome, given.seed), flush=True)
     return int(bool(outcome.wrong))
@@ -158,7 +201,11 @@ def _data(outcome: Outcome, seed: int) -> dict[str, object]:
 def _summary(outcome: Outcome, seed: int) -> str:
     counts = outcome.counts
     lines = [
-        f"BROKEN: {len(outcome.wrong)} things are wrong" if outcome.wrong else "HELD  nothing acknowledged was lost, and all saw what they may",
+        (
+            f"BROKEN: {len(outcome.wrong)} things are wrong"
+            if outcome.wrong
+            else "HELD  nothing acknowledged was lost, and all saw what they may"
+        ),
         *(f"  {each}" for each in outcome.wrong[:30]),
         f"seed {seed}, {outcome.seconds:.0f} s",
         "harms    " + ", ".join(f"{count} x {how}" for how, count in sorted(outcome.harms.items())),
@@ -166,7 +213,8 @@ def _summary(outcome: Outcome, seed: int) -> str:
     ]
     if outcome.waits:
         lines.append(
-            f"after the leader was killed, a change was acknowledged within {median(outcome.waits):.2f} s in the middle, {max(outcome.waits):.2f} s at most"
+            f"after the leader was killed, a change was acknowledged within {median(outcome.waits):.2f} s in the"
+            f" middle, {max(outcome.waits):.2f} s at most"
         )
     lines.append(f"longest time without an acknowledged change: {outcome.longest_pause:.1f} s")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Unmodified BookKeeper on our quorum: Java bookies, auto-recovery, a Java client that writes and one that reads, and BookKeeper's shell, while
-members are killed, cut off, wiped and replaced.
+"""Unmodified BookKeeper on our quorum: Java bookies, auto-recovery, a Java client that writes and one that reads, and
+BookKeeper's shell, while members are killed, cut off, wiped and replaced.
 
-At the end every acknowledged entry is read by the Java client and by ours. Meanwhile somebody looks at the bookies' registrations: as long as a
-bookie runs, its ephemeral has to be there, and the same one.
+At the end every acknowledged entry is read by the Java client and by ours. Meanwhile somebody looks at the bookies'
+registrations: as long as a bookie runs, its ephemeral has to be there, and the same one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def payload(ledger: int, entry: int) -> bytes:
 class Bookkeeper:
     """One run. ``say`` is called with a line every few seconds."""
 
-    def __init__(self, path: Path, seed: int, seconds: float, say: Callable[[str], None], kills_bookies: bool = True) -> None:
+    def __init__(
+        self, path: Path, seed: int, seconds: float, say: Callable[[str], None], kills_bookies: bool = True
+    ) -> None:
         self.path = path
         self.seconds = seconds
         self.say = say
@@ -92,7 +94,10 @@ class Bookkeeper:
         self.bookies: list[Bookie] = []
         self.written: list[Written] = []
         # Several, as one that is connected to a frozen member waits by itself before it goes elsewhere.
-        self.probers = [Prober(number, list(self.members.ports.values()), seed, ZK_TIMEOUT, 0.06, PROBERS) for number in range(PROBERS)]
+        self.probers = [
+            Prober(number, list(self.members.ports.values()), seed, ZK_TIMEOUT, 0.06, PROBERS)
+            for number in range(PROBERS)
+        ]
         self._recovery: Server | None = None
         self._processes: dict[str, ClientProcess] = {}
         self._ended = threading.Event()
@@ -116,7 +121,10 @@ class Bookkeeper:
             self.members.start()
             self._start_java()
             self._began = clock()
-            threads = [threading.Thread(target=self._guarded, args=(work,), daemon=True) for work in (self._write, self._read, self._look, self._shell)]
+            threads = [
+                threading.Thread(target=self._guarded, args=(work,), daemon=True)
+                for work in (self._write, self._read, self._look, self._shell)
+            ]
             for thread in threads:
                 thread.start()
             for prober in self.probers:
@@ -151,11 +159,21 @@ class Bookkeeper:
         self._asked_shell("initnewcluster")
         setup = zk.Client(next(iter(self.members.ports.values())))
         setup.connect(10_000)
-        for folder in ("/own", "/order", "/lines", "/ephemerals", "/passing", "/shared", *(f"/shared/{number}" for number in range(3))):
+        for folder in (
+            "/own",
+            "/order",
+            "/lines",
+            "/ephemerals",
+            "/passing",
+            "/shared",
+            *(f"/shared/{number}" for number in range(3)),
+        ):
             setup.call([zk.CREATE, [folder, b"", zk.OPEN, 0]])
         setup.call([zk.CLOSE, []])
         for number in range(BOOKIES):
-            self.bookies.append(Bookie(JAVA, self.path / f"bookie-{number + 1}", self.uri, HEAP, settings={"zkTimeout": ZK_TIMEOUT}))
+            self.bookies.append(
+                Bookie(JAVA, self.path / f"bookie-{number + 1}", self.uri, HEAP, settings={"zkTimeout": ZK_TIMEOUT})
+            )
             self.bookies[-1].server.launch()
         for bookie in self.bookies:
             bookie.server.wait()
@@ -166,7 +184,13 @@ class Bookkeeper:
             "httpServerEnabled=false\nstatsProviderClass=org.apache.bookkeeper.stats.NullStatsProvider\n"
             f"zkTimeout={ZK_TIMEOUT}\nlostBookieRecoveryDelay=0\nopenLedgerRereplicationGracePeriod=1000\n"
         )
-        main = ["-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain", "--conf", str(folder / "autorecovery.conf")]
+        main = [
+            "-cp",
+            jars.class_path(),
+            "org.apache.bookkeeper.replication.AutoRecoveryMain",
+            "--conf",
+            str(folder / "autorecovery.conf"),
+        ]
         self._recovery = Server("Java's auto-recovery", jars.java(*main, heap=HEAP), folder / "log", lambda _: True)
         self._recovery.start()
 
@@ -215,7 +239,9 @@ class Bookkeeper:
                     group = [payload(ledger.id, written.entries + each) for each in range(GROUP)]
                     ids = ledger.append(*group)
                     if ids != list(range(written.entries, written.entries + GROUP)):
-                        self.outcome.wrong.append(f"entries of ledger {ledger.id} got ids {ids}, and {written.entries} were there")
+                        self.outcome.wrong.append(
+                            f"entries of ledger {ledger.id} got ids {ids}, and {written.entries} were there"
+                        )
                     written.entries += GROUP
                     self.outcome.counts["entries acknowledged"] += GROUP
                     time.sleep(0.1)
@@ -250,11 +276,16 @@ class Bookkeeper:
     def _check(self, ledger: Ledger, written: Written, who: str) -> None:
         last = ledger.call("lac")
         if last + 1 < written.entries or (written.closed and last + 1 != written.entries):
-            self.outcome.wrong.append(f"LOST: ledger {written.ledger} ends at {last} for {who}, and {written.entries} entries were acknowledged")
+            self.outcome.wrong.append(
+                f"LOST: ledger {written.ledger} ends at {last} for {who}, and {written.entries} entries were"
+                " acknowledged"
+            )
         if last >= 0:
             for number, data in enumerate(ledger.read(0, last)):
                 if data != payload(written.ledger, number):
-                    self.outcome.wrong.append(f"entry {number} of ledger {written.ledger} is another one for {who}: {data[:30]!r}")
+                    self.outcome.wrong.append(
+                        f"entry {number} of ledger {written.ledger} is another one for {who}: {data[:30]!r}"
+                    )
         ledger.close()
 
     def _shell(self) -> None:
@@ -303,16 +334,23 @@ class Bookkeeper:
         session.ports = list(self.members.ports.values())
         for bookie in self.bookies:
             begun = clock()
-            _, (_, _, code, stat) = session.call([zk.SYNC, ["/"]], [zk.EXISTS, [f"/ledgers/available/{bookie.id}", False]])
+            _, (_, _, code, stat) = session.call(
+                [zk.SYNC, ["/"]], [zk.EXISTS, [f"/ledgers/available/{bookie.id}", False]]
+            )
             self.outcome.counts["looks at registrations"] += 1
             back = self._spared.get(bookie.id)
             if back is not None and begun < back + 30:
                 known.pop(bookie.id, None)
             elif code:
-                self.outcome.wrong.append(f"the registration of {bookie.id} is gone after {begun - self._began:.1f} s, and the bookie runs: {code}")
+                self.outcome.wrong.append(
+                    f"the registration of {bookie.id} is gone after {begun - self._began:.1f} s, and the bookie runs:"
+                    f" {code}"
+                )
                 self._spared[bookie.id] = clock()
             elif known.setdefault(bookie.id, stat["czxid"]) != stat["czxid"]:
-                self.outcome.wrong.append(f"{bookie.id} registered anew at {begun - self._began:.1f} s, so its session was over")
+                self.outcome.wrong.append(
+                    f"{bookie.id} registered anew at {begun - self._began:.1f} s, so its session was over"
+                )
                 known[bookie.id] = stat["czxid"]
 
     # -- harm ---------------------------------------------------------------------------------------------------------
@@ -320,7 +358,8 @@ class Bookkeeper:
     def _harm(self) -> None:
         end, said_at = self._began + self.seconds, clock()
         works: list[Callable[[], None]] = [
-            self._kill_leader, self._kill_each_follower, self._cut_leader, self._kill_leader, self._replace_voter, self._wipe, self._kill_leader,
+            self._kill_leader, self._kill_each_follower, self._cut_leader, self._kill_leader, self._replace_voter,
+            self._wipe, self._kill_leader,
             self._freeze_leader,
         ]  # fmt: skip
         if self.kills_bookies:
@@ -330,7 +369,9 @@ class Bookkeeper:
             time.sleep(CALM * (0.5 + self.random.random()))
             works[turn % len(works)]()
             turn += 1
-            died = [str(member) for member in self.members.died()] + [bookie.id for bookie in self.bookies if not bookie.server.runs()]
+            died = [str(member) for member in self.members.died()] + [
+                bookie.id for bookie in self.bookies if not bookie.server.runs()
+            ]
             if died:
                 self.outcome.wrong.append(f"ended by themselves: {', '.join(died)}")
                 return
@@ -338,8 +379,8 @@ class Bookkeeper:
                 said_at = clock()
                 counts = self.outcome.counts
                 self.say(
-                    f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):3} harms  {counts['entries acknowledged']:7,} entries acknowledged"
-                    f"  {len(self.written):4} ledgers"
+                    f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):3} harms "
+                    f" {counts['entries acknowledged']:7,} entries acknowledged  {len(self.written):4} ledgers"
                 )
 
     def _write_down(self, what: str) -> None:
@@ -430,7 +471,9 @@ class Bookkeeper:
                 try:
                     self._check(client.open(written.ledger, recover=True), written, who)
                 except Refused as error:
-                    self.outcome.wrong.append(f"ledger {written.ledger} can not be read by {who} when all is well: {error}")
+                    self.outcome.wrong.append(
+                        f"ledger {written.ledger} can not be read by {who} when all is well: {error}"
+                    )
                 else:
                     self.outcome.counts[f"entries read at the end by {who}"] += written.entries
             client.close()

@@ -1,4 +1,6 @@
-"""One campaign: members are hurt as a schedule says while clients work, everything is healed, and what clients did and saw is judged."""
+"""One campaign: members are hurt as a schedule says while clients work, everything is healed, and what clients did and
+saw is judged.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,11 @@ class Campaign:
         settings.write_text(SETTINGS)
         self.network = Network()
         self.members = Processes(
-            options.path, options.members, ["--settings", str(settings), "--verbose"], self.network, program(options.fault)
+            options.path,
+            options.members,
+            ["--settings", str(settings), "--verbose"],
+            self.network,
+            program(options.fault),
         )
         self.clients: list[Client] = []
         self._hurt: dict[int, str] = {}
@@ -130,7 +136,8 @@ class Campaign:
         session.call([zk.CLOSE, []])
         session.drop()
         self.clients = [
-            Client(number, ports, options.seed, options.timeout, options.rest, options.clients) for number in range(options.clients)
+            Client(number, ports, options.seed, options.timeout, options.rest, options.clients)
+            for number in range(options.clients)
         ]
         for client in self.clients:
             client.start()
@@ -166,12 +173,17 @@ class Campaign:
         died = [member for member in self.members.died() if member not in self._hurt]
         for member in died:
             last = (self.options.path / f"{member}.log").read_text(errors="replace").strip().splitlines()[-1:]
-            self.outcome.wrong.append(f"member {member} ended by itself with {self.members.running[member].returncode}: {''.join(last)}")
+            self.outcome.wrong.append(
+                f"member {member} ended by itself with {self.members.running[member].returncode}: {''.join(last)}"
+            )
         return bool(died)
 
     def _progress(self) -> str:
         changes = sum(client.record.counts.get("changes acknowledged", 0) for client in self.clients)
-        return f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):4} harms  {changes:7,} changes acknowledged"
+        return (
+            f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):4} harms  {changes:7,} changes"
+            " acknowledged"
+        )
 
     def _write_down(self, how: str, whom: str, lasts: float = 0.0) -> None:
         self.outcome.harms[how] += 1
@@ -318,7 +330,9 @@ class Campaign:
                     states[member] = state(port)
                 time.sleep(0.05)
         if len(states) < len(self.members.ports):
-            outcome.wrong.append(f"members {sorted(set(self.members.ports) - set(states))} do not serve when all is well")
+            outcome.wrong.append(
+                f"members {sorted(set(self.members.ports) - set(states))} do not serve when all is well"
+            )
         if any(each != next(iter(states.values())) for each in states.values()):
             outcome.wrong.append("members have different states")
         if states:
@@ -332,7 +346,9 @@ class Campaign:
 
 
 def waits(kills: list[float], acknowledged: list[float]) -> list[float]:
-    """Seconds from each kill until a change was acknowledged; what came within 0.05 s was decided by the leader that was killed."""
+    """Seconds from each kill until a change was acknowledged; what came within 0.05 s was decided by the leader that
+    was killed.
+    """
     found = []
     for at in kills:
         after = next((each for each in acknowledged if each > at + 0.05), None)
@@ -347,8 +363,12 @@ def state(port: int) -> dict[str, Any]:
     client.connect(10_000)
     try:
         client.call([zk.SYNC, ["/"]])
-        names = {folder: client.call([zk.GET_CHILDREN, [folder, False]])[4] for folder in FOLDERS if folder != "/ephemerals"}
-        values = [client.call([zk.GET_DATA, [path, False]])[3:] for path in (*SHARED, "/lines", "/order", "/own", "/passing")]
+        names = {
+            folder: client.call([zk.GET_CHILDREN, [folder, False]])[4] for folder in FOLDERS if folder != "/ephemerals"
+        }
+        values = [
+            client.call([zk.GET_DATA, [path, False]])[3:] for path in (*SHARED, "/lines", "/order", "/own", "/passing")
+        ]
         return {"names": names, "values": values}
     finally:
         with contextlib.suppress(zk.Closed, OSError):

@@ -1,8 +1,8 @@
 """Clients of a quorum, each a thread with one session, which write down all that they do and see.
 
-They speak ZooKeeper's protocol by a client that shares no code with the service. A connection that breaks, or does not answer, is replaced by
-one to any member, with the same session; a call under way has no outcome then. It can have been done until the session is at the new
-connection, and not later: what comes by the old one is refused from then on.
+They speak ZooKeeper's protocol by a client that shares no code with the service. A connection that breaks, or does not
+answer, is replaced by one to any member, with the same session; a call under way has no outcome then. It can have been
+done until the session is at the new connection, and not later: what comes by the old one is refused from then on.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Over(Exception):
 
 @dataclass
 class Seen:
-    """An answer that says something of a znode: when it was asked for and came, what the znode is (value, version) or None, the zxid of its
-    last change, that of the state that was asked, and whether a sync came right before."""
+    """An answer that says something of a znode: when it was asked for and came, what the znode is (value, version) or
+    None, the zxid of its last change, that of the state that was asked, and whether a sync came right before.
+    """
 
     begin: float
     end: float
@@ -78,8 +79,9 @@ class Wrote:
 
 @dataclass
 class Ephemeral:
-    """An ephemeral that a session has had since ``since``, and what was heard of the session: when it was last known to live, as far as is
-    sure."""
+    """An ephemeral that a session has had since ``since``, and what was heard of the session: when it was last known to
+    live, as far as is sure.
+    """
 
     path: str
     session: int
@@ -95,7 +97,9 @@ class Record:
     """What one client did and saw."""
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
-    """By the path of the znode; calls of which it is sure that they can not be done any more, if they have no outcome."""
+    """By the path of the znode; calls of which it is sure that they can not be done any more, if they have no
+    outcome.
+    """
     seen: list[Seen] = field(default_factory=list)
     wrote: list[Wrote] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
@@ -103,11 +107,14 @@ class Record:
     lines: list[tuple[str, float, float]] = field(default_factory=list)
     """Sequential znodes, and when each was asked for and acknowledged."""
     orders: list[tuple[str, int, int]] = field(default_factory=list)
-    """Changes that were sent at once: the beginning of their names, how many there were, and how many were acknowledged."""
+    """Changes that were sent at once: the beginning of their names, how many there were, and how many were
+    acknowledged.
+    """
     ephemerals: list[Ephemeral] = field(default_factory=list)
     absent: list[tuple[float, float, str, int]] = field(default_factory=list)
-    """When was asked, after a sync, for an ephemeral of another client, and answered: its path, and the session that it belongs to, 0 if it was
-    not there."""
+    """When was asked, after a sync, for an ephemeral of another client, and answered: its path, and the session that it
+    belongs to, 0 if it was not there.
+    """
     acknowledged: list[float] = field(default_factory=list)
     """When changes were."""
     counts: dict[str, int] = field(default_factory=dict)
@@ -132,7 +139,9 @@ class Session:
         self.sent = 0.0
         """When the last request was sent that was answered."""
         self.lived = 0.0
-        """When the last one was sent that was answered and went through the log, so that the session was there later than that."""
+        """When the last one was sent that was answered and went through the log, so that the session was there later
+        than that.
+        """
         self.closing = False
         """Whether its client has asked to end it."""
         self.zxid = 0
@@ -158,7 +167,8 @@ class Session:
                 now = clock()
                 if now < self.sent + self.timeout / 1_000 and not self.closing:
                     self.record.wrong.append(
-                        f"session {self.id:#x} was over {now - self.sent:.3f} s after a request that was answered; its timeout is {self.timeout} ms"
+                        f"session {self.id:#x} was over {now - self.sent:.3f} s after a request that was answered; its"
+                        f" timeout is {self.timeout} ms"
                     )
                 if not self.closing:
                     self.record.count("sessions that expired")
@@ -202,7 +212,9 @@ class Session:
         finally:
             connection.stream.clear()
             self.partial = answers
-            good = [kind for (kind, _), answer in zip(requests, answers, strict=False) if answer[2] not in _NOT_THIS_SESSION]
+            good = [
+                kind for (kind, _), answer in zip(requests, answers, strict=False) if answer[2] not in _NOT_THIS_SESSION
+            ]
             if good:
                 self.sent = begin
             if any(kind not in _LOCAL for kind in good):
@@ -273,7 +285,9 @@ class Client(threading.Thread):
         """What had no outcome can not be done any more."""
         now = clock()
         for path, call in self._pending:
-            self.record.calls.setdefault(path, []).append(Call(call.begin, now, call.what, call.value, call.version, None, call.client))
+            self.record.calls.setdefault(path, []).append(
+                Call(call.begin, now, call.what, call.value, call.version, None, call.client)
+            )
         self._pending.clear()
 
     def _finish(self) -> None:
@@ -332,7 +346,9 @@ class Client(threading.Thread):
         answered: object = _CODES.get(code, code)
         if code == 0 and what == "write":
             answered = result["version"]
-        self.record.calls.setdefault(path, []).append(Call(call.begin, end, what, value, version, answered, call.client))
+        self.record.calls.setdefault(path, []).append(
+            Call(call.begin, end, what, value, version, answered, call.client)
+        )
         if code == 0:
             znode = None if what == "delete" else (value, 0 if what == "create" else result["version"])
             self.record.wrote.append(Wrote(call.begin, end, path, znode, zxid, self.session.id))
@@ -364,10 +380,14 @@ class Client(threading.Thread):
         *_, (_, zxid, code, result) = self.session.call(*requests, [zk.GET_DATA, [path, False]])
         end = clock()
         znode = None if code else (result[0], result[1]["version"])
-        self.record.seen.append(Seen(begin, end, path, znode, 0 if code else result[1]["mzxid"], zxid, synced, self.session.id))
+        self.record.seen.append(
+            Seen(begin, end, path, znode, 0 if code else result[1]["mzxid"], zxid, synced, self.session.id)
+        )
         if synced:
             answered = NO_NODE if code == -101 else znode if not code else code
-            self.record.calls.setdefault(path, []).append(Call(begin, end, "read", "", ANY, answered, f"client {self.number}"))
+            self.record.calls.setdefault(path, []).append(
+                Call(begin, end, "read", "", ANY, answered, f"client {self.number}")
+            )
         if znode is not None:
             self._versions[path] = znode[1]
         self.record.count("reads")
@@ -422,7 +442,9 @@ class Client(threading.Thread):
         self.record.absent.append((begin, clock(), path, 0 if code else stat["owner"]))
 
     def _move(self) -> None:
-        """Go to another member; some never do by themselves, so that the leader hears of their sessions from one member alone."""
+        """Go to another member; some never do by themselves, so that the leader hears of their sessions from one member
+        alone.
+        """
         if self.number % 2:
             self.session.drop()
 

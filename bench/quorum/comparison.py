@@ -1,14 +1,16 @@
-"""Random operations, one after another, on our quorum and on a real ZooKeeper ensemble: both answer the same, although our leader is killed meanwhile.
+"""Random operations, one after another, on our quorum and on a real ZooKeeper ensemble: both answer the same, although
+our leader is killed meanwhile.
 
-The steps are those that services are compared by that are alone (``tests/metadata_service/workload.py``): several clients, all kinds of changes, reads and
-watches, sessions that are opened, closed and that expire. Here clients go from member to member, and members are hurt while they work.
+The steps are those that services are compared by that are alone (``tests/metadata_service/workload.py``): several
+clients, all kinds of changes, reads and watches, sessions that are opened, closed and that expire. Here clients go from
+member to member, and members are hurt while they work.
 
-Answers, stats and events have to be equal, but for times, session ids and zxids. Zxids have to be in the same order: each of ours stands for one of
-ZooKeeper's, and the later one for a later one.
+Answers, stats and events have to be equal, but for times, session ids and zxids. Zxids have to be in the same order:
+each of ours stands for one of ZooKeeper's, and the later one for a later one.
 
-An answer may be lost with a connection. Then the client comes to any member with its session, and reads how far the zxid has come since the step began:
-so many of the changes of the step were done, and they must be the first ones. The same are then done on ZooKeeper, whose client leaves its connection
-then, too, and both set their watches again.
+An answer may be lost with a connection. Then the client comes to any member with its session, and reads how far the
+zxid has come since the step began: so many of the changes of the step were done, and they must be the first ones. The
+same are then done on ZooKeeper, whose client leaves its connection then, too, and both set their watches again.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ WATCHED = (["/a", "/b"], ["/a", "/c/a"], ["/a", "/b/a"], ["/b"], ["/c", "/"])
 """What is watched again after a connection was lost: data, existence, children, always, recursively."""
 
 PATIENCE = 20.0
-"""Seconds that a client waits for an answer before it takes its connection for lost, of ZooKeeper; and of ours, to have a connection again."""
+"""Seconds that a client waits for an answer before it takes its connection for lost, of ZooKeeper; and of ours, to have
+a connection again.
+"""
 
 OURS_ANSWERS = 2.0
 """Seconds that a client of ours waits for an answer."""
@@ -59,8 +63,9 @@ class Pairs:
         self._order: list[int] = []
 
     def same(self, ours: int, theirs: int, state: bool = False) -> bool:
-        """Whether they can be the same. ``state``: they are the zxids that answers have, of the last change that was applied; with ZooKeeper it may be
-        the beginning of an epoch, in which nothing was changed yet."""
+        """Whether they can be the same. ``state``: they are the zxids that answers have, of the last change that was
+        applied; with ZooKeeper it may be the beginning of an epoch, in which nothing was changed yet.
+        """
         if ours <= 0 or theirs <= 0:
             return ours == theirs
         if state and not theirs & _LOW:
@@ -84,7 +89,8 @@ class Pairs:
         """Whether answers, stats and events are the same."""
         if isinstance(ours, dict) and isinstance(theirs, dict):
             return ours.keys() == theirs.keys() and all(
-                self.same(ours[key], theirs[key]) if key.endswith("zxid") else self.equal(ours[key], theirs[key]) for key in ours
+                self.same(ours[key], theirs[key]) if key.endswith("zxid") else self.equal(ours[key], theirs[key])
+                for key in ours
             )
         if isinstance(ours, list) and isinstance(theirs, list):
             if len(ours) != len(theirs):
@@ -110,8 +116,12 @@ class Side:
         self.ordered: set[int] = set()
         """The zxids of changes that a client was answered."""
 
-    def connection(self, timeout: int, old: Any = None, password: bytes | None = None, read_only: bool | None = False) -> tuple[Any, list[Any]]:
-        """A connection to any member, with a new session or with one that there is; and the answer. Tried again and again."""
+    def connection(
+        self, timeout: int, old: Any = None, password: bytes | None = None, read_only: bool | None = False
+    ) -> tuple[Any, list[Any]]:
+        """A connection to any member, with a new session or with one that there is; and the answer. Tried again and
+        again.
+        """
         end = time.monotonic() + PATIENCE + 40
         while True:
             try:
@@ -122,7 +132,9 @@ class Side:
                 try:
                     if old is None:
                         return client, client.connect(timeout, read_only=read_only)
-                    answer = client.connect(timeout, old.session, old.password if password is None else password, old.last_zxid)
+                    answer = client.connect(
+                        timeout, old.session, old.password if password is None else password, old.last_zxid
+                    )
                     client.last_zxid = old.last_zxid
                     return client, answer
                 except _LOST:
@@ -142,8 +154,9 @@ class Side:
         self.lost.discard(index)
 
     def call(self, index: int, *requests: list[Any]) -> list[list[Any]]:
-        """What came of requests that are sent at once: replies and events. What had come before a connection was lost is given, and the client is
-        among ``lost``."""
+        """What came of requests that are sent at once: replies and events. What had come before a connection was lost
+        is given, and the client is among ``lost``.
+        """
         client = self.clients[index]
         left = len(requests)
         found: list[list[Any]] = []
@@ -171,7 +184,9 @@ class Side:
                     self.lost.add(index)
 
     def after_sync(self, index: int) -> tuple[list[list[Any]], int]:
-        """What a client gets up to the answer to the sync, and the zxid there; if its connection is lost, what had come, and 0."""
+        """What a client gets up to the answer to the sync, and the zxid there; if its connection is lost, what had
+        come, and 0.
+        """
         client, found = self.clients[index], []
         try:
             while index not in self.lost and (each := client.read())[0] == "event":
@@ -182,7 +197,9 @@ class Side:
         return found, 0 if index in self.lost else each[2]
 
     def synced(self, index: int) -> tuple[list[list[Any]], int]:
-        """What a client gets up to the answer to a sync, and the zxid there; connected again if need be. What is lost is not given."""
+        """What a client gets up to the answer to a sync, and the zxid there; connected again if need be. What is lost
+        is not given.
+        """
         while True:
             found = self.call(index, [zk.SYNC, ["/"]])
             if index not in self.lost:
@@ -190,7 +207,9 @@ class Side:
             self.again(index)
 
     def shown(self, found: list[list[Any]]) -> list[Any]:
-        """Without times; owners are clients. Events of a change that nobody was answered, as the end of a session, have no promised order."""
+        """Without times; owners are clients. Events of a change that nobody was answered, as the end of a session, have
+        no promised order.
+        """
         result: list[Any] = []
         unordered: list[Any] = []
         for each in [*found, ["end"]]:
@@ -286,7 +305,9 @@ class Harm:
 class Comparison:
     """The steps of a seed, on both."""
 
-    def __init__(self, ours: Side, theirs: Side, harm: Harm, ensemble: Ensemble, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, ours: Side, theirs: Side, harm: Harm, ensemble: Ensemble, seed: int, say: Callable[[str], None]
+    ) -> None:
         self.ours = ours
         self.theirs = theirs
         self.harm = harm
@@ -320,7 +341,10 @@ class Comparison:
                 self._kill_theirs()
             if time.monotonic() - said_at > 10:
                 said_at = time.monotonic()
-                self.say(f"{self.operations:8,} operations  {self.compared:9,} answers and events  {sum(self.harm.done.values()):4} harms")
+                self.say(
+                    f"{self.operations:8,} operations  {self.compared:9,} answers and events "
+                    f" {sum(self.harm.done.values()):4} harms"
+                )
             if self.harm.failure:
                 raise Different(self.harm.failure)
         self._walk()
@@ -355,7 +379,8 @@ class Comparison:
                 raise Different(f"ZooKeeper closed the connection of client {index}")
             end = time.monotonic() + PATIENCE
             while self.pairs.is_ahead(zxid, their_zxid) and time.monotonic() < end:
-                # A sync of ZooKeeper's goes through no log, and is at times answered by a follower that has not applied the last change.
+                # A sync of ZooKeeper's goes through no log, and is at times answered by a follower that has not applied
+                # the last change.
                 self.counts["syncs that ZooKeeper answered early"] += 1
                 more, their_zxid = self.theirs.synced(index)
                 theirs += more
@@ -372,7 +397,9 @@ class Comparison:
             self._zxid, self._their_zxid = zxid, their_zxid
 
     def _after_loss(self, index: int, ours: list[list[Any]], theirs: list[list[Any]]) -> None:
-        """A connection of ours was lost while others worked: what it has heard until then, ZooKeeper's has heard, too."""
+        """A connection of ours was lost while others worked: what it has heard until then, ZooKeeper's has heard,
+        too.
+        """
         self.counts["connections lost"] += 1
         self.ours.again(index)
         self.ours.synced(index)
@@ -404,7 +431,9 @@ class Comparison:
             theirs = self.theirs.call(index, *operations)
             if index in self.theirs.lost:
                 raise Different("ZooKeeper closed a connection, and ours did not")
-            self._same(self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} was answered to {operations}")
+            self._same(
+                self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} was answered to {operations}"
+            )
             return
         # Nobody knows what was done.
         self.ours.again(index)
@@ -418,10 +447,17 @@ class Comparison:
             done += 1
         changed = self._their_count(index) - begin
         if changed != zxid - self._zxid:
-            raise Different(f"of {operations}, {answered} were answered, and ours has done {zxid - self._zxid} changes, ZooKeeper {changed}")
+            raise Different(
+                f"of {operations}, {answered} were answered, and ours has done {zxid - self._zxid} changes, ZooKeeper"
+                f" {changed}"
+            )
         self.counts["of them done"] += done - answered
         replies = [[each for each in found if each[0] == "reply"] for found in (ours, theirs)]
-        self._same(self.ours.shown(replies[0]), self.theirs.shown(replies[1][:answered]), f"what client {index} was answered to {operations}")
+        self._same(
+            self.ours.shown(replies[0]),
+            self.theirs.shown(replies[1][:answered]),
+            f"what client {index} was answered to {operations}",
+        )
         self._watch_again(index)
 
     def _their_count(self, index: int) -> int:
@@ -498,7 +534,10 @@ class Comparison:
             side.clients[short].drop()
         deadline = time.monotonic() + 60
         for side in sides:
-            while any(each[0] == "reply" and not each[3] for each in side.call(index, [zk.SYNC, ["/"]], [zk.EXISTS, ["/expires", False]])[-1:]):
+            while any(
+                each[0] == "reply" and not each[3]
+                for each in side.call(index, [zk.SYNC, ["/"]], [zk.EXISTS, ["/expires", False]])[-1:]
+            ):
                 if time.monotonic() > deadline:
                     raise Different("a session does not expire")
                 for other in (*self.ours.clients, *self.theirs.clients):
@@ -570,7 +609,9 @@ class Comparison:
             path = paths.pop(0)
             if path == "/zookeeper/config":
                 continue
-            replies = side.call(index, [zk.GET_DATA, [path, False]], [zk.GET_CHILDREN, [path, False]], [zk.GET_ACL, [path]])
+            replies = side.call(
+                index, [zk.GET_DATA, [path, False]], [zk.GET_CHILDREN, [path, False]], [zk.GET_ACL, [path]]
+            )
             replies = [each for each in replies if each[0] == "reply"]
             found.append([path, *(each[3:] for each in side.shown(replies))])
             paths += [f"{path if path != '/' else ''}/{name}" for name in replies[1][4] or ()]
@@ -578,8 +619,9 @@ class Comparison:
 
 
 def _plain(step: list[Any]) -> list[Any]:
-    """A step without what a ZooKeeper ensemble does not answer as a server alone: ``/zookeeper/config`` has its members, and to a change that can not
-    be read a follower gives no answer at all."""
+    """A step without what a ZooKeeper ensemble does not answer as a server alone: ``/zookeeper/config`` has its
+    members, and to a change that can not be read a follower gives no answer at all.
+    """
     kind, index, *rest = step
     if kind not in ("calls", "expire"):
         return step
@@ -591,7 +633,11 @@ def _answered(operation: list[Any]) -> list[Any]:
     if kind == zk.MULTI:
         known = (zk.CREATE, zk.CREATE2, zk.CREATE_CONTAINER, zk.DELETE, zk.SET_DATA, zk.CHECK)
         creates = (zk.CREATE, zk.CREATE2, zk.CREATE_CONTAINER)
-        kept = [each for each in arguments if each[0] in known and not (each[0] in creates and (each[1][2] is None or each[1][3] not in range(5)))]
+        kept = [
+            each
+            for each in arguments
+            if each[0] in known and not (each[0] in creates and (each[1][2] is None or each[1][3] not in range(5)))
+        ]
         return [kind, [_answered(each) for each in kept]]
     if kind == zk.MULTI_READ:
         return [kind, [_answered(each) for each in arguments]]
@@ -605,12 +651,17 @@ def compare(path: Path, seed: int, operations: int, pause: float, say: Callable[
     random = Random(seed)
     settings = path / "settings.toml"
     ours = {**SETTINGS, "snapCount": 3_000}
-    settings.write_text("".join(f"{name} = {value}\n" for name, value in ours.items()) + "znode.container.checkIntervalMs = 100000000\n")
+    settings.write_text(
+        "".join(f"{name} = {value}\n" for name, value in ours.items()) + "znode.container.checkIntervalMs = 100000000\n"
+    )
     network = Network()
     members = Processes(path, 3, ["--settings", str(settings), "--verbose"], network)
     ensemble = Ensemble(path, 3, dict(SETTINGS))
     harm = Harm(members, network, Random(f"{seed} harm"), pause)
-    sides = Side(list(members.ports.values()), OURS_ANSWERS, random), Side(list(ensemble.ports.values()), PATIENCE, Random(f"{seed} theirs"))
+    sides = (
+        Side(list(members.ports.values()), OURS_ANSWERS, random),
+        Side(list(ensemble.ports.values()), PATIENCE, Random(f"{seed} theirs")),
+    )
     comparison = Comparison(*sides, harm, ensemble, seed, say)
     different = ""
     with contextlib.ExitStack() as ends:

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from random import Random
 
 KILL, STOP, FREEZE, ISOLATE, DEAF, MUTE, CUT, SLOW, WIPE, VOTERS, ALL = (
-    "kill -9", "clean end", "freeze", "isolated", "hears nobody", "is heard by nobody", "cut from one", "slow disk", "lost disk",
+    "kill -9", "clean end", "freeze", "isolated", "hears nobody", "is heard by nobody", "cut from one", "slow disk",
+    "lost disk",
     "another voter", "kill -9 of all",
 )  # fmt: skip
 
 LEADER, ANY = "the leader", "a member"
 
 _SHARES: tuple[tuple[float, str], ...] = (
-    (22, KILL), (6, STOP), (16, FREEZE), (14, ISOLATE), (7, DEAF), (7, MUTE), (10, CUT), (8, SLOW), (5, WIPE), (4, VOTERS), (3, ALL),
+    (22, KILL), (6, STOP), (16, FREEZE), (14, ISOLATE), (7, DEAF), (7, MUTE), (10, CUT), (8, SLOW), (5, WIPE),
+    (4, VOTERS), (3, ALL),
 )  # fmt: skip
 
 BETWEEN = 0.8
 """Mean seconds between two harms."""
 CALMS = 0.04
-"""The share of harms before which it is calm for a while: long enough for a session to expire, if it were wrongly taken to be silent. A new
-leader gives all their whole timeout."""
+"""The share of harms before which it is calm for a while: long enough for a session to expire, if it were wrongly taken
+to be silent. A new leader gives all their whole timeout.
+"""
 CALM = 10.0
 """Seconds of that."""
 LASTS = 2.0
@@ -34,8 +37,10 @@ LONGEST_TOGETHER = 2.0
 
 @dataclass(frozen=True)
 class Harm:
-    """Something that is done to the leader or to any member, after some seconds, for some seconds. ``dice`` says to which, where there is a
-    choice; ``together``: even if others are hurt. ``breaks``: connections break where something was held up."""
+    """Something that is done to the leader or to any member, after some seconds, for some seconds. ``dice`` says to
+    which, where there is a choice; ``together``: even if others are hurt. ``breaks``: connections break where something
+    was held up.
+    """
 
     after: float
     how: str

@@ -1,12 +1,13 @@
-"""Whether what clients saw of one znode can be explained by one operation after another, each at a moment between its beginning and its end.
+"""Whether what clients saw of one znode can be explained by one operation after another, each at a moment between its
+beginning and its end.
 
-Linearizability is local (Herlihy and Wing, 1990), so each znode is looked at alone. The search is that of Wing and Gong with Lowe's "just in
-time" order ("Testing for linearizability", 2017): events are taken in the order of their times, and a call is put into the order no sooner than
-one has to be that ended. A call whose outcome nobody knows has an end, too: the moment from which on it can not be done any more. It may have been
-done until then, or not.
+Linearizability is local (Herlihy and Wing, 1990), so each znode is looked at alone. The search is that of Wing and Gong
+with Lowe's "just in time" order ("Testing for linearizability", 2017): events are taken in the order of their times,
+and a call is put into the order no sooner than one has to be that ended. A call whose outcome nobody knows has an end,
+too: the moment from which on it can not be done any more. It may have been done until then, or not.
 
-:mod:`fencepost.linearizability` decides the same for protocols. There every call that may still take effect is tried everywhere, which is right
-for histories of a few calls; tests hold this search to that.
+:mod:`fencepost.linearizability` decides the same for protocols. There every call that may still take effect is tried
+everywhere, which is right for histories of a few calls; tests hold this search to that.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ LIMIT = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a client. ``what`` is create, write, delete or read; ``result`` what was answered: for a write the version, for a read the
-    znode, else DONE or why not; UNKNOWN if there was no answer. Times are in seconds of one clock."""
+    """One call of a client. ``what`` is create, write, delete or read; ``result`` what was answered: for a write the
+    version, for a read the znode, else DONE or why not; UNKNOWN if there was no answer. Times are in seconds of one
+    clock.
+    """
 
     begin: float
     end: float
@@ -107,10 +110,17 @@ def contradiction(calls: Iterable[Call], first: Znode = None) -> str:
         del pending[number]
         if not possible:
             states = ", ".join(sorted({str(znode) for znode, _ in before})[:4])
-            return f"{call.client} got {call.result!r} from {_shown(call)} at {call.begin:.3f} to {call.end:.3f}; before, it was {states}"
+            return (
+                f"{call.client} got {call.result!r} from {_shown(call)} at {call.begin:.3f} to {call.end:.3f}; before,"
+                f" it was {states}"
+            )
     return ""
 
 
 def _shown(call: Call) -> str:
-    words = [call.what, *([call.value] if call.value else []), *([f"at version {call.version}"] if call.version != ANY else [])]
+    words = [
+        call.what,
+        *([call.value] if call.value else []),
+        *([f"at version {call.version}"] if call.version != ANY else []),
+    ]
     return " ".join(words)

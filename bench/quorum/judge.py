@@ -39,8 +39,9 @@ def histories(records: Sequence[Record]) -> list[str]:
 
 
 def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
-    """Of all znodes together: zxids are in an order that fits the times of changes, and whoever reads behind a sync sees at least what anybody had
-    been answered."""
+    """Of all znodes together: zxids are in an order that fits the times of changes, and whoever reads behind a sync
+    sees at least what anybody had been answered.
+    """
     wrong = []
     for one, other in itertools.pairwise(wrote):
         if one.zxid == other.zxid:
@@ -58,8 +59,9 @@ def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
 
 
 def reads(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
-    """Of every read, with a sync or without: it is of the state that its zxid says. So a session, whose zxids never fall, sees its own changes and
-    never goes back."""
+    """Of every read, with a sync or without: it is of the state that its zxid says. So a session, whose zxids never
+    fall, sees its own changes and never goes back.
+    """
     wrong = []
     by_path: dict[str, list[Wrote]] = defaultdict(list)
     values: dict[tuple[str, int], tuple[str, int]] = {}
@@ -75,9 +77,14 @@ def reads(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
                 wrong.append(f"{read.path} was not there at zxid {read.zxid}")
             continue
         if last >= 0 and changes[last].zxid > read.changed:
-            wrong.append(f"{read.path} was of zxid {read.changed} at zxid {read.zxid}, and was changed at {changes[last].zxid}")
+            wrong.append(
+                f"{read.path} was of zxid {read.changed} at zxid {read.zxid}, and was changed at {changes[last].zxid}"
+            )
         if values.setdefault((read.path, read.changed), read.znode) != read.znode:
-            wrong.append(f"{read.path} was {read.znode} at zxid {read.changed} for one, and {values[read.path, read.changed]} for another")
+            wrong.append(
+                f"{read.path} was {read.znode} at zxid {read.changed} for one, and {values[read.path, read.changed]}"
+                " for another"
+            )
     return wrong
 
 
@@ -87,13 +94,21 @@ def kept(records: Sequence[Record], there: Mapping[str, set[str]]) -> list[str]:
     for number, record in enumerate(records):
         missing = [path for path in record.created if path.rpartition("/")[2] not in there["/own"]]
         if missing:
-            wrong.append(f"LOST: {len(missing)} acknowledged znodes of client {number} are gone, {', '.join(missing[:3])}")
+            wrong.append(
+                f"LOST: {len(missing)} acknowledged znodes of client {number} are gone, {', '.join(missing[:3])}"
+            )
         for prefix, count, answered in record.orders:
             found = [f"{prefix}{each}" in there["/order"] for each in range(count)]
             if not all(found[:answered]):
-                wrong.append(f"LOST: of /order/{prefix}*, {answered} were acknowledged, and there are {[n for n, each in enumerate(found) if each]}")
+                wrong.append(
+                    f"LOST: of /order/{prefix}*, {answered} were acknowledged, and there are"
+                    f" {[n for n, each in enumerate(found) if each]}"
+                )
             if found != sorted(found, reverse=True):
-                wrong.append(f"/order/{prefix}* were sent in their order, and there are {[n for n, each in enumerate(found) if each]}")
+                wrong.append(
+                    f"/order/{prefix}* were sent in their order, and there are"
+                    f" {[n for n, each in enumerate(found) if each]}"
+                )
     lines = sorted((begin, end, path) for record in records for path, begin, end in record.lines)
     paths = [path for *_, path in lines]
     if len(set(paths)) < len(paths):
@@ -122,5 +137,8 @@ def ephemerals(records: Sequence[Record]) -> list[str]:
         for each in record.ephemerals:
             for begin, end, owner in looks[each.path]:
                 if each.since < begin and end < min(each.alive, each.closing) and owner != each.session:
-                    wrong.append(f"{each.path} was {'gone' if not owner else f'of {owner:#x}'}, and its session {each.session:#x} was there later")
+                    wrong.append(
+                        f"{each.path} was {'gone' if not owner else f'of {owner:#x}'}, and its session"
+                        f" {each.session:#x} was there later"
+                    )
     return wrong

@@ -1,8 +1,9 @@
 """What members send each other goes through here, and can be held up: for each pair of members, and each direction.
 
-A member's endpoint is a port of this process; the member itself listens elsewhere. Whoever connects says in its first frame who it is, so it is known
-between which two a connection is. What is held up is not lost: it comes when the cut is healed, as what a network resends does, or the
-connection breaks then. Administrators, and members that belong to no cluster yet, are never cut off.
+A member's endpoint is a port of this process; the member itself listens elsewhere. Whoever connects says in its first
+frame who it is, so it is known between which two a connection is. What is held up is not lost: it comes when the cut is
+healed, as what a network resends does, or the connection breaks then. Administrators, and members that belong to no
+cluster yet, are never cut off.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Network:
         self._do(done())
 
     def heal(self, pairs: Iterable[Pair] | None = None, breaks: bool = False) -> None:
-        """Let through what was held up, of some pairs or of all; ``breaks``: or break the connections in which something was."""
+        """Let through what was held up, of some pairs or of all; ``breaks``: or break the connections in which
+        something was.
+        """
 
         async def done() -> None:
             self._cuts -= self._cuts.copy() if pairs is None else set(pairs)

@@ -32,7 +32,12 @@ class Processes:
     """Members of a quorum, by their ids, from 1. With a network, they reach each other through it."""
 
     def __init__(
-        self, path: Path, count: int, settings: Sequence[str] = (), network: Network | None = None, program: Sequence[str] = PROGRAM
+        self,
+        path: Path,
+        count: int,
+        settings: Sequence[str] = (),
+        network: Network | None = None,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self.path = path
         self.settings = settings
@@ -45,7 +50,12 @@ class Processes:
         self.frozen: set[int] = set()
         self._behind = {1 + number: port for number, port in enumerate(ports[2 * count :])}
         if network is not None:
-            network.listen({member: (int(self.endpoints[member].rpartition(":")[2]), port) for member, port in self._behind.items()})
+            network.listen(
+                {
+                    member: (int(self.endpoints[member].rpartition(":")[2]), port)
+                    for member, port in self._behind.items()
+                }
+            )
 
     def add(self) -> int:
         """Have one more, which is not started yet; its id."""
@@ -91,7 +101,9 @@ class Processes:
             assert stdout is not None
             line = stdout.readline()
             if not line.startswith(f"metadata service zk://127.0.0.1:{self.ports[member]} "):
-                raise RuntimeError(f"member {member} does not serve: {line}{(self.path / f'{member}.log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"member {member} does not serve: {line}{(self.path / f'{member}.log').read_text()[-2000:]}"
+                )
 
     def kill(self, member: int, number: int = signal.SIGKILL) -> int:
         """Have one end; its exit code."""
@@ -127,7 +139,18 @@ class Processes:
 
     def ask(self, *words: str, timeout: float = 60.0) -> dict[str, Any]:
         """``fencepost quorum``, of any member; raises ``RuntimeError`` if it says no."""
-        command = [sys.executable, "-m", "fencepost", "quorum", *words, "--controllers", self.controllers, "--timeout", str(timeout), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "fencepost",
+            "quorum",
+            *words,
+            "--controllers",
+            self.controllers,
+            "--timeout",
+            str(timeout),
+            "--json",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
@@ -139,7 +162,9 @@ class Processes:
         return int(self.ask("status")["leader_id"])
 
     def who_leads(self) -> int:
-        """Who says that it leads, by a word to the ports of clients, which costs less than a command; 0 if nobody does."""
+        """Who says that it leads, by a word to the ports of clients, which costs less than a command; 0 if nobody
+        does.
+        """
         for member in self.running:
             if member not in self.frozen and mode(self.ports[member]) == "leader":
                 return member

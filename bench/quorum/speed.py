@@ -1,7 +1,9 @@
-"""Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in one run.
+"""Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in
+one run.
 
-All wait for the disk. Ours and ZooKeeper get the same frames from the same client, with so many requests under way over up to eight connections, spread
-over the members, the leader first; etcd those of its own client, in a program that is built from its published modules, with as many connections and requests.
+All wait for the disk. Ours and ZooKeeper get the same frames from the same client, with so many requests under way over
+up to eight connections, spread over the members, the leader first; etcd those of its own client, in a program that is
+built from its published modules, with as many connections and requests.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Load:
-    """What is done: changes that create a znode or a key, with values of ``size`` bytes, or reads; ``in_flight`` requests are under way."""
+    """What is done: changes that create a znode or a key, with values of ``size`` bytes, or reads; ``in_flight``
+    requests are under way.
+    """
 
     in_flight: int
     size: int = 100
@@ -50,12 +54,16 @@ class Load:
         return f"{'reads' if self.reads else 'changes'} of {self.size:,} B, {self.in_flight} in flight"
 
 
-LOADS = tuple(Load(in_flight, size) for size in (100, 1024) for in_flight in (1, 16, 64, 256)) + tuple(Load(each, reads=True) for each in (1, 64))
+LOADS = tuple(Load(in_flight, size) for size in (100, 1024) for in_flight in (1, 16, 64, 256)) + tuple(
+    Load(each, reads=True) for each in (1, 64)
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Operations a second, milliseconds of the middle one and of one of a hundred, and microseconds of CPU an operation, of servers and of the client."""
+    """Operations a second, milliseconds of the middle one and of one of a hundred, and microseconds of CPU an
+    operation, of servers and of the client.
+    """
 
     rate: float
     p50: float
@@ -125,7 +133,9 @@ def _frames(connection: _Connection, load: Load, count: int, turn: int) -> bytes
     """The next requests."""
     if load.reads:
         return struct.pack(">iiii2s?", 15, 5, 4, 2, b"/s", False) * count
-    tail = struct.pack(">i", load.size) + b"x" * load.size + struct.pack(">iii5si6si", 1, 31, 5, b"world", 6, b"anyone", 0)
+    tail = (
+        struct.pack(">i", load.size) + b"x" * load.size + struct.pack(">iii5si6si", 1, 31, 5, b"world", 6, b"anyone", 0)
+    )
     frames = []
     for made in range(connection.made, connection.made + count):
         path = b"/s/%d-%d-%d" % (turn, connection.number, made)
@@ -230,12 +240,16 @@ class Ours:
 
 
 class ZooKeeper:
-    """An ensemble of ZooKeeper as it comes, but for the time that it waits before it takes a server for gone, which is made as short as ours."""
+    """An ensemble of ZooKeeper as it comes, but for the time that it waits before it takes a server for gone, which is
+    made as short as ours.
+    """
 
     name = "ZooKeeper"
 
     def __init__(self, path: Path) -> None:
-        self.ensemble = Ensemble(path, MEMBERS, {"tickTime": 200, "initLimit": 50, "syncLimit": 5}, heap=512, force_sync=True)
+        self.ensemble = Ensemble(
+            path, MEMBERS, {"tickTime": 200, "initLimit": 50, "syncLimit": 5}, heap=512, force_sync=True
+        )
         self.ensemble.start()
         self.turn = 0
 
@@ -286,8 +300,10 @@ class Etcd:
         with open(self.path / f"etcd-{number}.log", "ab") as log:
             self.running[number] = subprocess.Popen(
                 [
-                    str(self.program), "serve", "--name", f"m{number}", "--data-dir", str(self.path / f"etcd-{number}"), "--listen-client-urls", client,
-                    "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster,
+                    str(self.program), "serve", "--name", f"m{number}", "--data-dir", str(self.path / f"etcd-{number}"),
+                    "--listen-client-urls", client,
+                    "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
+                    peer, "--initial-cluster", cluster,
                     "--log-level", "error",
                 ],
                 stdout=log, stderr=log,
@@ -308,8 +324,10 @@ class Etcd:
         leader = self._leader()
         endpoints = sorted(range(MEMBERS), key=lambda number: number != leader)
         command = [
-            str(self.program), "load", "--endpoints", ",".join(f"127.0.0.1:{self.clients[each]}" for each in endpoints), "--connections", str(load.connections),
-            "--in-flight", str(load.in_flight), "--size", str(load.size), "--seconds", str(seconds), *(["--reads"] if load.reads else []),
+            str(self.program), "load", "--endpoints", ",".join(f"127.0.0.1:{self.clients[each]}" for each in endpoints),
+            "--connections", str(load.connections),
+            "--in-flight", str(load.in_flight), "--size", str(load.size), "--seconds", str(seconds),
+            *(["--reads"] if load.reads else []),
         ]  # fmt: skip
         before = os.times()
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=seconds + 60)
@@ -321,7 +339,8 @@ class Etcd:
     def _ask(self, number: int, what: str, body: dict[str, Any]) -> dict[str, Any] | None:
         """One request to the JSON gateway of a member; None if it is not answered."""
         data = json.dumps(body).encode()
-        head = f"POST /v3/{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        headers = ("Host: localhost", "Connection: close", f"Content-Length: {len(data)}")
+        head = "\r\n".join((f"POST /v3/{what} HTTP/1.1", *headers, "", "")).encode()
         try:
             with socket.create_connection(("127.0.0.1", self.clients[number]), 1.0) as connection:
                 connection.settimeout(1.0)
@@ -370,14 +389,24 @@ def build_etcd(given: Path | None) -> Path | str:
     if shutil.which("go") is None:
         return "there is no Go to build it with"
     program.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["go", "build", "-o", str(program), "."], cwd=Path(__file__).parent / "etcd", capture_output=True, text=True)
+    done = subprocess.run(
+        ["go", "build", "-o", str(program), "."], cwd=Path(__file__).parent / "etcd", capture_output=True, text=True
+    )
     return program if done.returncode == 0 else f"it can not be built: {done.stderr.strip().splitlines()[-1]}"
 
 
 def run(
-    path: Path, loads: Sequence[Load], seconds: float, turns: int, kills: int, etcd: Path | None, say: Callable[[str], None]
+    path: Path,
+    loads: Sequence[Load],
+    seconds: float,
+    turns: int,
+    kills: int,
+    etcd: Path | None,
+    say: Callable[[str], None],
 ) -> dict[str, dict[str, Any]]:
-    """All loads, and how long a change takes that is asked for when the leader is killed: by load and store, medians of the turns."""
+    """All loads, and how long a change takes that is asked for when the leader is killed: by load and store, medians of
+    the turns.
+    """
     found: dict[str, dict[str, Any]] = {}
     program = build_etcd(etcd)
     with ExitStack() as stack:
@@ -400,20 +429,26 @@ def run(
                     turns_of[store.name].append(measure(store, load, seconds))
             of_load: dict[str, Any] = {}
             for name, some in turns_of.items():
-                of_load[name] = {field: median(getattr(each, field) for each in some) for field in Measured.__dataclass_fields__}
+                of_load[name] = {
+                    field: median(getattr(each, field) for each in some) for field in Measured.__dataclass_fields__
+                }
             found[str(load)] = of_load
             say(f"{load}")
             for name, values in of_load.items():
                 say(
-                    f"    {name:<10}{values['rate']:>10,.0f}/s   p50 {values['p50']:>7.2f} ms   p99 {values['p99']:>7.2f} ms"
-                    f"   CPU of servers {values['server_cpu']:>6.0f} us, of the client {values['client_cpu']:>5.0f} us"
+                    f"    {name:<10}{values['rate']:>10,.0f}/s   p50 {values['p50']:>7.2f} ms   p99"
+                    f" {values['p99']:>7.2f} ms   CPU of servers {values['server_cpu']:>6.0f} us, of the client"
+                    f" {values['client_cpu']:>5.0f} us"
                 )
         if kills:
             waits = {store.name: [_after_kill(store) for _ in range(kills)] for store in stores}
             found["seconds without a leader"] = waits
             say("seconds from kill -9 of the leader to the next acknowledged change")
             for name, some in waits.items():
-                say(f"    {name:<10}{min(some):>6.2f} at least, {median(some):.2f} in the middle, {max(some):.2f} at most")
+                say(
+                    f"    {name:<10}{min(some):>6.2f} at least, {median(some):.2f} in the middle, {max(some):.2f} at"
+                    " most"
+                )
     return found
 
 

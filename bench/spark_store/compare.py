@@ -1,4 +1,5 @@
-"""Ledgers of BookKeeper and of Fencepost, read by the same Spark turn by turn: whether the contents are what was written, and how fast they come.
+"""Ledgers of BookKeeper and of Fencepost, read by the same Spark turn by turn: whether the contents are what was
+written, and how fast they come.
 
 BookKeeper's are written by its Java client to its own bookies, with ZooKeeper, and some of them by our client.
 """
@@ -65,11 +66,16 @@ def frame(reader: Any, side: Side, ledger: int, **options: Any) -> Any:
 
 def streamed(rows: Any, folder: Path, sink: str, **options: str) -> tuple[int, float]:
     """Read a stream to its end: how many rows, in how many seconds of batches."""
-    writer = rows.writeStream.format(sink).options(checkpointLocation=str(folder / f"checkpoint-{time.monotonic_ns()}"), **options)
+    writer = rows.writeStream.format(sink).options(
+        checkpointLocation=str(folder / f"checkpoint-{time.monotonic_ns()}"), **options
+    )
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     done = [each for each in query.recentProgress if each["numInputRows"]]
-    return sum(each["numInputRows"] for each in done), sum(each["durationMs"]["triggerExecution"] for each in done) / 1e3
+    return (
+        sum(each["numInputRows"] for each in done),
+        sum(each["durationMs"]["triggerExecution"] for each in done) / 1e3,
+    )
 
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -98,7 +104,13 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for name in ledgers:
         of = {what: [each[name] for each in found] for what, found in rates.items()}
         medians = {what: statistics.median(values) for what, values in of.items()}
-        lines.append((name, f"{ledgers[name][1]:,}", *(f"{value:,.0f}" if value > 1000 else f"{value:.2f}" for value in medians.values())))
+        lines.append(
+            (
+                name,
+                f"{ledgers[name][1]:,}",
+                *(f"{value:,.0f}" if value > 1000 else f"{value:.2f}" for value in medians.values()),
+            )
+        )
     print(table(("bookies of", "entries", *rates), lines))
     return {"rates": rates, "entries": {name: count for name, (_, count) in ledgers.items()}}
 
@@ -108,21 +120,30 @@ def _compare_contents(spark: Any, folder: Path, bodies: list[bytes], small: list
     for number, (side, by, ledger) in enumerate(small):
         rows = frame(spark.read, side, ledger).schema("entry bigint, value binary").load()
         found = rows.selectExpr("count(*)", CHECKSUM).first()
-        stream = frame(spark.readStream, side, ledger, maxEntriesPerTrigger=7000).schema("entry bigint, value binary").load()
+        stream = (
+            frame(spark.readStream, side, ledger, maxEntriesPerTrigger=7000).schema("entry bigint, value binary").load()
+        )
         path = str(folder / f"rows-{number}")
         streamed(stream, folder, "parquet", path=path)
         of_stream = spark.read.parquet(path).selectExpr("count(*)", CHECKSUM).first()
         for what, each in (("batch", found), ("stream", of_stream)):
             if (each[0], int(each[1])) != expected:
-                raise AssertionError(f"{what} of {side.name}, written by {by}: {each[0]:,} rows, checksum {each[1]}; expected {expected}")
-        print(f"bookies of {side.name}, written by {by}: {len(bodies):,} rows in a batch and in a stream, checksum {found[1]}, as written")
+                raise AssertionError(
+                    f"{what} of {side.name}, written by {by}: {each[0]:,} rows, checksum {each[1]}; expected {expected}"
+                )
+        print(
+            f"bookies of {side.name}, written by {by}: {len(bodies):,} rows in a batch and in a stream, checksum"
+            f" {found[1]}, as written"
+        )
     print(flush=True)
 
 
 def _rates(
     spark: Any, folder: Path, given: argparse.Namespace, sides: list[Side], ledgers: dict[str, tuple[int, int]]
 ) -> dict[str, list[dict[str, float]]]:
-    """Entries a second, and microseconds of CPU an entry, of each round by side; the first round, which starts Python, is left out."""
+    """Entries a second, and microseconds of CPU an entry, of each round by side; the first round, which starts Python,
+    is left out.
+    """
     names = ("batch, a second", "stream, a second", "bookies us", "Spark's Java us", "Spark's Python us")
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for number in range(given.rounds + 1):

@@ -1,7 +1,8 @@
 """Where the time of reading goes: microseconds of CPU that each part takes of an entry.
 
-A query of Spark is measured by process. What Spark's Python does is measured once more in a process that does the same without Spark
-(:mod:`bench.spark_store.reader`), whose functions are wrapped: a thread's CPU time is charged to the innermost part that it is in.
+A query of Spark is measured by process. What Spark's Python does is measured once more in a process that does the same
+without Spark (:mod:`bench.spark_store.reader`), whose functions are wrapped: a thread's CPU time is charged to the
+innermost part that it is in.
 """
 
 from __future__ import annotations
@@ -51,9 +52,13 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     if number:  # the first query starts Python
                         rates[name].append(count / took)
                     if number and name == next(iter(READS)):
-                        rounds.append([each * 1e6 / count for each in (took, bookies.user, bookies.system, java, python)])
+                        rounds.append(
+                            [each * 1e6 / count for each in (took, bookies.user, bookies.system, java, python)]
+                        )
         words = [side.cluster.uri, str(ledger), str(given.rounds)]
-        done = subprocess.run([sys.executable, "-m", "bench.spark_store.reader", *words], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.spark_store.reader", *words], capture_output=True, text=True, check=True
+        )
     finally:
         side.end()
     twin = json.loads(done.stdout.splitlines()[-1])
@@ -66,7 +71,13 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         ("Spark's Java", f"{java:.3f}"),
         ("all", f"{user + system + python + java:.3f}"),
     ]
-    print(table(("what is read", "entries a second"), [(name, f"{statistics.median(of):,.0f}") for name, of in rates.items()]), end="\n\n")
+    print(
+        table(
+            ("what is read", "entries a second"),
+            [(name, f"{statistics.median(of):,.0f}") for name, of in rates.items()],
+        ),
+        end="\n\n",
+    )
     print(f"a query of {count:,} entries of {given.size} bytes, {1e6 / took:,.0f} entries a second\n")
     print(table(("us of CPU an entry", "us"), lines), end="\n\n")
     lines = [(part, f"{parts.get(part, 0.0):.3f}") for part in (*PARTS, SENT, REST)]

@@ -1,8 +1,10 @@
-"""A streaming query follows a log that is written at a steady rate: by how much it lags, and where the time of a batch goes.
+"""A streaming query follows a log that is written at a steady rate: by how much it lags, and where the time of a batch
+goes.
 
-The lag of a row is told from the moment at which the writer was told that it is confirmed, before which nobody may read it, to the moment at which its
-batch is committed: whoever reads the sink has the row by then. The *newest* row of a batch had least to wait, the *oldest* most: it came when the batch
-before had just begun. Of the oldest, the time since it was appended is told too: that is the writer's wait for its bookies besides.
+The lag of a row is told from the moment at which the writer was told that it is confirmed, before which nobody may read
+it, to the moment at which its batch is committed: whoever reads the sink has the row by then. The *newest* row of a
+batch had least to wait, the *oldest* most: it came when the batch before had just begun. Of the oldest, the time since
+it was appended is told too: that is the writer's wait for its bookies besides.
 """
 
 from __future__ import annotations
@@ -30,17 +32,22 @@ LAG = 2.0
 """Seconds that no row is to lag."""
 
 ENOUGH = 0.95
-"""The part of the rate that the writer has to reach for a verdict: one that can not keep up has entries waiting, and out of their order."""
+"""The part of the rate that the writer has to reach for a verdict: one that can not keep up has entries waiting, and
+out of their order.
+"""
 
 LOG = "clicks"
 
 PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-"""Parts of a batch, as Spark's reports of progress have them; ``addBatch`` is the work of the tasks, and their start."""
+"""Parts of a batch, as Spark's reports of progress have them; ``addBatch`` is the work of the tasks, and their
+start.
+"""
 
 
 class Batch(NamedTuple):
-    """A batch of the query. ``ended``: the time at which it was committed; ``oldest`` and ``newest``: when these rows were confirmed; ``appended``: when
-    the oldest was appended. ``took``: milliseconds by part."""
+    """A batch of the query. ``ended``: the time at which it was committed; ``oldest`` and ``newest``: when these rows
+    were confirmed; ``appended``: when the oldest was appended. ``took``: milliseconds by part.
+    """
 
     ended: float
     oldest: float
@@ -59,7 +66,9 @@ def batches_of(progress: Sequence[Mapping[str, Any]], confirmed: Sequence[tuple[
             continue
         began = datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")).timestamp()
         took, rows = each["durationMs"], each["numInputRows"]
-        oldest, newest = (confirmed[min(bisect_left(counts, count), len(counts) - 1)][0] for count in (read + 1, read + rows))
+        oldest, newest = (
+            confirmed[min(bisect_left(counts, count), len(counts) - 1)][0] for count in (read + 1, read + rows)
+        )
         appended = each["observedMetrics"]["seen"]["first"] / 1e6
         found.append(Batch(began + took["triggerExecution"] / 1e3, oldest, newest, appended, rows, took))
         read += rows
@@ -102,7 +111,10 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     used = (cpu_seconds([writing.pid]) - before[0], cpu_seconds(side.bookies) - before[1], *of_spark)
                     written = json.loads(writing.stdout.readline())
                 end = time.monotonic() + 60
-                while sum(each["numInputRows"] for each in following.recentProgress) < written["entries"] and time.monotonic() < end:
+                while (
+                    sum(each["numInputRows"] for each in following.recentProgress) < written["entries"]
+                    and time.monotonic() < end
+                ):
                     time.sleep(0.1)
                 progress = [*following.recentProgress]
             finally:
@@ -123,7 +135,11 @@ def _told(
 ) -> dict[str, Any]:
     counted = [batch for batch in batches if since <= batch.oldest]
     rows = sum(batch.rows for batch in batches)
-    print(f"{written['entries'] / written['seconds']:,.0f} entries of {given.size} bytes a second appended, of {given.rate:,.0f} that were to be; ", end="")
+    print(
+        f"{written['entries'] / written['seconds']:,.0f} entries of {given.size} bytes a second appended, of"
+        f" {given.rate:,.0f} that were to be; ",
+        end="",
+    )
     print(f"{rows:,} rows of {written['entries']:,}; load {load:.1f} when it was measured\n")
     if rows != written["entries"]:
         print("ROWS ARE MISSING OR DOUBLED\n")
@@ -139,17 +155,26 @@ def _told(
     print(table(("lag in seconds", "median", "90 %", "99 %", "most"), lines), end="\n\n")
     sizes = [each.rows for each in counted]
     parts = {part: [each.took.get(part, 0) for each in counted] for part in (*PARTS, "triggerExecution")}
-    lines = [(part, f"{statistics.median(of):.0f}", f"{quantile(of, 0.99):.0f}", f"{max(of):.0f}") for part, of in parts.items()]
+    lines = [
+        (part, f"{statistics.median(of):.0f}", f"{quantile(of, 0.99):.0f}", f"{max(of):.0f}")
+        for part, of in parts.items()
+    ]
     print(f"{len(counted)} batches of {statistics.median(sizes):,.0f} rows (median)")
     print(table(("milliseconds", "median", "99 %", "most"), lines), end="\n\n")
     names = ("the writer", "three bookies", "Spark's virtual machine", "Spark's Python")
-    print(table(("cores in use",), [(f"{name:<26}{seconds / took:.2f}",) for name, seconds in zip(names, used, strict=True)]), end="\n\n")
+    print(
+        table(
+            ("cores in use",), [(f"{name:<26}{seconds / took:.2f}",) for name, seconds in zip(names, used, strict=True)]
+        ),
+        end="\n\n",
+    )
     worst = max(lags["oldest row of a batch"])
     verdict = "yes" if worst < LAG else "no"
     if written["entries"] / written["seconds"] < ENOUGH * given.rate:
         verdict = "not known, for the machine was too busy to write as much"
     print(f"every row within {LAG:.0f} s: {verdict} ({worst:.2f} s at most)")
     return {
-        "written": written, "rows": rows, "lag": lags, "parts": parts, "sizes": sizes, "cores": dict(zip(names, (each / took for each in used), strict=True)),
+        "written": written, "rows": rows, "lag": lags, "parts": parts, "sizes": sizes,
+        "cores": dict(zip(names, (each / took for each in used), strict=True)),
         "within": verdict,
     }  # fmt: skip

@@ -1,7 +1,8 @@
 """Queries whose readers and drivers are killed again and again: no row of a log is lost, and none is there twice.
 
-A writer goes on all the time. Two queries of one process read its log, into files and by ``foreachBatch``. By turns a Python that reads for a task is
-killed, and the driver with its virtual machine, which is then started again. At the end the rows are counted and summed up.
+A writer goes on all the time. Two queries of one process read its log, into files and by ``foreachBatch``. By turns a
+Python that reads for a task is killed, and the driver with its virtual machine, which is then started again. At the end
+the rows are counted and summed up.
 """
 
 from __future__ import annotations
@@ -96,7 +97,11 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 driver.kill()
                 driver = Driver(words, folder / "queries.log")
                 killed["drivers"] += 1
-            print(f"{number + 1}: batches {said['batches']}; killed: {killed['drivers']} drivers, {killed['readers']} readers", flush=True)
+            print(
+                f"{number + 1}: batches {said['batches']}; killed: {killed['drivers']} drivers, {killed['readers']}"
+                " readers",
+                flush=True,
+            )
         driver.next()
         driver.kill()
         writing.stdin.close()

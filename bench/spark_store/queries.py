@@ -1,7 +1,9 @@
-"""``python -m bench.spark_store.queries follow|finish URI LOG DIR``: two queries of one log, into files and by ``foreachBatch``.
+"""``python -m bench.spark_store.queries follow|finish URI LOG DIR``: two queries of one log, into files and by
+``foreachBatch``.
 
-``follow`` prints a line with each batch, with the numbers of the Python processes that read; ``finish`` reads what there is, and
-prints what the two sinks have then: rows, different places in the log, and the sum of the numbers that entries begin with.
+``follow`` prints a line with each batch, with the numbers of the Python processes that read; ``finish`` reads what
+there is, and prints what the two sinks have then: rows, different places in the log, and the sum of the numbers that
+entries begin with.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from typing import Any
 
 from bench.spark_store.sessions import below, session
 
-COUNTED = ("count(*)", "count(distinct ledger, entry)", "sum(cast(conv(hex(substring(value, 1, 8)), 16, 10) as bigint))")
+COUNTED = (
+    "count(*)",
+    "count(distinct ledger, entry)",
+    "sum(cast(conv(hex(substring(value, 1, 8)), 16, 10) as bigint))",
+)
 
 
 def begun(spark: Any, uri: str, log: str, folder: Path, **trigger: Any) -> list[Any]:
@@ -50,7 +56,9 @@ def main() -> None:
             raise next(error for error in (query.exception() for query in queries) if error)
         for query in begun(spark, uri, log, folder, availableNow=True):
             query.awaitTermination()
-        found = {name: spark.read.parquet(str(folder / name)).selectExpr(*COUNTED).first() for name in ("files", "by-batch")}
+        found = {
+            name: spark.read.parquet(str(folder / name)).selectExpr(*COUNTED).first() for name in ("files", "by-batch")
+        }
         print(json.dumps({name: [*map(int, row)] for name, row in found.items()}))
 
 

@@ -1,7 +1,9 @@
-"""``python -m bench.spark_store.reader URI LEDGER ROUNDS``: does what Spark's Python does for a ledger, with a watch on its parts.
+"""``python -m bench.spark_store.reader URI LEDGER ROUNDS``: does what Spark's Python does for a ledger, with a watch on
+its parts.
 
-It reads the partitions of a query one after another as tasks do, makes rows of them, and sends these as a stream of Arrow to another process over a
-socket. It prints the nanoseconds of CPU that each part has taken, how many entries were read, and in how many seconds, all but the first round.
+It reads the partitions of a query one after another as tasks do, makes rows of them, and sends these as a stream of
+Arrow to another process over a socket. It prints the nanoseconds of CPU that each part has taken, how many entries were
+read, and in how many seconds, all but the first round.
 """
 
 from __future__ import annotations
@@ -83,7 +85,12 @@ def main() -> None:
                         entries += len(batch)
     took = time.monotonic() - began
     after = taken()
-    print(json.dumps({"entries": entries, "seconds": took, "parts": {part: after[part] - before.get(part, 0) for part in after}}), flush=True)
+    print(
+        json.dumps(
+            {"entries": entries, "seconds": took, "parts": {part: after[part] - before.get(part, 0) for part in after}}
+        ),
+        flush=True,
+    )
     os._exit(0)  # the loop of the client goes on else
 
 

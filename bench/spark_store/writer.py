@@ -1,6 +1,7 @@
 """``python -m bench.spark_store.writer``: a log is written at a steady rate, by a process of its own.
 
-It prints a line once it has begun, and one at its end: how many entries were confirmed, in how many seconds, and when how many were.
+It prints a line once it has begun, and one at its end: how many entries were confirmed, in how many seconds, and when
+how many were.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ TOGETHER = 500
 """Entries that are appended together at most: they wait for room together, or others would come between them."""
 
 IN_FLIGHT = 20_000
-"""Entries that are not confirmed, at most: what is more waits in the writer, and not ahead of what tells bookies how much is confirmed."""
+"""Entries that are not confirmed, at most: what is more waits in the writer, and not ahead of what tells bookies how
+much is confirmed.
+"""
 
 
 async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> None:
-    """Append so many entries a second of ``size`` bytes until the time is over or standard input ends; those that are late are not left out."""
+    """Append so many entries a second of ``size`` bytes until the time is over or standard input ends; those that are
+    late are not left out.
+    """
     is_over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     filler = os.urandom(max(0, size - 8))

@@ -1,7 +1,8 @@
-"""``python -m bench.store``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine allows.
+"""``python -m bench.store``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine
+allows.
 
-Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of 5,000 operations a
-second. Compare figures of one run with one another only.
+Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of
+5,000 operations a second. Compare figures of one run with one another only.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
 
 EPILOG = """parts, all by default:
-  compare  adds, reads and scans of the sides turn by turn, and the limit: the same bytes through the loopback and onto the disk
-           by processes that handle large buffers and never an entry
+  compare  adds, reads and scans of the sides turn by turn, and the limit: the same bytes through the loopback
+           and onto the disk by processes that handle large buffers and never an entry
   stages   where each microsecond of our client and bookies goes
   flood    one bookie alone on one core, fed from the other
   scan     one client reads a ledger of some GiB in order, beside a copy of as many bytes over loopback
@@ -50,44 +51,77 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("part", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)}; by default all of it")
-    parser.add_argument("--quick", action="store_true", help="entries of 1 KiB alone, and one short round of everything")
+    parser.add_argument(
+        "part", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)}; by default all of it"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="entries of 1 KiB alone, and one short round of everything"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file as well")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of compare to this file as a page has them")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the tables of compare to this file as a page has them"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
     parser.add_argument("--seconds", type=float, help="of each measurement (by default 4)")
     parser.add_argument("--plain", action="store_true", help="our programs without compiled loops")
     compared = parser.add_argument_group("compare")
-    compared.add_argument("--size", type=int, action="append", choices=compare.SIZES, help="this size of entries alone; repeatable")
-    compared.add_argument("--in-flight", type=int, action="append", metavar="N", help="so many in flight alone; repeatable")
+    compared.add_argument(
+        "--size", type=int, action="append", choices=compare.SIZES, help="this size of entries alone; repeatable"
+    )
+    compared.add_argument(
+        "--in-flight", type=int, action="append", metavar="N", help="so many in flight alone; repeatable"
+    )
     compared.add_argument("--operation", action="append", choices=compare.OPERATIONS, help="these alone; repeatable")
     compared.add_argument(
         "--side", action="append", choices=KINDS, help="what to compare; by default Fencepost and Java; repeatable"
     )
-    compared.add_argument("--rounds", type=int, help="measurements of each figure, of which the median is told (by default 3)")
     compared.add_argument(
-        "--warm-up", type=float, metavar="SECONDS", help="of each side, at least, ahead of everything; half as long in other parts (by default 30)"
+        "--rounds", type=int, help="measurements of each figure, of which the median is told (by default 3)"
     )
-    compared.add_argument("--heap", type=int, default=HEAP, metavar="MIB", help=f"of each Java virtual machine (by default {HEAP})")
     compared.add_argument(
-        "--java-setting", action="append", default=[], metavar="NAME=VALUE", help="of Java's bookies, as journalMaxGroupWaitMSec=0"
+        "--warm-up",
+        type=float,
+        metavar="SECONDS",
+        help="of each side, at least, ahead of everything; half as long in other parts (by default 30)",
+    )
+    compared.add_argument(
+        "--heap", type=int, default=HEAP, metavar="MIB", help=f"of each Java virtual machine (by default {HEAP})"
+    )
+    compared.add_argument(
+        "--java-setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of Java's bookies, as journalMaxGroupWaitMSec=0",
     )
     compared.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="of our bookies")
     compared.add_argument("--no-limit", action="store_true", help="do not measure what the machine allows")
     flooded = parser.add_argument_group("flood")
-    flooded.add_argument("--connections", type=int, default=flood.CONNECTIONS, metavar="N", help="over so many (by default %(default)s)")
     flooded.add_argument(
-        "--window", type=int, default=flood.WINDOW, metavar="N", help="adds in flight of each connection (by default %(default)s)"
+        "--connections", type=int, default=flood.CONNECTIONS, metavar="N", help="over so many (by default %(default)s)"
     )
-    flooded.add_argument("--flood-size", type=int, action="append", metavar="BYTES", help="of an entry (by default 100); repeatable")
+    flooded.add_argument(
+        "--window",
+        type=int,
+        default=flood.WINDOW,
+        metavar="N",
+        help="adds in flight of each connection (by default %(default)s)",
+    )
+    flooded.add_argument(
+        "--flood-size", type=int, action="append", metavar="BYTES", help="of an entry (by default 100); repeatable"
+    )
     flooded.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
     scanned = parser.add_argument_group("scan")
     scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
     repaired = parser.add_argument_group("repair")
-    repaired.add_argument("--repair-entries", type=int, metavar="N", help="that the bookie has lost (by default 1,000,000)")
+    repaired.add_argument(
+        "--repair-entries", type=int, metavar="N", help="that the bookie has lost (by default 1,000,000)"
+    )
     soaked = parser.add_argument_group("soak")
     soaked.add_argument("--soak", type=float, metavar="MINUTES", help="write and read at full speed for so long")
-    soaked.add_argument("--soak-size", type=int, default=1024, metavar="BYTES", help="of an entry (by default %(default)s)")
+    soaked.add_argument(
+        "--soak-size", type=int, default=1024, metavar="BYTES", help="of an entry (by default %(default)s)"
+    )
     given = parser.parse_args(words)
     for part in given.part:
         if part not in PARTS:
@@ -114,7 +148,11 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 def machine() -> dict[str, Any]:
     """On what was measured."""
-    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return {
         "cores": os.cpu_count(),
         "processor": names[0] if names else platform.machine(),
@@ -131,7 +169,9 @@ def compile_loops() -> None:
 
 
 def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The part ``compare``. Each size has clusters of its own, whose data are removed: one of another size can not fill the disk for it."""
+    """The part ``compare``. Each size has clusters of its own, whose data are removed: one of another size can not fill
+    the disk for it.
+    """
     everything: list[cells.Cell] = []
     medians: list[cells.Cell] = []
     memory: dict[int, Any] = {}
@@ -140,7 +180,12 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for size in given.size:
         plan = compare.Plan((size,), given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
         sides = [
-            Side(name, folder / f"{size}-{number}", plan.settings | settings[KINDS[name][1] == KINDS[OURS][1]], heap=given.heap)
+            Side(
+                name,
+                folder / f"{size}-{number}",
+                plan.settings | settings[KINDS[name][1] == KINDS[OURS][1]],
+                heap=given.heap,
+            )
             for number, name in enumerate(given.side)
         ]
         try:
@@ -164,7 +209,10 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         print(cells.told(medians, THEIRS, limit.NAME), end="\n\n")
     for size, of_sides in memory.items():
         for name, parts in of_sides.items():
-            told = ", ".join(f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})" for part, sizes in parts.items())
+            told = ", ".join(
+                f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})"
+                for part, sizes in parts.items()
+            )
             print(f"memory, entries of {size_of(size)}, {name}: {told}")
     if given.markdown is not None and medians:
         given.markdown.write_text(cells.markdown(medians, OURS, THEIRS, limit.NAME))
@@ -205,7 +253,10 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     found: dict[str, Any] = {"machine": machine()}
     about = found["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.2f} before the first measurement", flush=True)
+    print(
+        f"{about['processor']}, {about['cores']} cores, load {about['load']:.2f} before the first measurement",
+        flush=True,
+    )
     parts = [(part, PARTS[part]) for part in given.part] + ([("soak", soak.run)] if given.soak else [])
     status = 0
     try:

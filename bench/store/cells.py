@@ -55,7 +55,9 @@ HEAD = ("", "a second", "p50 ms", "p99 ms", "client us", "of kernel", "bookies u
 
 
 def rows(cells: Iterable[Cell], java: str, limit: str) -> list[tuple[str, ...]]:
-    """The lines of a table of cells: with the rate of each to that of ``java``, and as a share of that of ``limit``, of the same kind."""
+    """The lines of a table of cells: with the rate of each to that of ``java``, and as a share of that of ``limit``, of
+    the same kind.
+    """
     cells = list(cells)
     rates = {(cell.side, *cell.what): cell.rate for cell in cells}
     found: list[tuple[str, ...]] = []

@@ -20,7 +20,9 @@ LARGE = 1 << 14
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is measured. With one in flight a scan is a read, and is left out. ``limit``: whether the limit is measured too."""
+    """What is measured. With one in flight a scan is a read, and is left out. ``limit``: whether the limit is measured
+    too.
+    """
 
     sizes: Sequence[int] = SIZES
     in_flight: Sequence[int] = IN_FLIGHT
@@ -31,7 +33,9 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Of the bookies of every side: those with large entries look for ledgers that were deleted every few seconds, so that the disk has room."""
+        """Of the bookies of every side: those with large entries look for ledgers that were deleted every few seconds,
+        so that the disk has room.
+        """
         return {"gcWaitTime": 5_000, "logSizeLimit": 256 << 20} if self.removes else {}
 
     @property
@@ -41,8 +45,10 @@ class Plan:
 
 
 def compare(plan: Plan, sides: Sequence[Side], folder: Path, everything: list[Cell], medians: list[Cell]) -> None:
-    """Put all measurements into ``everything``, and their medians into ``medians``, which are printed as they come: what was measured is there if one
-    fails. Every side has its turn in each round, in the other order each time. Raises :class:`interop.clients.Refused` if a call fails."""
+    """Put all measurements into ``everything``, and their medians into ``medians``, which are printed as they come:
+    what was measured is there if one fails. Every side has its turn in each round, in the other order each time. Raises
+    :class:`interop.clients.Refused` if a call fails.
+    """
     for size in plan.sizes:
         for in_flight in plan.in_flight:
             found: list[Cell] = []
@@ -56,7 +62,9 @@ def compare(plan: Plan, sides: Sequence[Side], folder: Path, everything: list[Ce
             grouped: dict[tuple[str, str], list[Cell]] = {}
             for cell in found:
                 grouped.setdefault((cell.operation, cell.side), []).append(cell)
-            these = [median(cells) for _, cells in sorted(grouped.items(), key=lambda item: OPERATIONS.index(item[0][0]))]
+            these = [
+                median(cells) for _, cells in sorted(grouped.items(), key=lambda item: OPERATIONS.index(item[0][0]))
+            ]
             medians += these
             print(told(these, THEIRS, limit.NAME), end="\n\n", flush=True)
 

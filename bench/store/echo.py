@@ -1,7 +1,7 @@
 """Processes that do with bytes what the store does with entries, and nothing else: receive, write, sync, answer.
 
-They set the pace that nothing can beat on a machine that does it the same way: ``python -m bench.store.echo serve|ask|give|take ...``, each of which
-prints a line of JSON at its end. They import nothing but the standard library.
+They set the pace that nothing can beat on a machine that does it the same way: ``python -m bench.store.echo
+serve|ask|give|take ...``, each of which prints a line of JSON at its end. They import nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections import deque
 CHUNK = 1 << 20
 """Bytes that are received or sent at once, at most."""
 FILE = 64 << 20
-"""Bytes of the file that stands for a journal. It is written before, so that a sync has no metadata to write, and over and over again."""
+"""Bytes of the file that stands for a journal. It is written before, so that a sync has no metadata to write, and over
+and over again.
+"""
 
 
 def listener() -> socket.socket:
@@ -35,7 +37,9 @@ def dialled(port: int) -> socket.socket:
 
 
 def serve(path: str, request: int, answer: int) -> None:
-    """Answer each request of so many bytes with an answer of so many, after what came was written to a file and synced, unless the path is ``-``."""
+    """Answer each request of so many bytes with an answer of so many, after what came was written to a file and synced,
+    unless the path is ``-``.
+    """
     file = -1
     if path != "-":
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -66,7 +70,8 @@ def serve(path: str, request: int, answer: int) -> None:
 def ask(request: int, answer: int, in_flight: int, seconds: float, needed: int, *ports: int) -> None:
     """Ask servers for so many seconds with so many requests under way.
 
-    A request goes to all of them and is done when ``needed`` have answered; with 0, each goes to one of them in turn, and is done when that one has.
+    A request goes to all of them and is done when ``needed`` have answered; with 0, each goes to one of them in turn,
+    and is done when that one has.
     """
     links = [dialled(port) for port in ports]
     poll = select.epoll()
@@ -83,7 +88,9 @@ def ask(request: int, answer: int, in_flight: int, seconds: float, needed: int, 
     began, began_cpu = time.perf_counter(), time.process_time()
     end = began + seconds
     now, over = began, 0.0
-    while now < end or sum(received) < sum(wanted) // request * answer:  # the slowest server too: it would answer to nobody
+    while (
+        now < end or sum(received) < sum(wanted) // request * answer
+    ):  # the slowest server too: it would answer to nobody
         count = in_flight - (asked - done)
         if count >= max(1, in_flight // 8) and now < end:
             if needed:
@@ -97,7 +104,9 @@ def ask(request: int, answer: int, in_flight: int, seconds: float, needed: int, 
             while sent[number] < wanted[number]:
                 start = sent[number] % request
                 try:
-                    sent[number] += link.send(requests[start : start + min(wanted[number] - sent[number], len(requests) - start)])
+                    sent[number] += link.send(
+                        requests[start : start + min(wanted[number] - sent[number], len(requests) - start)]
+                    )
                 except BlockingIOError:
                     break
         writing = [number for number in range(len(links)) if sent[number] < wanted[number]]

@@ -16,7 +16,9 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 
 class Trend(NamedTuple):
-    """How something goes over time: its median, and by how much it rises from the first to the last sample that counts."""
+    """How something goes over time: its median, and by how much it rises from the first to the last sample that
+    counts.
+    """
 
     median: float
     rise: float
@@ -31,7 +33,8 @@ POINTS = 200
 
 
 def trend(samples: Sequence[tuple[float, float]]) -> Trend:
-    """The trend of (time, value) over the last two thirds of the time: the median of the slopes between any two, which a few peaks do not move.
+    """The trend of (time, value) over the last two thirds of the time: the median of the slopes between any two, which
+    a few peaks do not move.
 
     Raises ``ValueError`` if there are fewer than two samples in that time.
     """
@@ -42,7 +45,9 @@ def trend(samples: Sequence[tuple[float, float]]) -> Trend:
     if len(counted) > POINTS:
         size = math.ceil(len(counted) / POINTS)
         parts = [counted[start : start + size] for start in range(0, len(counted), size)]
-        counted = [(statistics.fmean(time for time, _ in part), statistics.fmean(value for _, value in part)) for part in parts]
+        counted = [
+            (statistics.fmean(time for time, _ in part), statistics.fmean(value for _, value in part)) for part in parts
+        ]
     slopes = [
         (value - before) / (time - since)
         for number, (since, before) in enumerate(counted)
@@ -54,7 +59,9 @@ def trend(samples: Sequence[tuple[float, float]]) -> Trend:
 
 
 def parts_of(samples: Sequence[tuple[float, float]], parts: int) -> list[float]:
-    """Something that only grows, as (time, value): how much it grew a second in each of so many equal parts of the time."""
+    """Something that only grows, as (time, value): how much it grew a second in each of so many equal parts of the
+    time.
+    """
     first, last = samples[0][0], samples[-1][0]
     edges = [first + (last - first) * number / parts for number in range(parts + 1)]
     values = [_at(samples, edge) for edge in edges]

@@ -1,8 +1,8 @@
 """One bookie alone: a process on one core sends it adds as fast as it answers, and the bookie has another core.
 
-The adds are frames that are made ahead by the block: only numbers change from one to the next. The bookie does all
-that it does for a client, and syncs its journal. Each answer is compared with the one that is expected. (Digests are not right: bookies do not
-look at them.)
+The adds are frames that are made ahead by the block: only numbers change from one to the next. The bookie does all that
+it does for a client, and syncs its journal. Each answer is compared with the one that is expected. (Digests are not
+right: bookies do not look at them.)
 """
 
 from __future__ import annotations
@@ -44,12 +44,16 @@ HEADER = 32
 
 
 class Frames:
-    """Adds to one ledger, and what is answered to them: ``size`` bytes each, ``answer_size`` bytes each. ``codec``: of version 2 or 3."""
+    """Adds to one ledger, and what is answered to them: ``size`` bytes each, ``answer_size`` bytes each. ``codec``: of
+    version 2 or 3.
+    """
 
     def __init__(self, ledger: int, data: int, codec: Any = v3) -> None:
         self.data = data
         txn, entry_id = 0x0123_4567, 0x0654_3210
-        body = b"".join(number.to_bytes(8, "big") for number in (ledger, entry_id, entry_id - 1, data)) + bytes(4 + data)
+        body = b"".join(number.to_bytes(8, "big") for number in (ledger, entry_id, entry_id - 1, data)) + bytes(
+            4 + data
+        )
         request = codec.encode_request(txn, AddEntry(ledger, entry_id, entry_id - 1, body, bytes(20)))
         self.size = len(request)
         self._body = request.index(body)
@@ -137,7 +141,9 @@ class Link:
 
 
 def generate(port: int, data: int, connections: int, window: int, spans: list[float], codec: Any = v3) -> None:
-    """Send adds for several spans of time, one after another; at the end of each, print how many were answered in it, and in which time."""
+    """Send adds for several spans of time, one after another; at the end of each, print how many were answered in it,
+    and in which time.
+    """
     links = [Link(port, LEDGER + number, data, window, codec) for number in range(connections)]
     poll = select.epoll()
     by_number = {link.socket.fileno(): link for link in links}
@@ -207,7 +213,9 @@ def _flooded(given: argparse.Namespace, folder: Path, size: int) -> dict[str, An
                 now = cpu([bookie])
                 used, before = now.since(before), now
                 part = json.loads(line)
-                measured.append(part | {"rate": part["adds"] / part["seconds"], "user": used.user, "system": used.system})
+                measured.append(
+                    part | {"rate": part["adds"] / part["seconds"], "user": used.user, "system": used.system}
+                )
         finally:
             process.kill()
             process.wait()

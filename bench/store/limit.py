@@ -1,7 +1,7 @@
 """The limit: what the loopback and the disk allow with the bytes of the store's own messages, and no store.
 
-A client sends frames as large as those of real requests to three servers, which write and sync what came and answer as many bytes as bookies do.
-All of them handle large buffers, never an entry.
+A client sends frames as large as those of real requests to three servers, which write and sync what came and answer as
+many bytes as bookies do. All of them handle large buffers, never an entry.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def measure(operation: str, size: int, in_flight: int, seconds: float, folder: P
 
 
 def copy(size: int) -> dict[str, float]:
-    """Bytes a second that one process can take over loopback from another one, of so many, and seconds of CPU of both."""
+    """Bytes a second that one process can take over loopback from another one, of so many, and seconds of CPU of
+    both.
+    """
     with echoes() as started:
         started.append(Echo("give", size))
         started.append(Echo("take", size, started[0].line()))

@@ -1,5 +1,6 @@
-"""A repair: a bookie that has lost its disk gets its entries back while it serves. How fast that is, what memory it takes, and what those notice who use
-the bookie meanwhile."""
+"""A repair: a bookie that has lost its disk gets its entries back while it serves. How fast that is, what memory it
+takes, and what those notice who use the bookie meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +53,41 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         side.end()
     copied = int(said.rpartition("the repair is done: ")[2].split()[0]) if "the repair is done: " in said else 0
     print(
-        f"{written:,} entries of {size_of(SIZE)} on three bookies, one of which has lost its disk: it served again after {served:.1f} s, and had copied\n"
-        f"{copied:,} entries {took:.0f} s later: {copied / took:,.0f} a second, {size_of(int(copied * SIZE / took))} a second, "
-        f"{used / max(copied, 1) * 1e6:.0f} us of its CPU each\n"
-        f"memory of the bookie: {size_of(resident)}, at most {size_of(most)}\n"
+        f"{written:,} entries of {size_of(SIZE)} on three bookies, one of which has lost its disk: it served again"
+        f" after {served:.1f} s, and had copied\n{copied:,} entries {took:.0f} s later: {copied / took:,.0f} a second,"
+        f" {size_of(int(copied * SIZE / took))} a second, {used / max(copied, 1) * 1e6:.0f} us of its CPU each\nmemory"
+        f" of the bookie: {size_of(resident)}, at most {size_of(most)}\n"
     )
     rows = []
     for operation in ("adds", "reads"):
         before, then = ([span[operation]["p99"] for span in spans] for spans in (normal, meanwhile))
         ratio = statistics.median(then) / statistics.median(before)
-        rows.append((operation, *(f"{value:.2f}" for value in (statistics.median(before), statistics.median(then), max(before), max(then))), f"{ratio:.2f}x"))
-    print(table((f"p99 in ms, one in flight, by {SPAN:g} s", "median before", "in the repair", "most before", "in the repair", "of medians"), rows))
+        rows.append(
+            (
+                operation,
+                *(
+                    f"{value:.2f}"
+                    for value in (statistics.median(before), statistics.median(then), max(before), max(then))
+                ),
+                f"{ratio:.2f}x",
+            )
+        )
+    print(
+        table(
+            (
+                f"p99 in ms, one in flight, by {SPAN:g} s",
+                "median before",
+                "in the repair",
+                "most before",
+                "in the repair",
+                "of medians",
+            ),
+            rows,
+        )
+    )
     return {
-        "written": written, "copied": copied, "seconds": took, "served": served, "cpu": used, "memory": {"resident": resident, "most": most},
+        "written": written, "copied": copied, "seconds": took, "served": served, "cpu": used,
+        "memory": {"resident": resident, "most": most},
         "normal": normal, "meanwhile": meanwhile,
     }  # fmt: skip
 
@@ -82,7 +105,9 @@ def _fill(side: Side, entries: int) -> int:
 
 
 def _use(side: Side, goes_on: Callable[[int], bool]) -> list[Span]:
-    """Add to a new ledger, each entry to be confirmed by all three bookies, and read what is in another new one; both one by one."""
+    """Add to a new ledger, each entry to be confirmed by all three bookies, and read what is in another new one; both
+    one by one.
+    """
     ledger = side.client.create(ensemble=3, write_quorum=3, ack_quorum=3, digest="CRC32C", in_flight=1)
     other = side.ledger(SIZE, IN_FLIGHT)
     side.load(other, "adds", SIZE, IN_FLIGHT, 0.2)

@@ -1,7 +1,8 @@
-"""``python -m bench.store.restart``: how a bookie with many entries comes back, what its index takes, and how fast it reads at random.
+"""``python -m bench.store.restart``: how a bookie with many entries comes back, what its index takes, and how fast it
+reads at random.
 
-Fills directories of a bookie through its entry logs, opens each in a process of its own, and compares what reads of random entries take with
-reads of the same bytes of the files. Cold means that nothing of the files is in memory.
+Fills directories of a bookie through its entry logs, opens each in a process of its own, and compares what reads of
+random entries take with reads of the same bytes of the files. Cold means that nothing of the files is in memory.
 """
 
 from __future__ import annotations
@@ -37,19 +38,36 @@ SHAPES = {
     "gaps": (10_000, True, True),
     "equal": (1_000, False, False),
 }
-"""How many ledgers there are, whether their ids have gaps, as of a ledger that is striped over three bookies, and whether sizes differ."""
+"""How many ledgers there are, whether their ids have gaps, as of a ledger that is striped over three bookies, and
+whether sizes differ.
+"""
 
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.store.restart", description="Measure how a bookie with many entries restarts.")
-    parser.add_argument("--entries", type=int, default=1_000_000, metavar="N", help="of each bookie (by default 1,000,000)")
-    parser.add_argument("--shape", action="append", choices=SHAPES, help="16 ledgers, 10,000, these with gaps, or 1,000 with entries of one size; repeatable")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.store.restart", description="Measure how a bookie with many entries restarts."
+    )
     parser.add_argument(
-        "--section", type=int, default=200_000, metavar="N", help="entries of a checkpoint (by default 200,000, which fill half a write cache)"
+        "--entries", type=int, default=1_000_000, metavar="N", help="of each bookie (by default 1,000,000)"
+    )
+    parser.add_argument(
+        "--shape",
+        action="append",
+        choices=SHAPES,
+        help="16 ledgers, 10,000, these with gaps, or 1,000 with entries of one size; repeatable",
+    )
+    parser.add_argument(
+        "--section",
+        type=int,
+        default=200_000,
+        metavar="N",
+        help="entries of a checkpoint (by default 200,000, which fill half a write cache)",
     )
     parser.add_argument("--reads", type=int, default=20_000, metavar="N", help="random reads (by default 20,000)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the directories here, and use those that are there already")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="leave the directories here, and use those that are there already"
+    )
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.shape = given.shape or list(SHAPES)
@@ -195,8 +213,14 @@ def tell(shape: str, entries: int, directory: Path, found: dict[str, dict[str, f
     for state in ("cold", "warm"):
         took = found[f"{state} start"]
         kinds = ", ".join(f"{kind} {took[kind] / entries:.2f}" for kind in took if kind not in ("seconds", "cpu"))
-        print(f"  {state} start   {took['seconds']:>8.2f} s, {took['cpu']:.2f} s of CPU; bytes of memory an entry: {kinds}")
-    print(f"  index        {found['index']['bytes'] / entries:>8.2f} bytes an entry, {found['finding']['us']:.2f} us of CPU to find one of many")
+        print(
+            f"  {state} start   {took['seconds']:>8.2f} s, {took['cpu']:.2f} s of CPU; bytes of memory an entry:"
+            f" {kinds}"
+        )
+    print(
+        f"  index        {found['index']['bytes'] / entries:>8.2f} bytes an entry, {found['finding']['us']:.2f} us of"
+        " CPU to find one of many"
+    )
     for state in ("cold", "warm"):
         reads, raw = found[f"{state} reads"], found[f"{state} pread"]
         print(
@@ -219,7 +243,15 @@ def main() -> int:
             if not (directory / "shape.json").exists():
                 shutil.rmtree(directory, ignore_errors=True)
                 fill(directory, shape, given.entries, given.section)
-            command = [sys.executable, "-m", "bench.store.restart", "--measure", str(directory), "--reads", str(given.reads)]
+            command = [
+                sys.executable,
+                "-m",
+                "bench.store.restart",
+                "--measure",
+                str(directory),
+                "--reads",
+                str(given.reads),
+            ]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
             written = json.loads((directory / "shape.json").read_text())["entries"]
             tell(shape, written, directory, json.loads(done.stdout))

@@ -40,7 +40,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             gib = done["bytes"] / 2**30
             found.append(
                 {
-                    "size": size, "ledger": written, "ahead": ahead, "bytes": done["bytes"], "seconds": done["seconds"], "rate": rate,
+                    "size": size, "ledger": written, "ahead": ahead, "bytes": done["bytes"], "seconds": done["seconds"],
+                    "rate": rate,
                     "client_cpu": client.total / gib, "bookies_cpu": bookies.total / gib, "copy": copied["rate"],
                     "copy_cpu": (copied["taker"] + copied["giver"]) / (wanted / 2**30),
                 }

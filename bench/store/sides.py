@@ -15,7 +15,9 @@ from interop.clusters import FENCEPOST, JAVA, ZOOKEEPER, Cluster, java_uri
 
 BOOKIES = 3
 HEAP = 1024
-"""MiB of heap of each Java virtual machine, and as much outside of it. BookKeeper's own scripts give a bookie a heap of 1 GiB."""
+"""MiB of heap of each Java virtual machine, and as much outside of it. BookKeeper's own scripts give a bookie a heap of
+1 GiB.
+"""
 
 OURS = "Fencepost"
 TRACED = "Fencepost, traced"
@@ -110,7 +112,9 @@ class Side:
     # -- ledgers ------------------------------------------------------------------------------------------------------
 
     def ledger(self, size: int, in_flight: int, client: int = 0) -> Ledger:
-        """A new ledger on the three bookies, of which two confirm an entry, with so many entries of a size in flight at most."""
+        """A new ledger on the three bookies, of which two confirm an entry, with so many entries of a size in flight at
+        most.
+        """
         room = max(64 << 20, size * in_flight)
         return self._clients[client].create(
             ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C", in_flight=in_flight, in_flight_bytes=room
@@ -144,10 +148,12 @@ class Side:
         return Cell(self.name, operation, size, in_flight, entries, done["seconds"], done["p50"], done["p99"], *times)
 
     def settle(self, seconds: float) -> tuple[Ledger, float, float]:
-        """Add entries until that gets no faster: just-in-time compilers have seen by then what is to come, and loops are loaded.
+        """Add entries until that gets no faster: just-in-time compilers have seen by then what is to come, and loops
+        are loaded.
 
-        That is in six rounds of a sixth of ``seconds`` each, and in others, up to thirty in all, as long as one of the last three was faster by a
-        twentieth than all before. Gives the ledger, for how many seconds that was, and the adds a second in the last round.
+        That is in six rounds of a sixth of ``seconds`` each, and in others, up to thirty in all, as long as one of the
+        last three was faster by a twentieth than all before. Gives the ledger, for how many seconds that was, and the
+        adds a second in the last round.
         """
         ledger, rates = self.ledger(1024, 1000), [0.0]
         while len(rates) <= 6 or (len(rates) <= 30 and max(rates[-3:]) > 1.05 * max(rates[:-3])):
@@ -157,7 +163,9 @@ class Side:
         return ledger, seconds / 6 * (len(rates) - 1), rates[-1]
 
     def warm_up(self, seconds: float) -> tuple[float, float]:
-        """Add entries as :meth:`settle` does, and add and read entries of all kinds; gives for how many seconds, and the adds a second."""
+        """Add entries as :meth:`settle` does, and add and read entries of all kinds; gives for how many seconds, and
+        the adds a second.
+        """
         ledger, took, rate = self.settle(seconds)
         for size, in_flight in ((100, 1000), (100, 1), (65_536, 100)):
             other = self.ledger(size, in_flight)
@@ -168,7 +176,9 @@ class Side:
         return took, rate
 
     def memory(self) -> dict[str, dict[str, int]]:
-        """Bytes of memory of the client, of the bookies on average, and of the metadata service: resident, and the most that ever were."""
+        """Bytes of memory of the client, of the bookies on average, and of the metadata service: resident, and the most
+        that ever were.
+        """
         parts = {
             "client": [self.processes[0].pid],
             "bookie": self.bookies,

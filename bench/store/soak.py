@@ -1,7 +1,7 @@
 """A soak: writes and reads at full speed for a long time, and whether any process takes more and more memory.
 
-One client writes ledger after ledger, another one reads each that is complete, and deletes it. Bookies look for deleted ledgers every few
-seconds, so that garbage is collected all the time and the disk holds little.
+One client writes ledger after ledger, another one reads each that is complete, and deletes it. Bookies look for deleted
+ledgers every few seconds, so that garbage is collected all the time and the disk holds little.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             for work in (_write, _read)
         ]
         began = time.monotonic()
-        names = {"writer": side.processes[0].pid, "reader": side.processes[1].pid, "metadata service": side.cluster.service.pid}
+        names = {
+            "writer": side.processes[0].pid,
+            "reader": side.processes[1].pid,
+            "metadata service": side.cluster.service.pid,
+        }
         names |= {f"bookie {number}": pid for number, pid in enumerate(side.bookies, 1)}
         before = {name: cpu([pid]) for name, pid in names.items()}
         for thread in threads:
@@ -104,7 +108,9 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return _report(given, samples, used)
 
 
-def _guarded(work: Any, side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: Any, failures: Any) -> None:
+def _guarded(
+    work: Any, side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: Any, failures: Any
+) -> None:
     try:
         work(side, given, samples, done, over, time.monotonic())
     except BaseException as failure:
@@ -112,7 +118,9 @@ def _guarded(work: Any, side: Side, given: argparse.Namespace, samples: Samples,
             failures.append(failure)
 
 
-def _write(side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: threading.Event, began: float) -> None:
+def _write(
+    side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: threading.Event, began: float
+) -> None:
     """Write ledger after ledger."""
     entries, span = 0.0, min(SPAN, given.soak * 60 / 20)
     while not over.is_set():
@@ -126,7 +134,9 @@ def _write(side: Side, given: argparse.Namespace, samples: Samples, done: Any, o
         done.append((ledger, span))
 
 
-def _read(side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: threading.Event, began: float) -> None:
+def _read(
+    side: Side, given: argparse.Namespace, samples: Samples, done: Any, over: threading.Event, began: float
+) -> None:
     """Read what was written, in order and one by one, the newest ledger first; delete those that are older."""
     entries = 0.0
     while not over.is_set():
@@ -181,7 +191,8 @@ def _report(given: argparse.Namespace, samples: Samples, used: dict[str, float])
     said = verdict(trends, given.soak)
     print(f"\nmemory is {said}", flush=True)
     return {
-        "minutes": given.soak, "size": given.soak_size, "samples": dataclasses.asdict(samples), "rates": written, "reads": read, "p99": parts,
+        "minutes": given.soak, "size": given.soak_size, "samples": dataclasses.asdict(samples), "rates": written,
+        "reads": read, "p99": parts,
         "memory": {name: each._asdict() for name, each in trends.items()}, "verdict": said,
         "anonymous": {name: each._asdict() for name, each in own.items()}, "cpu": used,
     }  # fmt: skip

@@ -1,8 +1,9 @@
 """Starts one of our programs with a watch on its stages: how much CPU each takes, and how often.
 
-``python -m bench.store.staged STAGES SOCKET PROGRAM ...``. Functions that a stage consists of (:mod:`bench.store.stages`) are wrapped, wherever the
-program has them from. A thread has one clock, its CPU time; whatever passes on it belongs to the innermost stage that the thread is in. Whoever
-connects to the socket gets all counters so far, as JSON, and is asked for nothing.
+``python -m bench.store.staged STAGES SOCKET PROGRAM ...``. Functions that a stage consists of
+(:mod:`bench.store.stages`) are wrapped, wherever the program has them from. A thread has one clock, its CPU time;
+whatever passes on it belongs to the innermost stage that the thread is in. Whoever connects to the socket gets all
+counters so far, as JSON, and is asked for nothing.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def after_receiving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def found(place: str) -> tuple[Any, str, Any] | None:
-    """What a name such as ``package.module:Class.method`` stands for: its owner, its name there, and itself. None if there is no such thing."""
+    """What a name such as ``package.module:Class.method`` stands for: its owner, its name there, and itself. None if
+    there is no such thing.
+    """
     module, _, path = place.partition(":")
     try:
         owner: Any = importlib.import_module(module)

@@ -1,8 +1,9 @@
 """Where each microsecond goes: the stages of our client and of our bookies, each with its CPU for an entry.
 
-The functions of a stage are wrapped while the programs run under full load (:mod:`bench.store.staged`). That costs about a microsecond a call,
-and a call is for all entries that came together; how many those are is told too, and what an entry costs without a watch. A thread's clock
-is its CPU time, so whoever waits for a disk or for others is charged nothing; how long a sync took is told in the table.
+The functions of a stage are wrapped while the programs run under full load (:mod:`bench.store.staged`). That costs
+about a microsecond a call, and a call is for all entries that came together; how many those are is told too, and what
+an entry costs without a watch. A thread's clock is its CPU time, so whoever waits for a disk or for others is charged
+nothing; how long a sync took is told in the table.
 """
 
 from __future__ import annotations
@@ -20,34 +21,70 @@ from bench.store.sides import OURS, Side
 from bench.store.usage import Cpu
 
 CLIENT: Mapping[str, Sequence[str]] = {
-    "receive from the kernel": ("fencepost.store.client.connection:_Link.get_buffer", "fencepost.store.client.connection:_Link.buffer_updated"),
-    "frames into rows": ("fencepost.store.rows.client:receive", "fencepost.store.wire.frames:Frames.feed", "fencepost.store.wire.v3:decode_response"),
+    "receive from the kernel": (
+        "fencepost.store.client.connection:_Link.get_buffer",
+        "fencepost.store.client.connection:_Link.buffer_updated",
+    ),
+    "frames into rows": (
+        "fencepost.store.rows.client:receive",
+        "fencepost.store.wire.frames:Frames.feed",
+        "fencepost.store.wire.v3:decode_response",
+    ),
     "which requests they answer": ("fencepost.store.rows.client:settle",),
     "digests and bodies": ("fencepost.store.rows.client:add_parts", "fencepost.store.entries:Digests.entry_body"),
-    "request frames": ("fencepost.store.rows.client:add_frames", "fencepost.store.rows.client:read_frames", "fencepost.store.wire.v3:encode_request"),
-    "check digests of entries read": ("fencepost.store.rows.client:take_entries", "fencepost.store.rows.client:find_entries", "fencepost.store.rows.client:in_order", "fencepost.store.entries:Digests.open_entry"),
+    "request frames": (
+        "fencepost.store.rows.client:add_frames",
+        "fencepost.store.rows.client:read_frames",
+        "fencepost.store.wire.v3:encode_request",
+    ),
+    "check digests of entries read": (
+        "fencepost.store.rows.client:take_entries",
+        "fencepost.store.rows.client:find_entries",
+        "fencepost.store.rows.client:in_order",
+        "fencepost.store.entries:Digests.open_entry",
+    ),
     "acknowledgements": ("fencepost.store.rows.client:confirm", "fencepost.store.rows.client:reached"),
     "roles and rules": ("fencepost.store.roles.writer:Writer.receive", "fencepost.store.roles.reader:Reader.receive"),
     "hand to the transport": ("fencepost.store.client.connection:_Link.write",),
 }
 BOOKIE: Mapping[str, Sequence[str]] = {
-    "receive from the kernel": ("fencepost.store.bookie.server:Connection.get_buffer", "fencepost.store.bookie.server:Connection.buffer_updated"),
+    "receive from the kernel": (
+        "fencepost.store.bookie.server:Connection.get_buffer",
+        "fencepost.store.bookie.server:Connection.buffer_updated",
+    ),
     "frames into rows": (
         "fencepost.store.rows.bookie:parse",
         "fencepost.store.wire.frames:Frames.feed",
         "fencepost.store.wire.v3:decode_request",
         "fencepost.store.wire.v2:decode_request",
     ),
-    "by ledger": ("fencepost.store.rows.bookie:stretch", "fencepost.store.rows.bookie:group", "fencepost.store.rows.bookie:ids", "fencepost.store.rows.bookie:look_over"),
+    "by ledger": (
+        "fencepost.store.rows.bookie:stretch",
+        "fencepost.store.rows.bookie:group",
+        "fencepost.store.rows.bookie:ids",
+        "fencepost.store.rows.bookie:look_over",
+    ),
     "roles and rules": ("fencepost.store.roles.bookie:Bookie.receive",),
-    "journal records": ("fencepost.store.rows.bookie:lay_out", "fencepost.store.disk.records:encode", "fencepost.store.disk.journal:laid_out"),
+    "journal records": (
+        "fencepost.store.rows.bookie:lay_out",
+        "fencepost.store.disk.records:encode",
+        "fencepost.store.disk.journal:laid_out",
+    ),
     "hand to the storage": ("fencepost.store.disk.storage:Storage.take",),
-    "write cache": ("fencepost.store.disk.write_cache:WriteCache.put", "fencepost.store.disk.write_cache:WriteCache.put_rows"),
+    "write cache": (
+        "fencepost.store.disk.write_cache:WriteCache.put",
+        "fencepost.store.disk.write_cache:WriteCache.put_rows",
+    ),
     "journal groups": ("fencepost.store.disk.journal:Writer.group", "fencepost.store.disk.journal:Writer.gathered"),
     "checksums": ("fencepost.store.disk.checksum:crc32c",),
     "write": ("fencepost.store.disk.files:OsFile.append",),
     "sync": ("fencepost.store.disk.files:OsFile.sync",),
-    "answer frames": ("fencepost.store.rows.bookie:answer_adds", "fencepost.store.rows.bookie:answer_reads", "fencepost.store.wire.v3:encode_response", "fencepost.store.wire.v2:encode_response"),
+    "answer frames": (
+        "fencepost.store.rows.bookie:answer_adds",
+        "fencepost.store.rows.bookie:answer_reads",
+        "fencepost.store.wire.v3:encode_response",
+        "fencepost.store.wire.v2:encode_response",
+    ),
     "look-ups": (
         "fencepost.store.disk.storage:Storage.look_up_now",
         "fencepost.store.disk.storage:Storage.rows_now",
@@ -68,7 +105,9 @@ CASES = (("adds", 100, 1000), ("adds", 1024, 1000), ("reads", 1024, 1000), ("sca
 
 
 class Seen(NamedTuple):
-    """Counters of one program: nanoseconds of CPU and of time, and calls, of each stage; and what the system counted."""
+    """Counters of one program: nanoseconds of CPU and of time, and calls, of each stage; and what the system
+    counted.
+    """
 
     stages: dict[str, list[int]]
     used: Cpu
@@ -96,7 +135,8 @@ class Seen(NamedTuple):
         nothing = [0, 0, 0]
         names = dict.fromkeys((*self.stages, *other.stages))
         stages = {
-            name: [a + b for a, b in zip(self.stages.get(name, nothing), other.stages.get(name, nothing), strict=True)] for name in names
+            name: [a + b for a, b in zip(self.stages.get(name, nothing), other.stages.get(name, nothing), strict=True)]
+            for name in names
         }
         return Seen(stages, Cpu(self.used.user + other.used.user, self.used.system + other.used.system))
 
@@ -118,7 +158,13 @@ def stages_of(seen: Seen, entries: int) -> list[Stage]:
     """Those that took anything, the longest first."""
     total = sum(counters[0] for counters in seen.stages.values()) or 1
     found = [
-        Stage(name, cpu / 1e3 / entries, cpu / total, entries / calls if calls else 0.0, wall / 1e6 / calls if calls else 0.0)
+        Stage(
+            name,
+            cpu / 1e3 / entries,
+            cpu / total,
+            entries / calls if calls else 0.0,
+            wall / 1e6 / calls if calls else 0.0,
+        )
         for name, (cpu, wall, calls) in seen.stages.items()
         if cpu
     ]
@@ -152,7 +198,10 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         (*launch, "client", str(client_socket), "exam"),
         (*launch, "bookie", str(bookie_socket), "bookie"),
     )
-    plain, watched = Side(OURS, folder / "plain", given.setting), Side(OURS, folder / "watched", given.setting, programs)
+    plain, watched = (
+        Side(OURS, folder / "plain", given.setting),
+        Side(OURS, folder / "watched", given.setting, programs),
+    )
     found = []
     try:
         for side in (plain, watched):
@@ -183,7 +232,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 ("the client", client, cells["plain"].client_cpu, 1),
                 ("all bookies", together, cells["plain"].bookies_cpu, len(bookies)),
             ):
-                # Calls of all bookies are of their own shares of the entries: each has all that are added, and a third of what is read.
+                # Calls of all bookies are of their own shares of the entries: each has all that are added, and a third
+                # of what is read.
                 count = entries * (share if operation == "adds" else 1)
                 stages = stages_of(seen, count)
                 if operation == "adds" and share > 1:
@@ -193,7 +243,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 print(table(head, lines_of(stages, unwatched, seen.used, entries)), end="\n\n", flush=True)
                 found.append(
                     {
-                        "operation": operation, "size": size, "in_flight": in_flight, "part": title, "unwatched": unwatched,
+                        "operation": operation, "size": size, "in_flight": in_flight, "part": title,
+                        "unwatched": unwatched,
                         "kernel": seen.used.system * 1e6 / entries, "stages": [stage._asdict() for stage in stages],
                     }
                 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""How long a bookie takes until it serves: the first of all on a machine, for which no loop is compiled yet, and any later one."""
+"""How long a bookie takes until it serves: the first of all on a machine, for which no loop is compiled yet, and any
+later one.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     f"{statistics.median(wall for wall, _ in times):.2f}",
                     f"{statistics.median(used for _, used in times):.2f}",
                 )
-                for title, times in (("first start ever, no loop compiled", firsts), (f"median of {TIMES} starts", warm))
+                for title, times in (
+                    ("first start ever, no loop compiled", firsts),
+                    (f"median of {TIMES} starts", warm),
+                )
             ],
         ),
         flush=True,

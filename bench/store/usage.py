@@ -38,7 +38,8 @@ def cpu(pids: Iterable[int]) -> Cpu:
 
 
 def _ticks(pid: int) -> tuple[int, int]:
-    # The name of the command, in parentheses, may have blanks; user and system time are the 12th and 13th fields after it.
+    # The name of the command, in parentheses, may have blanks; user and system time are the 12th and 13th fields after
+    # it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]), int(fields[12])
 
@@ -69,4 +70,6 @@ def resident_bytes(pids: Iterable[int]) -> int:
 def resident_kinds() -> dict[str, int]:
     """Bytes of memory that this process has in use: its own, and those of files that are mapped."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {kind: int(lines[name].split()[0]) * 1024 for kind, name in (("anonymous", "RssAnon"), ("of files", "RssFile"))}
+    return {
+        kind: int(lines[name].split()[0]) * 1024 for kind, name in (("anonymous", "RssAnon"), ("of files", "RssFile"))
+    }

@@ -63,9 +63,7 @@ class LockService(Protocol):
 
     granted: ModelValue | None = state(None, held_by="server")
     at_work: PerKey[ModelValue, bool] = per_key(clients, False)
-    network: Network = network(
-        {Ask: (clients, SERVER), Grant: (SERVER, clients), GiveBack: (clients, SERVER)}
-    )
+    network: Network = network({Ask: (clients, SERVER), Grant: (SERVER, clients), GiveBack: (clients, SERVER)})
 
     @action(c=clients)
     def asks(self, c: ModelValue) -> None:

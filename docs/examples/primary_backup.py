@@ -151,7 +151,8 @@ class PrimaryBackup(Protocol):
     @invariant(when=lambda p: len(p.replicas) > 1)
     def committed_entries_are_held_by_a_majority(self) -> bool:
         return all(
-            2 * sum(self.replica[r].holds(index) for r in self.replicas) > len(self.replicas) for index in self.committed
+            2 * sum(self.replica[r].holds(index) for r in self.replicas) > len(self.replicas)
+            for index in self.committed
         )
 
     @step_invariant

@@ -27,7 +27,8 @@ class Read(Record):
 
 
 class QuorumRegister(Protocol):
-    """A register on several replicas. One client writes 1, 2, ..., each to a majority; others ask a majority and take the newest.
+    """A register on several replicas. One client writes 1, 2, ..., each to a majority; others ask a majority and take
+    the newest.
 
     Attiya, Bar-Noy and Dolev, "Sharing memory robustly in message-passing systems" (1995).
     """
@@ -60,7 +61,10 @@ class QuorumRegister(Protocol):
 
     @action(by=WRITER)
     def write_ends(self) -> None:
-        require(WRITER in self.history.calls and self.is_majority(r for r in self.replicas if self.stored[r] >= self.written))
+        require(
+            WRITER in self.history.calls
+            and self.is_majority(r for r in self.replicas if self.stored[r] >= self.written)
+        )
         self.history.respond(WRITER, None)
 
     @action(c=readers)

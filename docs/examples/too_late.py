@@ -18,7 +18,9 @@ LOST = "network.lost."
 
 
 def with_hope(states: DataFrame, edges: DataFrame) -> pd.DataFrame:
-    """Every state with what is lost in it. ``hope``: the ledger is closed, or some way leads to a state in which it is."""
+    """Every state with what is lost in it. ``hope``: the ledger is closed, or some way leads to a state in which it
+    is.
+    """
     parts = ["meta.status", *(name for name in states.columns if name.startswith(LOST))]
     found = states.select("fingerprint", "depth", *(f"`{name}`" for name in parts)).toPandas()
     steps = edges.select("source", "target").toPandas()

@@ -2,8 +2,8 @@
 
     python docs/images/plots.py FOLDER
 
-FOLDER holds those files. Each plot is one SVG with nothing but shapes and text, on paper of its own, so that it can be read on a light
-page and on a dark one.
+FOLDER holds those files. Each plot is one SVG with nothing but shapes and text, on paper of its own, so that it can be
+read on a light page and on a dark one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ text { font: 12.5px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans",
 .end { text-anchor: end; } .middle { text-anchor: middle; }
 .rule { stroke: var(--rule); } .axis { stroke: var(--quiet); }
 .one { fill: var(--one); } .two { fill: var(--two); } .three { fill: var(--three); }
-"""
+"""  # noqa: E501
 
 Rows = list[dict[str, str]]
 
@@ -42,12 +42,14 @@ def drawn(folder: Path) -> dict[str, str]:
     shares = {name: shares_of_hope(table(f"{name}-by-message.csv")) for name in ("fixed", "one-ack")}
     return {
         "states-per-depth.svg": stacked(
-            "States at each depth, by the status of the ledger", "depth", "states", by_depth(depths, "status", "states"),
+            "States at each depth, by the status of the ledger", "depth", "states",
+            by_depth(depths, "status", "states"),
             {"IN_RECOVERY": "in recovery", "CLOSED": "closed", "OPEN": "open"},
         ),
         "copies.svg": stacked(
             "States at each depth in which the entry is acknowledged", "depth", "states",
-            by_depth(table("copies.csv"), "copies", "states"), {"2": "two copies, the ack quorum", "1": "a single copy"},
+            by_depth(table("copies.csv"), "copies", "states"),
+            {"2": "two copies, the ack quorum", "1": "a single copy"},
         ),
         "hope.svg": stacked(
             "States at each depth, by whether the ledger can still be closed", "depth", "states",
@@ -55,7 +57,8 @@ def drawn(folder: Path) -> dict[str, str]:
             {"True": "it is closed, or can be", "False": "too late"},
         ),
         "lost-messages.svg": bars(
-            "Where a message of this kind is lost, how often can the ledger still be closed?", "of the states in which one is lost",
+            "Where a message of this kind is lost, how often can the ledger still be closed?",
+            "of the states in which one is lost",
             shares, {"fixed": "ack quorum 2", "one-ack": "ack quorum 1"},
         ),
     }  # fmt: skip
@@ -74,10 +77,13 @@ def shares_of_hope(rows: Rows) -> dict[str, float]:
     return {row["message"]: int(row["hope"]) / int(row["states"]) for row in rows}
 
 
-# -- two kinds of plots -------------------------------------------------------------------------------------------------
+# -- two kinds of plots
+# -------------------------------------------------------------------------------------------------
 
 
-def stacked(title: str, x_label: str, y_label: str, columns: Mapping[int, Mapping[str, int]], series: Mapping[str, str]) -> str:
+def stacked(
+    title: str, x_label: str, y_label: str, columns: Mapping[int, Mapping[str, int]], series: Mapping[str, str]
+) -> str:
     """A column for each number, cut into series, the first at the bottom."""
     first, last = min(columns), max(columns)
     top, step = scale(max(sum(column.values()) for column in columns.values()))
@@ -86,7 +92,9 @@ def stacked(title: str, x_label: str, y_label: str, columns: Mapping[int, Mappin
     body = legend(series.values())
     for value in range(0, top + 1, step):
         y = floor - tall * value / top
-        body += line(LEFT, y, WIDTH - RIGHT, y, "axis" if value == 0 else "rule") + text(LEFT - 8, y + 4, f"{value:,}", "end")
+        body += line(LEFT, y, WIDTH - RIGHT, y, "axis" if value == 0 else "rule") + text(
+            LEFT - 8, y + 4, f"{value:,}", "end"
+        )
     for number, column in sorted(columns.items()):
         x, y = LEFT + wide * (number - first), float(floor)
         for kind, name in zip(KINDS, series, strict=False):
@@ -96,7 +104,9 @@ def stacked(title: str, x_label: str, y_label: str, columns: Mapping[int, Mappin
         if (number - first) % 2 == 0:
             body += text(x + wide / 2, floor + 18, str(number), "middle")
     body += text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_label, "middle")
-    body += f'<text class="middle" transform="translate(16 {n((TOP + floor) / 2)}) rotate(-90)">{escape(y_label)}</text>'
+    body += (
+        f'<text class="middle" transform="translate(16 {n((TOP + floor) / 2)}) rotate(-90)">{escape(y_label)}</text>'
+    )
     return picture(title, body, HEIGHT)
 
 
@@ -115,7 +125,9 @@ def bars(title: str, x_label: str, groups: Mapping[str, Mapping[str, float]], se
         for kind, group in zip(KINDS, series, strict=False):
             share = groups[group][name]
             long = (WIDTH - RIGHT - 34 - left) * share
-            body += (rect(left, y + 1, long, thick - 2, kind) if share else "") + text(left + long + 6, y + thick - 2, f"{share:.0%}" if share else "never", "")
+            body += (rect(left, y + 1, long, thick - 2, kind) if share else "") + text(
+                left + long + 6, y + thick - 2, f"{share:.0%}" if share else "never", ""
+            )
             y += thick
     return picture(title, body + text((left + WIDTH - RIGHT - 34) / 2, floor + 40, x_label, "middle"), floor + 54)
 
@@ -130,12 +142,14 @@ def scale(most: int) -> tuple[int, int]:
     return -(-most // step) * step, step
 
 
-# -- SVG ----------------------------------------------------------------------------------------------------------------
+# -- SVG
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def picture(title: str, body: str, height: float) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {n(height)}" width="{WIDTH}" height="{n(height)}" role="img">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {n(height)}" width="{WIDTH}"'
+        f' height="{n(height)}" role="img">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n"
         f'<rect width="{WIDTH}" height="{n(height)}" rx="8" style="fill: var(--paper)"/>\n'
         f"{text(18, 28, title, 'title')}{body}</svg>\n"

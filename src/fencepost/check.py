@@ -33,8 +33,9 @@ RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) 
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
-"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and :class:`interpreted.Most`. Not seconds,
-so that the protocol alone decides which of them answers."""
+"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
+:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which of them answers.
+"""
 
 
 def check(
@@ -50,17 +51,19 @@ def check(
 ) -> Result:
     """Explore every state that ``protocol`` can reach and judge what was found.
 
-    ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a shipped name,
-    ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of it:
-    ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``.
-    ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first
-    unless the protocol is small enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
-    large for the others, on all cores of this machine or, with ``master``, on Spark. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
-    called with progress.
-    Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
+    ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a
+    shipped name, ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of
+    it: ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``. ``engine``: ``embedded``
+    (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first unless the protocol is small
+    enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at
+    random through a space that is too large for the others, on all cores of this machine or, with ``master``, on Spark.
+    ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is called with
+    progress. Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True,
+    max_depth=20)``.
 
-    Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
-    protocol itself does wrong is part of the result.
+    Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown
+    names and :class:`fencepost.SystemFailure` when the machine fails; what the protocol itself does wrong is part of
+    the result.
     """
     deadline = Deadline()
     for name in given:
@@ -81,7 +84,12 @@ def check(
 
 
 def _checked(
-    protocol: Protocol, engine: str, invariants: Sequence[str] | None, options: Options, report: Report | None, deadline: Deadline
+    protocol: Protocol,
+    engine: str,
+    invariants: Sequence[str] | None,
+    options: Options,
+    report: Report | None,
+    deadline: Deadline,
 ) -> Result:
     with _limited(deadline, options):
         broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a, deadline)), None)
@@ -115,11 +123,16 @@ def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[Non
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
-def _set_up(protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]) -> Protocol:
+def _set_up(
+    protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]
+) -> Protocol:
     """What is to be checked, with its constants."""
     if isinstance(protocol, Protocol):
         if configuration is not None or constants:
-            raise OptionError(f"{protocol!r} has its constants already: give check its class, or its name, with a configuration and constants")
+            raise OptionError(
+                f"{protocol!r} has its constants already: give check its class, or its name, with a configuration and"
+                " constants"
+            )
         return protocol
     if isinstance(protocol, str):
         return set_up(load(protocol), configuration, constants, protocol)
@@ -135,8 +148,12 @@ def _module(engine: str, options: Options) -> str:
     return "fencepost.spark.engine" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
-def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Result | None:
-    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not do."""
+def _try_small(
+    protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline
+) -> Result | None:
+    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not
+    do.
+    """
     if options.checkpoint or options.resume or options.checking:
         return None
     from fencepost.engines import interpreted
@@ -156,7 +173,9 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
 
 
 def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
-    """Raises :class:`OptionError` if temporal properties are to be judged together with what leaves no graph to judge them on."""
+    """Raises :class:`OptionError` if temporal properties are to be judged together with what leaves no graph to judge
+    them on.
+    """
     names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
     stepper.demands()
     if not names:
@@ -165,14 +184,22 @@ def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
     if stepper.protocol.declared("view"):
         raise OptionError(f"{instead} take out the view, which makes one state of several that may go on differently")
     if engine != "spark" and (options.checkpoint is not None or options.resume is not None):
-        raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine spark")
+        raise OptionError(
+            f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine"
+            " spark"
+        )
 
 
 def _check_symmetry(stepper: Stepper, options: Options) -> None:
-    """Raises :class:`OptionError` if a refinement is to be judged up to symmetry, of which its mapping need not know."""
+    """Raises :class:`OptionError` if a refinement is to be judged up to symmetry, of which its mapping need not
+    know.
+    """
     if options.symmetry and stepper.refinements:
         name = next(iter(stepper.refinements))
-        raise OptionError(f"{name} is judged step by step, and its mapping may tell members apart: leave out --symmetry, or the refinement, with --invariant NAME")
+        raise OptionError(
+            f"{name} is judged step by step, and its mapping may tell members apart: leave out --symmetry, or the"
+            " refinement, with --invariant NAME"
+        )
 
 
 def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool:
@@ -203,7 +230,9 @@ def _check_options(engine: str, options: Options) -> None:
         return
     for name in SEARCH:
         if getattr(options, name) != getattr(Options, name):
-            raise OptionError(f"{name} is an option of a search, which simulation is not: its limits are walks, depth and timeout")
+            raise OptionError(
+                f"{name} is an option of a search, which simulation is not: its limits are walks, depth and timeout"
+            )
     for name, (least, most) in RANGES.items():
         given = getattr(options, name)
         if given is not None and not least <= given <= most:
@@ -230,7 +259,10 @@ def _check_table(engine: str, options: Options) -> None:
         from fencepost.storage import is_within
 
         if is_within(options.checkpoint, options.states):
-            raise OptionError(f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of its own")
+            raise OptionError(
+                f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of"
+                " its own"
+            )
 
 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
@@ -249,11 +281,15 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
     manifest = _complete_table(stepper, explored, report)
     result = _result(stepper.protocol, engine, explored, violations)
-    result.witnesses = [Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses]
+    result.witnesses = [
+        Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses
+    ]
     result.unreached = tuple(title for titles in missing.values() for title in titles)
     result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
     if manifest is not None and explored.table is not None:
-        result.table = Table(str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
+        result.table = Table(
+            str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete
+        )
     images = explored.symmetry.images if explored.symmetry is not None else 1
     result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, images)
     if explored.raised_at is not None:
@@ -279,14 +315,16 @@ def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised |
     setups = stepper.protocol.declared("initial")
     if not stepper.initial_states():
         name = setups[0].name
-        return ProtocolRaised(f"initial state {name} refuses every way through its choices: no state is reachable", where=name)
+        return ProtocolRaised(
+            f"initial state {name} refuses every way through its choices: no state is reachable", where=name
+        )
     names = " and ".join(constraint.name for constraint in stepper.protocol.declared("constraint"))
     return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)
 
 
 def _complete_table(stepper: Stepper, explored: Exploration, report: Report | None) -> Manifest | None:
-    """Complete the state space that was written down, if one was. If the machine failed, or the user does not want to wait for it, nothing is
-    left of it but what a search can go on with.
+    """Complete the state space that was written down, if one was. If the machine failed, or the user does not want to
+    wait for it, nothing is left of it but what a search can go on with.
     """
     table = explored.table
     if table is None:
@@ -329,14 +367,18 @@ def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, r
 
     def tell() -> None:
         if report is not None:
-            progress = Progress(distinct=explored.distinct, depth=explored.depth, seconds=went_on(), doing="judging liveness")
+            progress = Progress(
+                distinct=explored.distinct, depth=explored.depth, seconds=went_on(), doing="judging liveness"
+            )
             report(progress)
 
     found: dict[str, Lasso] = {}
     try:
         tell()
         if resident_memory() + recording.needs > limit:
-            raise SystemFailure(f"the memory limit of {limit:,} bytes has no room for a graph of {recording.steps:,} steps")
+            raise SystemFailure(
+                f"the memory limit of {limit:,} bytes has no room for a graph of {recording.steps:,} steps"
+            )
         graph = recording.graph()
         for property in recording.terms.properties:
             tell()
@@ -366,7 +408,8 @@ def _start(stepper: Stepper, found: Found) -> State:
 
 
 def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
-    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) / 2^bits.
+    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) /
+    2^bits.
 
     Two states up to symmetry share the least of n fingerprints with a chance of n^2 / (2n - 1) / 2^bits.
     """

@@ -1,8 +1,8 @@
 """The command line, one function a command. A thin front door over :func:`fencepost.check`.
 
-Results go to standard output, complaints and progress to standard error. Every error is one line there, with TLC's exit code (see
-`errors`). The parser is the standard library's because it is there in 10 ms; engines, reports and Rich are imported by the
-functions that need them, so that a mistake is told at once.
+Results go to standard output, complaints and progress to standard error. Every error is one line there, with TLC's exit
+code (see `errors`). The parser is the standard library's because it is there in 10 ms; engines, reports and Rich are
+imported by the functions that need them, so that a mistake is told at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ APART = {
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
 }
-"""Commands in modules of :mod:`fencepost.commands` by the same names (with ``_`` for ``-``), which have ``add_options(parser)`` and ``run(given)``."""
+"""Commands in modules of :mod:`fencepost.commands` by the same names (with ``_`` for ``-``), which have
+``add_options(parser)`` and ``run(given)``.
+"""
 
 COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store", *APART)
 
@@ -148,7 +150,9 @@ def _run(given: list[str]) -> int:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    """The parser of all commands. Options of commands in modules apart are there only for ``command``, since modules take time to import."""
+    """The parser of all commands. Options of commands in modules apart are there only for ``command``, since modules
+    take time to import.
+    """
     parser = arguments.Parser(
         prog="fencepost",
         description="Checks replicated-log protocols written as ordinary Python.",
@@ -171,17 +175,25 @@ def _parser(command: str) -> argparse.ArgumentParser:
     exploring = commands.add_parser("explore", help="walk through a protocol in the browser", allow_abbrev=False)
     exploring.set_defaults(run=_explore)
     _explore_options(exploring)
-    asking = commands.add_parser("query", help="ask a state space in SQL (check --states DIR makes one)", allow_abbrev=False)
+    asking = commands.add_parser(
+        "query", help="ask a state space in SQL (check --states DIR makes one)", allow_abbrev=False
+    )
     asking.set_defaults(run=_query)
     _query_options(asking)
-    reaching = commands.add_parser("witness", help="the shortest behaviour to a state that SQL describes", allow_abbrev=False)
+    reaching = commands.add_parser(
+        "witness", help="the shortest behaviour to a state that SQL describes", allow_abbrev=False
+    )
     reaching.set_defaults(run=_witness)
     _witness_options(reaching)
-    comparing = commands.add_parser("diff", help="which states one state space has and another has not", allow_abbrev=False)
+    comparing = commands.add_parser(
+        "diff", help="which states one state space has and another has not", allow_abbrev=False
+    )
     comparing.set_defaults(run=_diff)
     _diff_options(comparing)
     simulating = commands.add_parser(
-        "simulate-store", help="run clusters of the ledger store under seeded faults, on virtual time", allow_abbrev=False
+        "simulate-store",
+        help="run clusters of the ledger store under seeded faults, on virtual time",
+        allow_abbrev=False,
     )
     simulating.set_defaults(run=_simulate_store)
     _simulate_store_options(simulating)
@@ -202,7 +214,10 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
         for each in subparsers.values():
             _add_debug(each)
     parser.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show Python's traceback when something goes wrong"
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show Python's traceback when something goes wrong",
     )
 
 
@@ -225,20 +240,33 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
     what = parser.add_argument_group("what is checked")
     _constant_options(what)
-    what.add_argument("--invariant", metavar="NAME", action="append", help="check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true (repeatable)")
+    what.add_argument(
+        "--invariant",
+        metavar="NAME",
+        action="append",
+        help=(
+            "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
+            " (repeatable)"
+        ),
+    )
     what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
     limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
     limits.add_argument("--max-states", metavar="N", type=arguments.count, help="distinct states")
-    limits.add_argument("--max-depth", metavar="N", type=arguments.count, help="levels, the initial states being the first")
+    limits.add_argument(
+        "--max-depth", metavar="N", type=arguments.count, help="levels, the initial states being the first"
+    )
     limits.add_argument("--max-memory", metavar="SIZE", type=arguments.size, help="memory of the process: 16GiB, 500M")
     limits.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, help="seconds")
 
     told = parser.add_argument_group("results")
     _behaviour_options(told)
     told.add_argument(
-        "--states", metavar="DIR", type=arguments.place, help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query"
+        "--states",
+        metavar="DIR",
+        type=arguments.place,
+        help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query",
     )
     told.add_argument("--edges", action="store_true", help="with --states: every step too")
     told.add_argument("--profile", action="store_true", help="say where the time went")
@@ -258,46 +286,79 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         "--symmetry",
         metavar="NAME,...",
         nargs="?",
-        help="explore one state of each that differ only in who is who: among the members of all constants that are declared "
-        "symmetric, or of --symmetry=NAME,...",
+        help=(
+            "explore one state of each that differ only in who is who: among the members of all constants that are"
+            " declared symmetric, or of --symmetry=NAME,..."
+        ),
     )
-    running.add_argument("--checkpoint", metavar="DIR", type=arguments.place, help="save the search there while it runs")
+    running.add_argument(
+        "--checkpoint", metavar="DIR", type=arguments.place, help="save the search there while it runs"
+    )
     running.add_argument("--resume", metavar="DIR", type=arguments.place, help="go on from a saved search")
     walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
     walking.add_argument(
-        "--walks", metavar="N", type=arguments.count, help="how many; by default 10,000, with --timeout as many as it allows"
+        "--walks",
+        metavar="N",
+        type=arguments.count,
+        help="how many; by default 10,000, with --timeout as many as it allows",
     )
     walking.add_argument("--depth", metavar="N", type=arguments.count, help="the most states of a walk; by default 100")
-    walking.add_argument("--seed", metavar="N", type=arguments.number, help="the seed of all that is random; by default any")
-    walking.add_argument("--walk", metavar="N", type=arguments.number, help="take walk N of a seed again, and show it whole")
+    walking.add_argument(
+        "--seed", metavar="N", type=arguments.number, help="the seed of all that is random; by default any"
+    )
+    walking.add_argument(
+        "--walk", metavar="N", type=arguments.number, help="take walk N of a seed again, and show it whole"
+    )
     running.add_argument(
         "--fingerprint-bits", metavar="64|128", type=arguments.bits, default=64, help="128 beyond a billion states"
     )
 
-    spark = parser.add_argument_group("on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)")
+    spark = parser.add_argument_group(
+        "on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)"
+    )
     _spark_options(spark)
     spark.add_argument(
-        "--handover", metavar="N", type=arguments.count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
+        "--handover",
+        metavar="N",
+        type=arguments.count,
+        help="the largest level that is expanded in this process (1,000,000, or what memory allows)",
     )
-    spark.add_argument("--checkpoint-every", metavar="N", type=arguments.count, help="levels between two checkpoints (1)")
+    spark.add_argument(
+        "--checkpoint-every", metavar="N", type=arguments.count, help="levels between two checkpoints (1)"
+    )
 
 
 def _explore_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "protocol", metavar="PROTOCOL", nargs="?", help="a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace"
+        "protocol",
+        metavar="PROTOCOL",
+        nargs="?",
+        help="a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace",
     )
     _constant_options(parser)
     where = parser.add_argument_group("where to begin")
-    where.add_argument("--trace", metavar="FILE", help="with a counterexample: the JSON or ITF of a check, or a kept path")
+    where.add_argument(
+        "--trace", metavar="FILE", help="with a counterexample: the JSON or ITF of a check, or a kept path"
+    )
     where.add_argument("--path", metavar="PATH", help="with a path: what comes after # in a link")
 
     served = parser.add_argument_group("the page")
-    served.add_argument("--port", metavar="N", type=arguments.port, help="its port; by default 8413, or any if that is taken")
+    served.add_argument(
+        "--port", metavar="N", type=arguments.port, help="its port; by default 8413, or any if that is taken"
+    )
     served.add_argument("--no-open", action="store_true", help="open no browser")
 
     limits = parser.add_argument_group("limits of a search")
-    limits.add_argument("--max-memory", metavar="SIZE", type=arguments.size, default=4 << 30, help="memory of its process: 4GiB by default")
-    limits.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, default=300.0, help="seconds: 300 by default")
+    limits.add_argument(
+        "--max-memory",
+        metavar="SIZE",
+        type=arguments.size,
+        default=4 << 30,
+        help="memory of its process: 4GiB by default",
+    )
+    limits.add_argument(
+        "--timeout", metavar="SECONDS", type=arguments.seconds, default=300.0, help="seconds: 300 by default"
+    )
     limits.add_argument("--workers", metavar="N", type=arguments.workers, help="threads; by default one for each core")
 
 
@@ -312,19 +373,29 @@ def _constant_options(parser: argparse._ActionsContainer) -> None:
 
 def _behaviour_options(told: Any) -> None:
     """The forms in which a behaviour is told."""
-    told.add_argument("--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else")
+    told.add_argument(
+        "--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else"
+    )
     told.add_argument("--html", metavar="FILE", help="the result as a page")
     told.add_argument("--sequence", metavar="FILE", help="the behaviour as a sequence diagram, for sequencediagram.org")
     told.add_argument("--itf", metavar="FILE", help="the behaviour in the ITF format")
-    told.add_argument("--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the behaviour in red")
-    told.add_argument("--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the behaviour")
+    told.add_argument(
+        "--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the behaviour in red"
+    )
+    told.add_argument(
+        "--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the behaviour"
+    )
 
 
 def _query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
     parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
-    parser.add_argument("--rows", metavar="N", type=arguments.count, default=50, help="the most rows to print (50); files get all")
-    parser.add_argument("--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else")
+    parser.add_argument(
+        "--rows", metavar="N", type=arguments.count, default=50, help="the most rows to print (50); files get all"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else"
+    )
     parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
     _answer_options(parser)
 
@@ -339,42 +410,94 @@ def _witness_options(parser: argparse.ArgumentParser) -> None:
 def _diff_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", metavar="DIR1", help="what fencepost check --states DIR1 wrote")
     parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
-    parser.add_argument("--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie")
-    parser.add_argument("--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else")
+    parser.add_argument(
+        "--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else"
+    )
     _answer_options(parser)
 
 
 def _answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=("auto", "duckdb", "spark"), default="auto",
-        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, and else Spark",
+        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
+        "and else Spark",
     )  # fmt: skip
     _spark_options(parser)
 
 
 def _spark_options(parser: Any) -> None:
     parser.add_argument(
-        "--master", metavar="URL", help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine"
+        "--master",
+        metavar="URL",
+        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
     )
     parser.add_argument(
-        "--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times"
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="a setting of Spark; can be given several times",
     )
 
 
 def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is simulated")
-    what.add_argument("--seeds", metavar="A..B", type=arguments.seeds, default=range(1, 1001), help="the seeds, one run for each; by default 1..1000")
-    what.add_argument("--profile", metavar="NAME", default="everything", help="what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal")
-    what.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the ledger off (repeatable)")
-    what.add_argument("--promise", metavar="NAME", action="append", default=[], help="hold the store to this promise alone (repeatable)")
+    what.add_argument(
+        "--seeds",
+        metavar="A..B",
+        type=arguments.seeds,
+        default=range(1, 1001),
+        help="the seeds, one run for each; by default 1..1000",
+    )
+    what.add_argument(
+        "--profile",
+        metavar="NAME",
+        default="everything",
+        help="what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal",
+    )
+    what.add_argument(
+        "--without",
+        metavar="PROTECTION",
+        action="append",
+        default=[],
+        help="switch a protection of the ledger off (repeatable)",
+    )
+    what.add_argument(
+        "--promise",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="hold the store to this promise alone (repeatable)",
+    )
     what.add_argument("--jobs", metavar="N", type=arguments.workers, help="processes; by default one for each core")
     one = parser.add_argument_group("one run")
     one.add_argument("--replay", metavar="SEED", type=arguments.number, help="run one seed, and tell it step by step")
-    one.add_argument("-D", metavar="NAME=VALUE", dest="define", action="append", default=[], help="with --replay: set what the seed would choose, as entries=3 (repeatable)")
+    one.add_argument(
+        "-D",
+        metavar="NAME=VALUE",
+        dest="define",
+        action="append",
+        default=[],
+        help="with --replay: set what the seed would choose, as entries=3 (repeatable)",
+    )
     told = parser.add_argument_group("results")
-    told.add_argument("--json", metavar="FILE", nargs="?", const="-", help="the result as JSON; by default to standard output, which then has nothing else on it")
-    told.add_argument("--trace", metavar="DIR", type=Path, help="write traces of all runs to a folder of traces (docs/traces.md)")
-    told.add_argument("--sequence", metavar="FILE", help="with --replay: the run as a sequence diagram (sequencediagram.org)")
+    told.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="the result as JSON; by default to standard output, which then has nothing else on it",
+    )
+    told.add_argument(
+        "--trace", metavar="DIR", type=Path, help="write traces of all runs to a folder of traces (docs/traces.md)"
+    )
+    told.add_argument(
+        "--sequence", metavar="FILE", help="with --replay: the run as a sequence diagram (sequencediagram.org)"
+    )
     told.add_argument("--html", metavar="FILE", help="with --replay: the run as one page with its sequence diagram")
 
 
@@ -528,7 +651,9 @@ def _explore(given: argparse.Namespace) -> int:
         raise OptionError("--trace and --path each say where to begin: leave one out")
     protocol, written = _walked(given)
     if not protocol.declared("action"):
-        raise errors.NotAProtocol(f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action")
+        raise errors.NotAProtocol(
+            f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
+        )
     session = Session(protocol)
     limits = Options(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
     try:
@@ -564,8 +689,10 @@ def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
     try:
         written = read(Path(given.trace).read_bytes())
         if given.protocol is None and written.protocol not in loading.shipped_names():
-            raise OptionError(f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
-                              f"fencepost explore FILE.py --trace {given.trace}")
+            raise OptionError(
+                f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
+                f"fencepost explore FILE.py --trace {given.trace}"
+            )
         return protocol_of(written, loading.load(given.protocol or written.protocol)), written
     except OSError as error:
         raise OptionError(f"--trace {given.trace} can not be read: {error.strerror}") from None
@@ -574,7 +701,9 @@ def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
 
 
 class _Results:
-    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by then."""
+    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by
+    then.
+    """
 
     def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
         self.given = given
@@ -605,7 +734,9 @@ class _Results:
         self.files[option] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
-        """What goes to ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to be looked at."""
+        """What goes to ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
+        be looked at.
+        """
         from fencepost.trace.dot import Graph
 
         try:
@@ -694,7 +825,9 @@ class _Results:
         return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
 
     def _json(self, result: Result) -> str:
-        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take it."""
+        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take
+        it.
+        """
         from fencepost.trace.json import data, dumps, plain
 
         document = data(result)
@@ -765,7 +898,9 @@ def _written(table: Table) -> str:
 
 
 def _must_be_readable(expression: str, protocol: Protocol) -> None:
-    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and not before."""
+    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and
+    not before.
+    """
     from fencepost.trace.expression import Expression
 
     try:
@@ -775,7 +910,9 @@ def _must_be_readable(expression: str, protocol: Protocol) -> None:
 
 
 def _trace(result: Result) -> Trace | None:
-    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the first witness."""
+    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the
+    first witness.
+    """
     violating = (v.trace for v in result.violations if v.trace is not None)
     witness = result.witnesses[0].trace if result.witnesses else None
     return next(violating, result.error_trace or witness)
@@ -818,9 +955,13 @@ def _query(given: argparse.Namespace) -> int:
             rows = answer.first(given.rows + 1)
             output.say(told.aligned(answer.columns, rows[: given.rows]))
             if len(rows) > given.rows:
-                output.say(f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all.")
+                output.say(
+                    f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all."
+                )
     if not space.manifest.complete:
-        output.complain(f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
+        output.complain(
+            f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False
+        )
     return errors.HOLDS
 
 
@@ -839,11 +980,21 @@ def _witness(given: argparse.Namespace) -> int:
 
     space = StateSpace(given.space)
     protocol = space.protocol()
-    given.protocol, given.config, given.define, given.invariant, given.profile = space.manifest.home, None, [], None, False
+    given.protocol, given.config, given.define, given.invariant, given.profile = (
+        space.manifest.home,
+        None,
+        [],
+        None,
+        False,
+    )
     results = _Results(given, protocol)
     found = where(space, given.where, _by(given))
     if found is None:
-        whole = "" if space.manifest.complete else f", which is not complete: {space.manifest.ended or 'the search ended early'}"
+        whole = (
+            ""
+            if space.manifest.complete
+            else f", which is not complete: {space.manifest.ended or 'the search ended early'}"
+        )
         output.say(f"None of the {space.manifest.states:,} states of {given.space} satisfies {given.where}{whole}.")
         return errors.NOT_REACHED
     return results.tell(witnessed(witness(space, *found), given.where))

@@ -42,7 +42,9 @@ def listing(protocols: Iterable[tuple[str, type[Protocol]]]) -> str:
 
 
 def description(protocol: type[Protocol], width: int = 100) -> str:
-    """Everything a protocol declares, with its docstrings: constants, variables, actions, properties, configurations."""
+    """Everything a protocol declares, with its docstrings: constants, variables, actions, properties,
+    configurations.
+    """
     sections = ["\n".join([protocol.name, *_wrapped(_doc(protocol), width, "  ")])]
 
     def add(title: str, entries: Iterable[tuple[str, list[str]]]) -> None:

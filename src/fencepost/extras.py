@@ -17,7 +17,9 @@ EXTRAS = {
 
 @contextmanager
 def named(what: str, by: str = "") -> Iterator[None]:
-    """Raises :class:`fencepost.OptionError` if ``what`` needs a library that an extra would have brought: ``by``, or the first that has it."""
+    """Raises :class:`fencepost.OptionError` if ``what`` needs a library that an extra would have brought: ``by``, or
+    the first that has it.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -26,4 +28,6 @@ def named(what: str, by: str = "") -> Iterator[None]:
         extra = next(extras, None)
         if extra is None:
             raise
-        raise OptionError(f"{what} needs {missing}, which is not installed: pip install 'fencepost[{extra}]'") from error
+        raise OptionError(
+            f"{what} needs {missing}, which is not installed: pip install 'fencepost[{extra}]'"
+        ) from error

@@ -1,7 +1,8 @@
-"""Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a traceback.
+"""Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a
+traceback.
 
-The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports anything itself.
-A process that only uses the package is left as it is.
+The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports
+anything itself. A process that only uses the package is left as it is.
 """
 
 import os
@@ -15,7 +16,9 @@ def is_command_line() -> bool:
     """Whether this process was started as ``fencepost`` or as ``python -m fencepost``."""
     called: str = (getattr(sys, "argv", None) or [""])[0]
     if called == "-m":  # as long as Python looks for the module
-        return "-mfencepost" in sys.orig_argv or ["-m", "fencepost"] in [sys.orig_argv[n : n + 2] for n in range(len(sys.orig_argv))]
+        return "-mfencepost" in sys.orig_argv or ["-m", "fencepost"] in [
+            sys.orig_argv[n : n + 2] for n in range(len(sys.orig_argv))
+        ]
     return os.path.basename(called) == "fencepost" or called == os.path.join(os.path.dirname(__file__), "__main__.py")
 
 
@@ -33,7 +36,9 @@ def interrupt() -> None:
 
 
 def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Python drops an exception that is raised in a callback of its own, while it collects garbage say. Ctrl-C then comes once more."""
+    """Python drops an exception that is raised in a callback of its own, while it collects garbage say. Ctrl-C then
+    comes once more.
+    """
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         from _thread import interrupt_main
         from threading import Timer

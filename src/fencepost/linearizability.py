@@ -1,7 +1,8 @@
 """Linearizability: whether clients that use an object at the same time see what they could see if they took turns.
 
-Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990): every call takes effect at one moment
-between its beginning and its end. A protocol keeps a :class:`History` in its state and tells it when a call begins and ends:
+Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990): every call takes effect at
+one moment between its beginning and its end. A protocol keeps a :class:`History` in its state and tells it when a call
+begins and ends:
 
     class Store(Protocol):
         clients = model_values("c", 2)
@@ -19,8 +20,8 @@ between its beginning and its end. A protocol keeps a :class:`History` in its st
         def linearizable(self):
             return self.history.is_linearizable
 
-What clients saw is not kept, but only what matters of it from now on: the linearizations that are still possible. Histories after
-which the same can happen are then one value, and the state space stays small.
+What clients saw is not kept, but only what matters of it from now on: the linearizations that are still possible.
+Histories after which the same can happen are then one value, and the state space stays small.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from fencepost.spec.values import Map, Record, Set, Value, encode, freeze, show
 class Sequential(Record):
     """An object, by what its operations do when only one client uses it. Derive from it to declare another one.
 
-    An operation is a method. It returns the object after it and the result, or None where it can not take effect: then whoever called it
-    waits.
+    An operation is a method. It returns the object after it and the result, or None where it can not take effect: then
+    whoever called it waits.
     """
 
 
@@ -68,7 +69,9 @@ class Queue(Sequential):
 
 
 class Log(Sequential):
-    """A log: ``append(entry)`` returns its offset, from 0 on; ``read(offset)`` the entry there, None beyond the end; ``size()`` their number."""
+    """A log: ``append(entry)`` returns its offset, from 0 on; ``read(offset)`` the entry there, None beyond the end;
+    ``size()`` their number.
+    """
 
     entries: tuple[Value, ...] = ()
 
@@ -93,8 +96,8 @@ class Call(Record):
 
 
 class Linearization(Record):
-    """One order of the calls that explains what clients saw, as far as it matters from now on: the object after it, and for each client
-    whose call has taken effect and not ended the result that it is to get.
+    """One order of the calls that explains what clients saw, as far as it matters from now on: the object after it, and
+    for each client whose call has taken effect and not ended the result that it is to get.
     """
 
     object: Sequential
@@ -104,8 +107,8 @@ class Linearization(Record):
 class History(Record):
     """What clients of an object saw; see :func:`history`. Each has one call at a time.
 
-    ``calls``: those that have begun and not ended, by client; such a call may have taken effect, and may never do. ``linearizations``:
-    the shortest that are possible. All others follow from them, by calls that take effect later.
+    ``calls``: those that have begun and not ended, by client; such a call may have taken effect, and may never do.
+    ``linearizations``: the shortest that are possible. All others follow from them, by calls that take effect later.
     """
 
     calls: Table[Value, Call] = table()
@@ -120,7 +123,9 @@ class History(Record):
         self.calls[client] = Call(operation, arguments)
 
     def respond(self, client: Value, result: Value) -> None:
-        """The call of a client ends, with this result: only linearizations are left in which it has taken effect with that."""
+        """The call of a client ends, with this result: only linearizations are left in which it has taken effect with
+        that.
+        """
         if client not in self.calls:
             raise Misbehaved(f"ends a call of {show(client)}, which has begun none")
         calls = dict(self.calls.items())
@@ -139,7 +144,8 @@ class History(Record):
 
 
 def history(of: Sequential) -> Any:
-    """A state variable that holds what clients see of an object, which is ``of`` at first: ``history: History = history(Register(0))``.
+    """A state variable that holds what clients see of an object, which is ``of`` at first: ``history: History =
+    history(Register(0))``.
 
     Linearizability is local: of several objects each has a history of its own.
     """
@@ -149,8 +155,8 @@ def history(of: Sequential) -> Any:
 def _closed(linearizations: Iterable[Linearization], calls: dict[Value, Call]) -> list[Linearization]:
     """All linearizations that follow, each found once: calls take effect one after the other.
 
-    This is the search of Wing and Gong (1993) with the memory that Lowe, "Testing for linearizability" (2017), adds: an object with
-    calls that have taken effect is looked at once, in whatever order they did.
+    This is the search of Wing and Gong (1993) with the memory that Lowe, "Testing for linearizability" (2017), adds: an
+    object with calls that have taken effect is looked at once, in whatever order they did.
     """
     found = dict.fromkeys(linearizations)
     waiting = list(found)
@@ -176,5 +182,6 @@ def _must_have(object: Sequential, operation: str) -> None:
     kind = type(object)
     operations = [name for name in vars(kind) if not name.startswith("_") and callable(getattr(kind, name))]
     if operation not in operations:
-        raise Misbehaved(f"calls {operation}, which is no operation of a {kind.__name__}: it has {', '.join(operations)}")
-
+        raise Misbehaved(
+            f"calls {operation}, which is no operation of a {kind.__name__}: it has {', '.join(operations)}"
+        )

@@ -29,8 +29,8 @@ def shipped_names() -> list[str]:
 def load(given: str) -> type[Protocol]:
     """The protocol class that ``given`` means: a shipped name, ``PATH.py`` or ``PATH.py:ClassName``.
 
-    Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, can not be read or imported, or does
-    not hold exactly one protocol.
+    Raises :class:`fencepost.NotAProtocol` for an unknown name, or for a file that is missing, can not be read or
+    imported, or does not hold exactly one protocol.
     """
     path, colon, name = split(given)
     if colon:
@@ -58,8 +58,8 @@ def configured(
 ) -> Protocol:
     """``protocol`` in one of its configurations, with ``NAME=VALUE`` definitions on top of it.
 
-    Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type, :class:`fencepost.NotAProtocol` if the
-    declarations themselves do not fit together with these constants.
+    Raises :class:`fencepost.OptionError` for an unknown name or a value of the wrong type,
+    :class:`fencepost.NotAProtocol` if the declarations themselves do not fit together with these constants.
     """
     constants: dict[str, str] = {}
     for definition in definitions:
@@ -73,8 +73,12 @@ def configured(
     return set_up(protocol, configuration, constants, given)
 
 
-def set_up(protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = "") -> Protocol:
-    """``protocol`` in one of its configurations, with ``constants`` on top of it; raises what :func:`configured` does."""
+def set_up(
+    protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = ""
+) -> Protocol:
+    """``protocol`` in one of its configurations, with ``constants`` on top of it; raises what :func:`configured`
+    does.
+    """
     try:
         return protocol.configured(configuration, **constants)
     except OptionError:

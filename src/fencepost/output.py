@@ -33,7 +33,9 @@ def stdout() -> Any:
 
 
 def say(text: str) -> None:
-    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is escaped."""
+    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is
+    escaped.
+    """
     put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 

@@ -33,14 +33,17 @@ WINDOW = 3.0
 """Seconds over which a rate is measured."""
 
 SHRINKING = 0.9
-"""A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is foretold."""
+"""A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is
+foretold.
+"""
 
 
 class Estimate:
     """How long a breadth-first search has still to go, judged by its levels; silent until they shrink.
 
-    While level sizes shrink by a factor b, expanding what is queued finds b times as much, and so on: queue / (1 - b) states are still
-    to be expanded. Level sizes of a state space rise and fall once, and b falls with them, so this rather says too much than too little.
+    While level sizes shrink by a factor b, expanding what is queued finds b times as much, and so on: queue / (1 - b)
+    states are still to be expanded. Level sizes of a state space rise and fall once, and b falls with them, so this
+    rather says too much than too little.
     """
 
     def __init__(self) -> None:
@@ -126,7 +129,9 @@ class Seeds(Bottom):
             seconds = now - self._started
             rate = done / seconds
             left = f"   {roughly((of - done) / rate)} left" if done else ""
-            self._write(f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}")
+            self._write(
+                f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}"
+            )
 
 
 class TracesLine(Bottom):
@@ -139,7 +144,9 @@ class TracesLine(Bottom):
             return
         seconds = now - self._started
         left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
-        self._write(f"{done:,} of {of:,} traces   {steps:,} steps ({per_second(steps / seconds)})   {duration(seconds)}{left}")
+        self._write(
+            f"{done:,} of {of:,} traces   {steps:,} steps ({per_second(steps / seconds)})   {duration(seconds)}{left}"
+        )
 
     def doing(self, what: str) -> None:
         """What a cluster is at."""
@@ -185,7 +192,8 @@ class Line(Bottom):
                 self._warned.add(slot)
                 self._write("")
                 self._put(
-                    f"warning: {slot} has held {values:,} values, which slows the check down: {advice(self._protocol, slot)}\n"
+                    f"warning: {slot} has held {values:,} values, which slows the check down:"
+                    f" {advice(self._protocol, slot)}\n"
                 )
         if not self._is_due(now):
             return
@@ -246,7 +254,9 @@ class Line(Bottom):
 
 
 class Notice:
-    """What is told where nobody watches a terminal: in one line, that loops are being compiled. Use :meth:`report` as that of a line."""
+    """What is told where nobody watches a terminal: in one line, that loops are being compiled. Use :meth:`report` as
+    that of a line.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -287,7 +297,9 @@ def duration(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """A duration with no more precision than a guess has: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2 h``."""
+    """A duration with no more precision than a guess has: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2
+    h``.
+    """
     if seconds < 5:
         return "a few seconds"
     if seconds < 90:

@@ -24,12 +24,14 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it met).
+    """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it
+    met).
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``, ``leads_to`` (whose trace is a lasso,
-    and ``fairness`` says how its loop meets each demand of fairness), ``deadlock``, or one of two that have no trace: ``assumption``, and
-    ``sometimes``, whose ``never`` says with which parameters it is true in no state.
-    In a simulation ``walk`` is the number of the walk that met it, after ``walked`` states, and the trace is what was left of it.
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``,
+    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each demand of fairness),
+    ``deadlock``, or one of two that have no trace: ``assumption``, and ``sometimes``, whose ``never`` says with which
+    parameters it is true in no state. In a simulation ``walk`` is the number of the walk that met it, after ``walked``
+    states, and the trace is what was left of it.
     """
 
     kind: str
@@ -43,9 +45,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class Witness:
-    """The shortest behaviour (of a simulation, the one that it met) to a state that was asked for, in which ``name`` is true.
+    """The shortest behaviour (of a simulation, the one that it met) to a state that was asked for, in which ``name`` is
+    true.
 
-    ``name`` is that of a ``sometimes`` property, with its parameters, or a condition. ``walk`` and ``walked`` as in a violation.
+    ``name`` is that of a ``sometimes`` property, with its parameters, or a condition. ``walk`` and ``walked`` as in a
+    violation.
     """
 
     name: str
@@ -56,8 +60,8 @@ class Witness:
 
 @dataclass(frozen=True)
 class ActionCount:
-    """How often an action was taken and how many distinct states it discovered (0 in a simulation, which does not know). Never
-    taken: flagged in every report.
+    """How often an action was taken and how many distinct states it discovered (0 in a simulation, which does not
+    know). Never taken: flagged in every report.
     """
 
     name: str
@@ -67,7 +71,8 @@ class ActionCount:
 
 @dataclass(frozen=True)
 class Table:
-    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which depth.
+    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which
+    depth.
 
     Unless ``complete``, it holds the levels that were found before the search ended.
     """
@@ -83,21 +88,22 @@ class Table:
 class Result:
     """What a check found out.
 
-    ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
-    does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were counted more than once up
-    to it, and the counts are upper bounds. ``limit`` names the limit that ended the search early, ``unfinished`` is the evaluation that had
-    not returned by then or when it was interrupted, ``error`` is what the
-    protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of :func:`fencepost.check` waited: for
-    every engine that was tried, tables, initial states, the judgement of liveness and the replay of counterexamples, and in a resumed
-    search for the runs before it. ``judged`` names the temporal properties that were judged, and
-    ``unjudged`` is why they were not although everything was explored. ``violations`` are in order of discovery;
-    ``witnesses`` are the ways to what is to be sometimes true, ``unreached`` names what has none so far, and ``reached`` says that nothing else
-    was looked for and all of it was found: the search may have ended with that;
-    ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
+    ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue``
+    count as TLC does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were
+    counted more than once up to it, and the counts are upper bounds. ``limit`` names the limit that ended the search
+    early, ``unfinished`` is the evaluation that had not returned by then or when it was interrupted, ``error`` is what
+    the protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of
+    :func:`fencepost.check` waited: for every engine that was tried, tables, initial states, the judgement of liveness
+    and the replay of counterexamples, and in a resumed search for the runs before it. ``judged`` names the temporal
+    properties that were judged, and ``unjudged`` is why they were not although everything was explored. ``violations``
+    are in order of discovery; ``witnesses`` are the ways to what is to be sometimes true, ``unreached`` names what has
+    none so far, and ``reached`` says that nothing else was looked for and all of it was found: the search may have
+    ended with that; ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
 
-    Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is never complete,
-    ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk. ``table``: the state space, if it was
-    written down. ``engine`` is the one that explored; ``on_spark``: whether Spark did a part of it, None if that was not asked for.
+    Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is
+    never complete, ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk.
+    ``table``: the state space, if it was written down. ``engine`` is the one that explored; ``on_spark``: whether Spark
+    did a part of it, None if that was not asked for.
     """
 
     protocol: Protocol
@@ -154,15 +160,17 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Every state was explored and nothing is violated. A search that reached a limit never holds, unless it looked for witnesses
-        alone and found them all.
+        """Every state was explored and nothing is violated. A search that reached a limit never holds, unless it looked
+        for witnesses alone and found them all.
         """
         wrong = self.violations or self.error or self.failure or self.unjudged or self.interrupted
         return (self.complete or self.reached) and not wrong
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``reached`` (all that was looked for, before every state was explored), the name of what is violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``."""
+        """``holds``, ``reached`` (all that was looked for, before every state was explored), the name of what is
+        violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``.
+        """
         if self.violations:
             return self.violations[0].name
         if self.error is not None:
@@ -189,7 +197,9 @@ class Result:
         return errors.HOLDS if self.holds else errors.NOT_COMPLETE
 
     def must_hold(self) -> Result:
-        """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole story."""
+        """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole
+        story.
+        """
         if not self.holds:
             raise AssertionError(str(self))
         return self
@@ -202,7 +212,9 @@ class Result:
         raise AssertionError(f"{name} is not violated\n{self}")
 
     def must_reach(self, name: str) -> Trace:
-        """For tests: the way to a state in which ``name`` (with its parameters) is true, or AssertionError with what was found instead."""
+        """For tests: the way to a state in which ``name`` (with its parameters) is true, or AssertionError with what
+        was found instead.
+        """
         for witness in self.witnesses:
             if witness.name == name:
                 return witness.trace
@@ -217,12 +229,18 @@ class Result:
         return story(self)
 
     def __repr__(self) -> str:
-        return f"<Result of {self.protocol!r}: {self.verdict}, {self.distinct_states:,} distinct states, depth {self.depth}>"
+        return (
+            f"<Result of {self.protocol!r}: {self.verdict}, {self.distinct_states:,} distinct states, depth"
+            f" {self.depth}>"
+        )
 
 
 def witnessed(trace: Trace, condition: str) -> Result:
-    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is told as a counterexample is."""
+    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is told as a
+    counterexample is.
+    """
     return Result(
-        protocol=trace.protocol, engine="states", complete=False, distinct_states=0, generated_states=0, depth=len(trace), queue=0,
+        protocol=trace.protocol, engine="states", complete=False, distinct_states=0, generated_states=0,
+        depth=len(trace), queue=0,
         seconds=0.0, peak_memory_bytes=0, actions=[], witnesses=[Witness(condition, trace)], reached=True,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The source of a protocol: the files of its classes, and every module of its author's that their code can import.
 
-Imports are read from the text, nothing is imported: those inside functions count as well, whether or not they have run by now. The
-standard library, installed packages and Fencepost itself are not the author's.
+Imports are read from the text, nothing is imported: those inside functions count as well, whether or not they have run
+by now. The standard library, installed packages and Fencepost itself are not the author's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def source_digest(protocol: Protocol) -> str:
 
 
 def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
-    """The modules of a protocol's classes and all that these can import: the name by which each was first met, and its text."""
+    """The modules of a protocol's classes and all that these can import: the name by which each was first met, and its
+    text.
+    """
     waiting: list[tuple[str, str, str]] = []  # the name that is told, the package, the file
     tops = set()
     for owner in type(protocol).__mro__:
@@ -81,7 +83,9 @@ def _content(path: Path) -> bytes:
 
 
 def _imports(content: bytes, package: str) -> list[str]:
-    """The modules that a text imports, by their full names; those that a package is asked for by ``*`` end with ``.*``."""
+    """The modules that a text imports, by their full names; those that a package is asked for by ``*`` end with
+    ``.*``.
+    """
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # compiled code
@@ -92,7 +96,10 @@ def _imports(content: bytes, package: str) -> list[str]:
             found += [(alias.name, 0) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            found += [(module, node.level), *((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)]
+            found += [
+                (module, node.level),
+                *((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names),
+            ]
         elif isinstance(node, ast.Call) and _calls_import(node.func) and node.args:
             given = node.args[0]
             if isinstance(given, ast.Constant) and isinstance(given.value, str):
@@ -113,11 +120,16 @@ def _calls_import(called: ast.expr) -> bool:
 
 
 def _specs(name: str) -> Iterator[ModuleSpec]:
-    """A module and the packages around it, as far as there are such: Python runs all of them. Nothing is imported to find them."""
+    """A module and the packages around it, as far as there are such: Python runs all of them. Nothing is imported to
+    find them.
+    """
     top, *rest = name.split(".")
     try:
         spec = find_spec(top) if top else None
-    except (ImportError, ValueError):  # a module without a specification, such as the file that the command line was given
+    except (
+        ImportError,
+        ValueError,
+    ):  # a module without a specification, such as the file that the command line was given
         return
     whole = top
     while spec is not None:
@@ -150,11 +162,17 @@ def owners(protocol: type[Protocol]) -> set[str]:
 
 def is_own_module(module: ModuleType | None, tops: Collection[str]) -> bool:
     """Whether a module that was imported is the author's; see :func:`is_own`."""
-    return module is not None and is_own(module.__name__, getattr(module, "__file__", None) or "", tops) and module.__name__ not in _FILELESS
+    return (
+        module is not None
+        and is_own(module.__name__, getattr(module, "__file__", None) or "", tops)
+        and module.__name__ not in _FILELESS
+    )
 
 
 def is_own(name: str, file: str, tops: Collection[str]) -> bool:
-    """Whether a module is the author's. ``tops``: the packages that the protocol's classes are in, whose modules are, installed or not."""
+    """Whether a module is the author's. ``tops``: the packages that the protocol's classes are in, whose modules are,
+    installed or not.
+    """
     top = name.partition(".")[0]
     if top == "fencepost":
         return name.startswith(SHIPPED)

@@ -1,7 +1,8 @@
 """Where files are kept: a folder of this machine, or one of any file system that pyarrow can reach by URL.
 
-Every file is written once, under a name that nobody else writes. Those of a search on Spark are sequences of arrays without a header:
-who reads one knows their types and sizes from the manifest. Those of a state space are Parquet, which pyarrow writes.
+Every file is written once, under a name that nobody else writes. Those of a search on Spark are sequences of arrays
+without a header: who reads one knows their types and sizes from the manifest. Those of a state space are Parquet, which
+pyarrow writes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ class Worker:
         self._thread.start()
 
     def do(self, work: Callable[[], None], done: Done) -> None:
-        """Do something after all that was asked for before; ``done`` is called on the loop, with the error if it failed."""
+        """Do something after all that was asked for before; ``done`` is called on the loop, with the error if it
+        failed.
+        """
         self._tasks.put((work, done))
 
     async def finish(self, work: Callable[[], None]) -> None:

@@ -103,7 +103,9 @@ class Ran:
 
 
 def silent(err: str) -> str:
-    """What a command said on standard error, but for the announcement of a first compilation, which depends on what ran before."""
+    """What a command said on standard error, but for the announcement of a first compilation, which depends on what ran
+    before.
+    """
     return err.replace(f"{COMPILING}\n", "")
 
 

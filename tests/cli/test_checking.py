@@ -30,6 +30,7 @@ def undone() -> Iterator[None]:
     if "other" in vars(Protocol):
         del Protocol.other
 
+
 PROTOCOL = """
 import collections, datetime, enum, functools, itertools, logging, os, random, secrets, time, uuid
 from fencepost import *
@@ -316,7 +317,8 @@ def test_what_depends_on_the_hash_seed_is_told(here: Run, tmp_path: Path, where:
 
 @pytest.mark.parametrize(
     "body",
-    ["self.seen = frozenset({'ann', 'bob', 'cid'})", "self.seen = one_of({'ann', 'bob', 'cid'})", "self.seen = len({'ann', 'bob'})",
+    ["self.seen = frozenset({'ann', 'bob', 'cid'})", "self.seen = one_of({'ann', 'bob', 'cid'})",
+    "self.seen = len({'ann', 'bob'})",
      "self.seen = canonical({'ann', 'bob', 'cid'})[0]", "self.seen = tuple(sorted({'ann', 'bob'}))", "print('here')"],
 )  # fmt: skip
 def test_what_does_not_depend_on_the_hash_seed_is_left_alone(here: Run, tmp_path: Path, body: str) -> None:

@@ -59,7 +59,10 @@ def test_an_interrupt_while_it_starts_is_one_line(tmp_path: Path, wanted: int, s
 
 
 def test_who_only_uses_the_package_is_interrupted_as_ever(tmp_path: Path) -> None:
-    text = "import signal, fencepost, fencepost.cli\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    text = (
+        "import signal, fencepost, fencepost.cli\nassert signal.getsignal(signal.SIGINT) is"
+        " signal.default_int_handler\n"
+    )
     text += "fencepost.cli.main(['--version'])\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
     (tmp_path / "mine.py").write_text(text)
     for start in (["mine.py"], ["-m", "mine"], ["-c", text]):
@@ -73,7 +76,12 @@ def test_who_ignores_interrupts_goes_on_ignoring_them(tmp_path: Path) -> None:
     where = environment()
     where["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{where['PYTHONPATH']}"
     ran = subprocess.run(
-        [sys.executable, "-m", "fencepost", "check", "counter.py"], cwd=tmp_path, env=where, capture_output=True, timeout=PATIENCE, check=False
+        [sys.executable, "-m", "fencepost", "check", "counter.py"],
+        cwd=tmp_path,
+        env=where,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, b"")
 
@@ -97,4 +105,6 @@ def test_an_interrupt_while_states_are_written_leaves_none_and_tells_what_was_fo
     assert ran.out.endswith("The state space was not written to space.\n")
     assert not (tmp_path / "space").exists()
     ran = here("check", "counter.py", "-D", "limit=7", "--engine", "embedded", "--states", "space")
-    assert ran.code == 12 and "never_five" in ran.out and ran.out.endswith("The state space was not written to space.\n")
+    assert (
+        ran.code == 12 and "never_five" in ran.out and ran.out.endswith("The state space was not written to space.\n")
+    )

@@ -14,7 +14,10 @@ import fencepost
 from fencepost import Options, Protocol, Result, loading
 
 Run = Callable[..., Ran]
-DIGITS = "from fencepost import *\nclass P(Protocol):\n    n = state(0)\n    @action\n    def go(self):\n        self.n = 1\n"
+DIGITS = (
+    "from fencepost import *\nclass P(Protocol):\n    n = state(0)\n    @action\n    def go(self):\n        self.n"
+    " = 1\n"
+)
 
 
 @pytest.fixture
@@ -50,9 +53,9 @@ def test_the_defaults(asked: Callable[..., Mapping[str, Any]]) -> None:
 def test_every_option_arrives(asked: Callable[..., Mapping[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     text = (
-        "--workers 3 --max-states 1_000 --max-depth 1,000 --max-memory 2GiB --timeout 1.5 --deadlock --continue --checking "
-        "--symmetry=bookies,clients --fingerprint-bits 128 --checkpoint new/saved --resume saved --engine embedded --invariant never_five "
-        "--invariant never_negative -D limit=4 -Dcareful=no"
+        "--workers 3 --max-states 1_000 --max-depth 1,000 --max-memory 2GiB --timeout 1.5 --deadlock --continue"
+        " --checking --symmetry=bookies,clients --fingerprint-bits 128 --checkpoint new/saved --resume saved --engine"
+        " embedded --invariant never_five --invariant never_negative -D limit=4 -Dcareful=no"
     )
     given = asked(*text.split())
     assert given["options"] == Options(
@@ -72,7 +75,8 @@ def test_every_option_arrives(asked: Callable[..., Mapping[str, Any]], tmp_path:
     assert given["engine"] == "embedded"
     assert given["invariants"] == ["never_five", "never_negative"]
     assert given["protocol"].constants == {"limit": 4, "careful": False}
-    assert not (tmp_path / "new").exists()  # whether it can be made was tried, and it is made when there is something to save
+    # whether it can be made was tried, and it is made when there is something to save
+    assert not (tmp_path / "new").exists()
 
 
 def test_symmetry_takes_no_protocol_for_a_constant(here: Run, tmp_path: Path) -> None:
@@ -82,14 +86,21 @@ def test_symmetry_takes_no_protocol_for_a_constant(here: Run, tmp_path: Path) ->
         .replace("(self)", "(self, w)")
         .replace("self.n = 1", "self.n = w")
     )
-    for arguments in (("--symmetry", "p.py"), ("p.py", "--symmetry"), ("p.py", "--symmetry=who", "--engine", "embedded")):
+    for arguments in (
+        ("--symmetry", "p.py"),
+        ("p.py", "--symmetry"),
+        ("p.py", "--symmetry=who", "--engine", "embedded"),
+    ):
         ran = here("check", *arguments, "--json", "-")
         found = json.loads(ran.out)
         assert (ran.code, found["distinct_states"], found["symmetry"]) == (0, 2, ["who"])
     plain = json.loads(here("check", "p.py", "--json", "-").out)
     assert (plain["distinct_states"], plain["symmetry"]) == (3, [])
     refused = here("check", "p.py", "--symmetry=whom")
-    assert (refused.code, refused.err) == (151, "fencepost: p has no symmetric constant named whom: did you mean who?\n")
+    assert (refused.code, refused.err) == (
+        151,
+        "fencepost: p has no symmetric constant named whom: did you mean who?\n",
+    )
 
 
 def test_the_options_of_a_simulation_arrive(asked: Callable[..., Mapping[str, Any]]) -> None:
@@ -188,7 +199,8 @@ def test_help_names_the_commands(here: Run, arguments: list[str]) -> None:
 def test_help_of_check_names_every_option(here: Run) -> None:
     text = here("check", "--help").out
     for option in (
-        "-D --config --invariant --workers --max-states --max-depth --max-memory --timeout --deadlock --continue --profile "
-        "--checking --json --html --sequence --itf --dot --eval --checkpoint --resume --debug --engine --fingerprint-bits"
+        "-D --config --invariant --workers --max-states --max-depth --max-memory --timeout --deadlock --continue"
+        " --profile --checking --json --html --sequence --itf --dot --eval --checkpoint --resume --debug --engine"
+        " --fingerprint-bits"
     ).split():
         assert f"\n  {option}" in text or f", {option}" in text, option

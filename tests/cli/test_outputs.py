@@ -64,7 +64,9 @@ def test_json_alone_on_standard_output(here: Run) -> None:
 
 def test_an_expression_can_not_change_the_verdict(here: Run) -> None:
     assert here("check", "counter.py", "-D", "limit=9").code == 12
-    ran = here("check", "counter.py", "-D", "limit=9", "--eval", "self.constants.update(limit=1)", "--eval", "self.limit")
+    ran = here(
+        "check", "counter.py", "-D", "limit=9", "--eval", "self.constants.update(limit=1)", "--eval", "self.limit"
+    )
     assert ran.code == 12
     assert "a mapping has no update" in ran.out
 
@@ -102,8 +104,8 @@ def test_json_stays_alone_whatever_else_is_asked_for(here: Run, tmp_path: Path) 
 
 def test_json_is_ascii(here: Run, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(
-        "from fencepost import *\nclass P(Protocol):\n    n = state('ü')\n    @action\n    def go(self):\n        self.n = 'é'\n"
-        "    @invariant\n    def never(self):\n        return self.n == 'ü'\n",
+        "from fencepost import *\nclass P(Protocol):\n    n = state('ü')\n    @action\n    def go(self):\n       "
+        " self.n = 'é'\n    @invariant\n    def never(self):\n        return self.n == 'ü'\n",
         encoding="utf-8",
     )
     out = here("check", "p.py", "--json", "-").out
@@ -179,7 +181,10 @@ def test_a_state_space_too_large_for_a_picture_is_refused_before_the_search(here
         "reference",
     )
     assert ran.code == 151
-    assert "--dot r.dot: counter has more than 1,000 states with these constants, too many for a graph: choose smaller" in ran.complaint
+    assert (
+        "--dot r.dot: counter has more than 1,000 states with these constants, too many for a graph: choose smaller"
+        in ran.complaint
+    )
     assert ran.out == ""
     assert not (tmp_path / "r.dot").exists()
 
@@ -333,12 +338,20 @@ def test_what_a_protocol_prints_is_none_of_the_results(here: Run, tmp_path: Path
 
 
 def test_names_and_docstrings_do_nothing_to_a_terminal(here: Run, tmp_path: Path) -> None:
-    odd = 'from fencepost import *\nclass Odd(Protocol):\n    """A \x1b[31mred\x1b[0m \u202e one."""\n    name = "odd\x1b[1m"\n    n = state("\x1b[2J")\n'
+    odd = (
+        'from fencepost import *\nclass Odd(Protocol):\n    """A \x1b[31mred\x1b[0m \u202e one."""\n    name ='
+        ' "odd\x1b[1m"\n    n = state("\x1b[2J")\n'
+    )
     odd += '    configurations = {"a\x1b[3m": configuration(doc="b\x1b[4m")}\n'
     odd += '    @action\n    def go(self):\n        """Go \x1b]0;title\x07."""\n        self.n = "\x1b[5m"\n'
     odd += '    @invariant\n    def never(self):\n        raise ValueError("\x1b[6m\\nand more")\n'
     (tmp_path / "odd.py").write_text(odd)
-    for command in (["show", "odd.py"], ["check", "odd.py"], ["check", "odd.py", "--config", "x\x1b[7m"], ["check", "odd\x1b[8m.py"]):
+    for command in (
+        ["show", "odd.py"],
+        ["check", "odd.py"],
+        ["check", "odd.py", "--config", "x\x1b[7m"],
+        ["check", "odd\x1b[8m.py"],
+    ):
         ran = here(*command)
         assert ran.out + ran.err
         assert all(line.isprintable() for line in (ran.out + ran.err).split("\n"))
@@ -370,7 +383,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("starlette", ["explore", "counter.py"], "explore"),
     ],
 )
-def test_the_extra_that_is_missing_is_named(process: Run, tmp_path: Path, space: str, hidden: str, arguments: list[str], extra: str) -> None:
+def test_the_extra_that_is_missing_is_named(
+    process: Run, tmp_path: Path, space: str, hidden: str, arguments: list[str], extra: str
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{hidden!r}] = None\n")
     arguments = [space if argument == "space" else argument for argument in arguments]
     ran = process(*arguments, env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"))

@@ -130,8 +130,8 @@ def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, process: Run) -> N
 
 def test_what_can_not_be_encoded_is_escaped(process: Run, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(
-        "from fencepost import *\nclass P(Protocol):\n    n = state(())\n    @action\n    def go(self):\n        self.n = ('é',)\n"
-        "    @invariant\n    def none(self):\n        return not self.n\n",
+        "from fencepost import *\nclass P(Protocol):\n    n = state(())\n    @action\n    def go(self):\n        self.n"
+        " = ('é',)\n    @invariant\n    def none(self):\n        return not self.n\n",
         encoding="utf-8",
     )
     ran = process("check", "p.py", env=environment(PYTHONIOENCODING="ascii"))
@@ -141,8 +141,9 @@ def test_what_can_not_be_encoded_is_escaped(process: Run, tmp_path: Path) -> Non
 
 @contextlib.contextmanager
 def endless(tmp_path: Path, stderr: int) -> Iterator[subprocess.Popen[str]]:
-    """A check that goes on until it is interrupted. It makes the file ``running`` when it has run for longer than anybody is kept waiting
-    for progress."""
+    """A check that goes on until it is interrupted. It makes the file ``running`` when it has run for longer than
+    anybody is kept waiting for progress.
+    """
     (tmp_path / "endless.py").write_text(ENDLESS)
     running = subprocess.Popen(
         [*COMMAND, "check", "endless.py", "--engine", "reference"],

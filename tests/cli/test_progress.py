@@ -82,7 +82,9 @@ def test_what_comes_in_by_jobs_has_the_rate_of_the_last_two(clock: Clock, termin
         for steps in (100_000, 500_000, 900_000):
             for _ in range(20):  # a job of 4 seconds
                 clock.now += 0.2
-                line.report(Progress(generated=steps, distinct=400, seconds=clock.now, walks=1500, stage="walking (1 of 2)"))
+                line.report(
+                    Progress(generated=steps, distinct=400, seconds=clock.now, walks=1500, stage="walking (1 of 2)")
+                )
         assert "1,500 walks   900,000 states (100 k/s)   about 400 distinct" in terminal.line()
 
 
@@ -220,7 +222,11 @@ def test_rates(rate: float, text: str) -> None:
 def test_where_nobody_watches_only_a_long_compilation_is_told() -> None:
     stream = io.StringIO()
     notice = Notice(stream)
-    for progress in (Progress(seconds=9.0), Progress(seconds=1.0, doing=COMPILING), Progress(seconds=9.0, doing="judging liveness")):
+    for progress in (
+        Progress(seconds=9.0),
+        Progress(seconds=1.0, doing=COMPILING),
+        Progress(seconds=9.0, doing="judging liveness"),
+    ):
         notice.report(progress)
     assert stream.getvalue() == ""
     for seconds in (2.5, 7.0):

@@ -31,7 +31,20 @@ def test_a_campaign_that_fails_tells_how_to_see_it(capsys: pytest.CaptureFixture
 
 def test_a_replay_as_json_page_and_diagram(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page, diagram = tmp_path / "run.html", tmp_path / "run.txt"
-    given = ["simulate-store", "--replay", "4", "-D", "entries=2", "-D", "faults=", "--json", "--html", str(page), "--sequence", str(diagram)]
+    given = [
+        "simulate-store",
+        "--replay",
+        "4",
+        "-D",
+        "entries=2",
+        "-D",
+        "faults=",
+        "--json",
+        "--html",
+        str(page),
+        "--sequence",
+        str(diagram),
+    ]
     assert main(given) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["violation"] is None

@@ -40,7 +40,11 @@ def test_a_configuration_says_whether_its_verdict_is_the_expected_one(
 
 
 STUCK = (
-    COUNTER.replace('"small":', '"stuck": configuration("deadlock", limit=2),\n        "moving": configuration("deadlock", limit=8),\n        "small":')
+    COUNTER.replace(
+        '"small":',
+        '"stuck": configuration("deadlock", limit=2),\n        "moving": configuration("deadlock", limit=8),\n       '
+        ' "small":',
+    )
     + "    @action\n    def again(self):\n        require(self.count == 8)\n        self.count = 0\n"
 )
 

@@ -13,10 +13,7 @@ def tripled(number: int) -> int:
     """Called by name."""
     if number > 100:
         return 300
-    return (
-        number
-        * 3
-    )
+    return number * 3
 
 
 class Branching(Protocol):

@@ -1,5 +1,6 @@
-"""Counters that tell one another how far they have come, and write it to a register with versions: a protocol and its conformance that have
-nothing to do with the store."""
+"""Counters that tell one another how far they have come, and write it to a register with versions: a protocol and its
+conformance that have nothing to do with the store.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ class Counters(Protocol):
 
 
 class CountersConformance(Conformance):
-    """One run of counters. Every event has the name of its action; ``sleeps`` is unknown to the protocol, and ``has`` is no step."""
+    """One run of counters. Every event has the name of its action; ``sleeps`` is unknown to the protocol, and ``has``
+    is no step.
+    """
 
     name: ClassVar[str] = "counters"
     protocol: ClassVar[type[Protocol]] = Counters

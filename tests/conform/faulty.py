@@ -46,7 +46,9 @@ def without_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faulty(case: Case, fault: Planted | None = None) -> list[Event]:
-    """The trace of a case, in whose roles there may be a fault. It is gone afterwards: the protocol has the very rules that it may be in."""
+    """The trace of a case, in whose roles there may be a fault. It is gone afterwards: the protocol has the very rules
+    that it may be in.
+    """
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_judge(monkeypatch)
         if fault is not None:

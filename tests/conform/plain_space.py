@@ -1,4 +1,6 @@
-"""What was visited of a state space, found the plain way: rows of the tables as Python has them, and one state after the other."""
+"""What was visited of a state space, found the plain way: rows of the tables as Python has them, and one state after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ def ways(space: StateSpace) -> list[Visit]:
         rows = space.dataset("edges").to_table().to_pylist()
         return [(row["source"], row["target"], row["action"], row["parameters"]) for row in rows]
     rows = space.dataset("states").to_table().to_pylist()
-    return [(row["parent"], row["fingerprint"], row["action"], row["parameters"]) for row in rows if row["parent"] is not None]
+    return [
+        (row["parent"], row["fingerprint"], row["action"], row["parameters"])
+        for row in rows
+        if row["parent"] is not None
+    ]
 
 
 def walked(space: StateSpace, seed: int, walks: int, length: int) -> Visited:
@@ -73,7 +79,10 @@ def plain(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> di
             continue
         found = (elsewhere, distance[source] + 1, depth[target], target, *label)
         best[tuple(label)] = min(best.get(tuple(label), found), found)
-    never = [(d, action, parameters, e, target, level) for e, d, level, target, action, parameters in sorted(best.values())[:most]]
+    never = [
+        (d, action, parameters, e, target, level)
+        for e, d, level, target, action, parameters in sorted(best.values())[:most]
+    ]
     return {
         "traces": visited.traces,
         "fitting": visited.fitting,

@@ -1,4 +1,6 @@
-"""Runs of the simulator as a recorder would have seen them: its proxy stands before the network, its watch on the metadata is late."""
+"""Runs of the simulator as a recorder would have seen them: its proxy stands before the network, its watch on the
+metadata is late.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,22 @@ class Recording:
         told = observer.request_of(payload) if direction == "request" else observer.response_of(payload)
         self.look()
         key = (connection, *told.key)
-        parameters: dict[str, Any] = {"kind": told.kind, "bookie": bookie, "connection": connection, "protocol": told.protocol, "number": told.number}
+        parameters: dict[str, Any] = {
+            "kind": told.kind,
+            "bookie": bookie,
+            "connection": connection,
+            "protocol": told.protocol,
+            "number": told.number,
+        }
         if direction == "request":
             self.asked.setdefault(key, []).append(told)
         else:
             waiting = self.asked.get(key)
             if waiting:
                 asked = waiting.pop(0)
-                told = told._replace(ledger=asked.ledger, flags=asked.flags, entry=asked.entry if told.ledger is None else told.entry)
+                told = told._replace(
+                    ledger=asked.ledger, flags=asked.flags, entry=asked.entry if told.ledger is None else told.entry
+                )
             else:
                 parameters["unasked"] = True
             parameters |= {"code": told.code, **told.flags}
@@ -68,7 +78,8 @@ class Recording:
         parameters |= told.fields
         self.emit(f"{direction}_passed", None if told.ledger is None else str(told.ledger), parameters)
 
-    # -- metadata: one reading at a time, each of which takes as long as it takes ------------------------------------------
+    # -- metadata: one reading at a time, each of which takes as long as it takes
+    # ------------------------------------------
 
     def look(self) -> None:
         if self.read is not None and self.random.random() < 0.2:
@@ -78,7 +89,12 @@ class Recording:
             if version > self.told:
                 self.emit("metadata_seen", LEDGER, {"version": version, "metadata": metadata, "new": True})
             self.told, self.read = version, None
-        if self.read is None and self.written is not None and self.written[0] > self.told and self.random.random() < 0.3:
+        if (
+            self.read is None
+            and self.written is not None
+            and self.written[0] > self.told
+            and self.random.random() < 0.3
+        ):
             self.read = self.written
 
     def close(self) -> None:
@@ -97,7 +113,9 @@ class Watched(SimNetwork):
         connection = client.connections[server_name]
         if connection.open:
             codec = v2 if connection.wire.version_2 and v2.speaks(request) else v3
-            self.recording.passed("request", server_name, self.label(connection.number), codec.encode_request(txn, request)[LENGTH_SIZE:])
+            self.recording.passed(
+                "request", server_name, self.label(connection.number), codec.encode_request(txn, request)[LENGTH_SIZE:]
+            )
 
     def respond(self, number: int, txn: int, response: Response) -> None:
         connection = self.connections.get(number)

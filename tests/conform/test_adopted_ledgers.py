@@ -16,7 +16,13 @@ OPEN: dict[str, Any] = {
     "write_quorum": 1,
     "ack_quorum": 1,
 }
-KINDS = {"metadata": "metadata", "metadata-1": "metadata", "metadata-2": "metadata", "metadata-3": "metadata", "b1": "bookie"}
+KINDS = {
+    "metadata": "metadata",
+    "metadata-1": "metadata",
+    "metadata-2": "metadata",
+    "metadata-3": "metadata",
+    "b1": "bookie",
+}
 
 
 def told(*events: tuple[str, str, dict[str, Any]]) -> list[Event]:
@@ -80,7 +86,9 @@ def test_a_quorum_of_metadata_services_tells_each_change_several_times() -> None
         events += [(member, action, change) for member in members]
     verdict = validate(told(*events))
     assert verdict.accepted, said(verdict)
-    other = [(node, action, {**parameters, "path": f"/{place}"}) for place, (node, action, parameters) in enumerate(events)]
+    other = [
+        (node, action, {**parameters, "path": f"/{place}"}) for place, (node, action, parameters) in enumerate(events)
+    ]
     assert not validate(told(*other)).accepted, "another path is another change"
 
 

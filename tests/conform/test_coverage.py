@@ -67,14 +67,18 @@ def test_actions_effects_and_refusals_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("edges", [True, False])
-def test_the_states_of_a_trace_are_found_in_the_table(tmp_path: Path, space: Callable[..., StateSpace], edges: bool) -> None:
+def test_the_states_of_a_trace_are_found_in_the_table(
+    tmp_path: Path, space: Callable[..., StateSpace], edges: bool
+) -> None:
     within = InSpace(CountingConformance, space(edges))
     within.note("7", lambda: events_of(tmp_path, GOOD))
     within.note("7", lambda: events_of(tmp_path, BAD))
     found = in_space(space(edges), within.visited)
     assert (found.traces, found.fitting, found.visited, found.taken) == (2, 1, 6, 5 if edges else 0)
     assert all(unvisited.elsewhere for unvisited in found.never), "every action of both writers was taken"
-    assert [level.visited for level in found.levels][:2] == [1, 1] and sum(level.states for level in found.levels) == found.states
+    assert [level.visited for level in found.levels][:2] == [1, 1] and sum(
+        level.states for level in found.levels
+    ) == found.states
 
 
 def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callable[..., StateSpace]) -> None:
@@ -82,10 +86,18 @@ def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callab
     within.note("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
     found = in_space(space(), within.visited)
     told = [(u.distance, u.action, u.parameters, u.elsewhere) for u in found.never]
-    assert told == [(1, "writes", "w=w2", False), (1, "reads", "w=w2", False), (2, "reads", "w=w1", False), (1, "writes", "w=w1", True)]
+    assert told == [
+        (1, "writes", "w=w2", False),
+        (1, "reads", "w=w2", False),
+        (2, "reads", "w=w1", False),
+        (1, "writes", "w=w1", True),
+    ]
     nothing = in_space(space(), Visited())
     assert nothing.visited == 0
-    assert {(u.distance, u.depth, u.action, u.parameters) for u in nothing.never[:2]} == {(2, 2, "writes", "w=w1"), (2, 2, "writes", "w=w2")}
+    assert {(u.distance, u.depth, u.action, u.parameters) for u in nothing.never[:2]} == {
+        (2, 2, "writes", "w=w1"),
+        (2, 2, "writes", "w=w2"),
+    }
     assert len(nothing.never) == 4
 
 
@@ -105,18 +117,26 @@ def test_steps_that_leave_a_constraint_are_counted_and_not_told(tmp_path: Path) 
     fencepost.check(Bounded(limit=9), engine="reference", states=tmp_path / "space", edges=True)
     space = StateSpace(tmp_path / "space")
     found = in_space(space, Visited())
-    outside = {target for _, target, _, _ in ways(space)} - set(space.dataset("states").to_table(["fingerprint"])["fingerprint"].to_pylist())
+    outside = {target for _, target, _, _ in ways(space)} - set(
+        space.dataset("states").to_table(["fingerprint"])["fingerprint"].to_pylist()
+    )
     assert outside and found.steps == space.manifest.edges
     expected = plain(space, Visited())
     assert {name: found._asdict()[name] for name in expected} == expected
 
 
-def test_the_command_tells_coverage(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: Callable[..., StateSpace]) -> None:
+def test_the_command_tells_coverage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, space: Callable[..., StateSpace]
+) -> None:
     traces = write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": [("a", "writes", 1)]})
     given = ["validate", str(traces), "--conformance", HERE, "--coverage"]
     assert main(given) == 0
     assert "Coverage of counting: 2 of 2 actions taken" in capsys.readouterr().out
-    fencepost.check(fencepost.loading.configured(fencepost.loading.load(f"{HERE}:Counting"), None), engine="reference", states=tmp_path / "own")
+    fencepost.check(
+        fencepost.loading.configured(fencepost.loading.load(f"{HERE}:Counting"), None),
+        engine="reference",
+        states=tmp_path / "own",
+    )
     assert main([*given, "--states", str(tmp_path / "own"), "--json", str(tmp_path / "o.json")]) == 0
     out = capsys.readouterr().out
     assert "2 of 2 traces stay within its bounds" in out and "Visited: 6 of " in out
@@ -128,7 +148,11 @@ def test_the_command_tells_coverage(capsys: pytest.CaptureFixture[str], tmp_path
 
 def test_the_state_space_of_another_protocol_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     examples = Path(__file__).parents[2] / "docs" / "examples"
-    fencepost.check(fencepost.loading.load(str(examples / "lost_update.py"))(), engine="reference", states=tmp_path / "other")
+    fencepost.check(
+        fencepost.loading.load(str(examples / "lost_update.py"))(), engine="reference", states=tmp_path / "other"
+    )
     traces = write_counters(tmp_path / "t.parquet", {"one": GOOD})
-    assert main(["validate", str(traces), "--conformance", HERE, "--coverage", "--states", str(tmp_path / "other")]) == 151
+    assert (
+        main(["validate", str(traces), "--conformance", HERE, "--coverage", "--states", str(tmp_path / "other")]) == 151
+    )
     assert "is the state space of" in capsys.readouterr().err

@@ -1,7 +1,9 @@
-"""Faults of the store that nobody looks for but the validation of its traces: the step that is told is the one that is wrong.
+"""Faults of the store that nobody looks for but the validation of its traces: the step that is told is the one that is
+wrong.
 
-Each row: the fault, the profile and a seed of the simulator that shows it, the step of the protocol that can not be taken, and why. The judge of the
-simulator is silent. Other steps may be told too, which wait for what follows from the wrong one.
+Each row: the fault, the profile and a seed of the simulator that shows it, the step of the protocol that can not be
+taken, and why. The judge of the simulator is silent. Other steps may be told too, which wait for what follows from the
+wrong one.
 """
 
 from __future__ import annotations
@@ -52,7 +54,13 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "client_sends_add_entry_requests",
         "the protocol sends Add",
     ),
-    ("recovery reads do not ask to be fenced", "everything", 1, "bookie_sends_read_response", "there is no fence=False"),
+    (
+        "recovery reads do not ask to be fenced",
+        "everything",
+        1,
+        "bookie_sends_read_response",
+        "there is no fence=False",
+    ),
     ("a ledger leaves limbo at once", "everything", 15, "bookie_answers_reader", "require(found or not ("),
     ("a bookie denies an entry that it has", "everything", 1, "bookie_answers_reader", "require(found == "),
     ("a recovery closes the ledger on a newer version", "everything", 21, "metadata_written", "there is no metadata="),
@@ -88,7 +96,13 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     ("an ack quorum is one bookie short", "everything", 1, "client_confirms", ".lac is"),
     ("an ack quorum is one bookie too many", "everything", 1, "client_confirms", ".lac is"),
     ("entries are not striped", "everything", 2, "client_sends_recovery_read_requests", "the protocol sends to"),
-    ("bookies that stay change their places", "everything", 1, "client_changes_ensemble", "the trace says it has MetadataWrite"),
+    (
+        "bookies that stay change their places",
+        "everything",
+        1,
+        "client_changes_ensemble",
+        "the trace says it has MetadataWrite",
+    ),
     ("a bookie that failed is chosen again", "everything", 1, "client_changes_ensemble", "require(failed)"),
     (
         "a new fragment begins one entry late",
@@ -225,19 +239,33 @@ BOOTS: list[tuple[str, int, str]] = [
     ("cookies_follow_marks", 1, "bookie_stamps_cookies, b4 4 bookie_may_lack_entries"),
     ("run_precedes_answers", 1, "bookie_notes_run, b2 2 bookie_sends_add_confirmed_response"),
 ]
-"""Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and what is told."""
+"""Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and what is
+told.
+"""
 
 UNSEEN: dict[str, str] = {
-    "a client forgets that its write may yet come": "a write must be given up, and arrive after the client has gone on: no seed has shown it yet",
-    "a bookie forgets the key when it starts": "an impostor must come just then: none of the few seeds that were tried has shown it",
-    "a bookie goes on after its journal failed": "the power must fail, too: none of the few seeds that were tried has shown it",
-    "confirmations of bookies that have left count": "the client raises where it looks for the bookie that has left, and does nothing more",
+    "a client forgets that its write may yet come": (
+        "a write must be given up, and arrive after the client has gone on: no seed has shown it yet"
+    ),
+    "a bookie forgets the key when it starts": (
+        "an impostor must come just then: none of the few seeds that were tried has shown it"
+    ),
+    "a bookie goes on after its journal failed": (
+        "the power must fail, too: none of the few seeds that were tried has shown it"
+    ),
+    "confirmations of bookies that have left count": (
+        "the client raises where it looks for the bookie that has left, and does nothing more"
+    ),
     "entries are opened without their digest": "what an entry holds is not in the protocol",
     "fencing never ends": "a recovery that does nothing more is a behaviour",
     "a ledger is closed with the length of nothing": "the length of a ledger is not in the protocol",
-    "new bookies are not sent what they lack": "it looks as if what they were sent was lost, and so nothing is confirmed",
+    "new bookies are not sent what they lack": (
+        "it looks as if what they were sent was lost, and so nothing is confirmed"
+    ),
     "one bookie that lacks an entry is believed": "readers write no trace",
-    "a reader believes that a poll has ended the ledger": "the reader tells its caller alone: what it says for a trace is as if it waited",
+    "a reader believes that a poll has ended the ledger": (
+        "the reader tells its caller alone: what it says for a trace is as if it waited"
+    ),
     "recovery leaves a ledger to who recovers it already": "a client that does nothing is a behaviour",
     "recovery writes nothing back": "it looks as if all that it wrote was lost, and so it never closes the ledger",
     "the LAC of a bookie is the last that it was told": "no event tells the LAC with which a bookie answers readers",

@@ -34,7 +34,13 @@ def test_the_statements_of_actions_are_known_with_those_of_what_they_call() -> N
     ran = Ran(Branching)
     found = {action: [text(ran.place(line)) for line in lines] for action, lines in lines_of(Branching).items()}
     assert sorted(found["moves"]) == sorted(
-        ["require(self.number < 50)", "by = one_of((1, 2, 3))", "if self.is_even:", "self.number += by", "self._goes_back(by)"]
+        [
+            "require(self.number < 50)",
+            "by = one_of((1, 2, 3))",
+            "if self.is_even:",
+            "self.number += by",
+            "self._goes_back(by)",
+        ]
         + ["return self.number % 2 == 0", "require(self.number > 0)", "self.number -= by"]
     )
     assert found["triples"] == ["self.number = tripled(self.number)", "if number > 100:", "return 300", "return ("]
@@ -47,14 +53,25 @@ def test_lines_and_options_are_counted() -> None:
     ran = {text(place): count for place, count in visits.lines["moves"].items()}
     assert ran["require(self.number < 50)"] == 3
     assert (ran["self.number += by"], ran["self._goes_back(by)"], ran["self.number -= by"]) == (2, 1, 1)
-    assert {text(place) for place in visits.lines["triples"]} == {"self.number = tripled(self.number)", "if number > 100:", "return ("}
-    assert {text(place): options for place, options in visits.choices.items()} == {"by = one_of((1, 2, 3))": {"1": 2, "2": 1, "3": 0}}
+    assert {text(place) for place in visits.lines["triples"]} == {
+        "self.number = tripled(self.number)",
+        "if number > 100:",
+        "return (",
+    }
+    assert {text(place): options for place, options in visits.choices.items()} == {
+        "by = one_of((1, 2, 3))": {"1": 2, "2": 1, "3": 0}
+    }
 
 
 def test_what_was_not_run_is_told() -> None:
     visits = visited(("moves", 2), ("moves", 2), ("triples", None), ("rests", None))
     data = report.data(Branching, visits, None)
-    assert [text(place) for place in data["never_run"]] == ["self._goes_back(by)", "require(self.number > 0)", "self.number -= by", "return 300"]
+    assert [text(place) for place in data["never_run"]] == [
+        "self._goes_back(by)",
+        "require(self.number > 0)",
+        "self.number -= by",
+        "return 300",
+    ]
     asked = {text(place): counts for place, counts in data["requirements"].items()}
     assert asked["require(self.number < 50)"] == {"passed": 2, "refused": 0}
     assert asked["require(self.number > 0)"] == {"passed": 0, "refused": 0}

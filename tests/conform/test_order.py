@@ -1,4 +1,6 @@
-"""The order of steps against brute force: of all orders those are allowed in which every cause comes before its effect."""
+"""The order of steps against brute force: of all orders those are allowed in which every cause comes before its
+effect.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def traces(draw: st.DrawFn) -> tuple[list[Step], list[str]]:
 
 
 def is_allowed(order: Sequence[int], steps: Sequence[Step], nodes: Sequence[str]) -> bool:
-    """Whether causes come first, by the words of the module: asked of a whole order and step by step, not by a graph."""
+    """Whether causes come first, by the words of the module: asked of a whole order and step by step, not by a
+    graph.
+    """
     at = {number: place for place, number in enumerate(order)}
     for one, other in product(range(len(steps)), repeat=2):
         if one < other and nodes[one] == nodes[other] and at[one] > at[other]:

@@ -1,4 +1,6 @@
-"""What passes between clients and bookies, held to the protocol ``recorded-store``: correct runs are accepted, and lies are not."""
+"""What passes between clients and bookies, held to the protocol ``recorded-store``: correct runs are accepted, and lies
+are not.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ FIRST = [[0, ["b1", "b2", "b3"]]]
 
 
 def of_the_store(seed: int, profile: str) -> Case:
-    """A case in which everybody has the key of the ledger, and no bookie shows an entry that is damaged: those can not be told from lies."""
+    """A case in which everybody has the key of the ledger, and no bookie shows an entry that is damaged: those can not
+    be told from lies.
+    """
     case = drawn(seed, profile)
     return replace(case, faults=tuple(fault for fault in case.faults if fault not in ("impostors", "bit_rot")))
 
@@ -75,7 +79,9 @@ class Seen:
         self.new = new
         self.number = 0
         self.connections = 0
-        self.tell("started", None, kind="record", bookies=[{"bookie": bookie} for bookie in BOOKIES], faults=[], seed=None)
+        self.tell(
+            "started", None, kind="record", bookies=[{"bookie": bookie} for bookie in BOOKIES], faults=[], seed=None
+        )
         for bookie in BOOKIES:
             self.tell("connected", None, bookie=bookie, connection=f"to {bookie}", onward="", process=None)
 
@@ -99,17 +105,37 @@ class Seen:
         if code is not None:
             self.tell("response_passed", **same, code=code, **parameters)
 
-    def add(self, entry: int, *bookies: str, lac: int | None = None, code: str | None = "OK", recovery: bool = False, length: int | None = None) -> None:
+    def add(
+        self,
+        entry: int,
+        *bookies: str,
+        lac: int | None = None,
+        code: str | None = "OK",
+        recovery: bool = False,
+        length: int | None = None,
+    ) -> None:
         """An entry to some bookies, of ten bytes."""
         told = {"lac": entry - 1 if lac is None else lac, "length": length or 10 * (entry + 1), "deferred_sync": False}
-        for same in [self.ask("add", bookie, entry=entry, recovery=recovery, **told) for bookie in bookies or ("b1", "b2", "b3")]:
+        for same in [
+            self.ask("add", bookie, entry=entry, recovery=recovery, **told) for bookie in bookies or ("b1", "b2", "b3")
+        ]:
             self.answer(same, code)
 
-    def read(self, entry: int, bookie: str, code: str = "OK", found: int | None = None, lac: int | None = None, fence: bool = True) -> None:
+    def read(
+        self,
+        entry: int,
+        bookie: str,
+        code: str = "OK",
+        found: int | None = None,
+        lac: int | None = None,
+        fence: bool = True,
+    ) -> None:
         same = self.ask("read", bookie, entry=entry, fence=fence)
         self.shown(same, entry, code, found, lac)
 
-    def shown(self, same: dict[str, Any], entry: int, code: str = "OK", found: int | None = None, lac: int | None = None) -> None:
+    def shown(
+        self, same: dict[str, Any], entry: int, code: str = "OK", found: int | None = None, lac: int | None = None
+    ) -> None:
         found = entry if code == "OK" and found is None else found
         there = {"found": found, "lac": None if found is None else found - 1 if lac is None else lac}
         self.answer(same, code, **there, length=None if found is None else 10 * (found + 1), max_lac=None)
@@ -155,7 +181,9 @@ def refused(seen: Seen) -> str:
     """What is said of a recording that is rejected: the steps, and the lines that refuse them."""
     verdict = validate(seen.events)
     assert not verdict.accepted and verdict.covered, verdict.problem or "it is accepted"
-    return " ".join(f"{each.step.title} {each.why.reason} {each.why.asked}" for each in verdict.refusals) + verdict.problem
+    return (
+        " ".join(f"{each.step.title} {each.why.reason} {each.why.asked}" for each in verdict.refusals) + verdict.problem
+    )
 
 
 def accepted(seen: Seen) -> bool:
@@ -352,10 +380,31 @@ def test_an_entry_goes_to_a_bookie_that_is_not_in_its_write_set() -> None:
 
 def test_a_response_that_nobody_has_asked_for() -> None:
     seen = written()
-    seen.answer({"kind": "add", "bookie": "b1", "connection": "to b1", "protocol": 3, "number": 99, "entry": 3, "recovery": False})
+    seen.answer(
+        {
+            "kind": "add",
+            "bookie": "b1",
+            "connection": "to b1",
+            "protocol": 3,
+            "number": 99,
+            "entry": 3,
+            "recovery": False,
+        }
+    )
     assert "nobody has sent what it receives" in refused(seen)
     seen = written()
-    seen.answer({"kind": "add", "bookie": "b1", "connection": "to b1", "protocol": 3, "number": 99, "entry": 3, "recovery": False}, unasked=True)
+    seen.answer(
+        {
+            "kind": "add",
+            "bookie": "b1",
+            "connection": "to b1",
+            "protocol": 3,
+            "number": 99,
+            "entry": 3,
+            "recovery": False,
+        },
+        unasked=True,
+    )
     assert accepted(seen)
 
 
@@ -375,7 +424,9 @@ def test_an_owner_closes_the_ledger_at_its_lac(end: int, holds: bool) -> None:
 
 
 def closed_by_the_owner_in_recovery(refused_by: str | None = "b3", end: int = 3) -> Seen:
-    """The owner has entry 4 on its way, which one bookie took, when a recovery begins; the owner closes the ledger before that."""
+    """The owner has entry 4 on its way, which one bookie took, when a recovery begins; the owner closes the ledger
+    before that.
+    """
     seen = written()
     seen.add(4, "b1")
     seen.metadata(1, "IN_RECOVERY")
@@ -471,7 +522,12 @@ def test_an_ensemble_is_changed(name: str) -> None:
     assert accepted(seen) if holds else "metadata_written" in refused(seen)
 
 
-AFTER: dict[str, tuple[str, int]] = {"opened again": ("OPEN", -1), "recovered again": ("IN_RECOVERY", -1), "longer": ("CLOSED", 4), "shorter": ("CLOSED", 2)}
+AFTER: dict[str, tuple[str, int]] = {
+    "opened again": ("OPEN", -1),
+    "recovered again": ("IN_RECOVERY", -1),
+    "longer": ("CLOSED", 4),
+    "shorter": ("CLOSED", 2),
+}
 
 
 @pytest.mark.parametrize("name", AFTER)
@@ -581,7 +637,13 @@ def test_the_trace_says_which_protocol_it_is_held_to() -> None:
 # -- protections that are switched off
 
 
-SWITCHED_OFF = ("fenced_bookies_refuse", "recovery_reads_fence", "negatives_cover_quorum", "write_back_before_close", "confirmed_in_order")
+SWITCHED_OFF = (
+    "fenced_bookies_refuse",
+    "recovery_reads_fence",
+    "negatives_cover_quorum",
+    "write_back_before_close",
+    "confirmed_in_order",
+)
 
 
 @pytest.mark.parametrize("protection", SWITCHED_OFF)

@@ -1,4 +1,6 @@
-"""Traces of the store, from the simulator: whatever it does under faults is a behaviour of the protocol ``running-store``."""
+"""Traces of the store, from the simulator: whatever it does under faults is a behaviour of the protocol
+``running-store``.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def in_order(verdict: Verdict) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize("off", [(), ("write_back_before_close",), ("fenced_bookies_refuse",)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_two_random_orders_that_the_causes_allow_have_the_verdict_of_the_first(profile: str, off: tuple[str, ...]) -> None:
+def test_two_random_orders_that_the_causes_allow_have_the_verdict_of_the_first(
+    profile: str, off: tuple[str, ...]
+) -> None:
     protections = ALL.replace(**dict.fromkeys(off, False))
     validator = Validator(StoreConformance)
     others = 0
@@ -64,7 +68,11 @@ def test_two_random_orders_that_the_causes_allow_have_the_verdict_of_the_first(p
         _, events = traced(seed, profile, protections)
         first, *shuffled = (validator.validate(LEDGER, events, shuffle) for shuffle in (None, seed, 1_000 + seed))
         for verdict in shuffled:
-            same = (verdict.accepted, verdict.covered, verdict.problem) == (first.accepted, first.covered, first.problem)
+            same = (verdict.accepted, verdict.covered, verdict.problem) == (
+                first.accepted,
+                first.covered,
+                first.problem,
+            )
             assert same, (seed, said(first), said(verdict))
         orders = {tuple(in_order(verdict)) for verdict in (first, *shuffled)}
         others += len(orders) == 3
@@ -85,7 +93,9 @@ def test_a_trace_is_the_same_each_time() -> None:
 
 NO_STEPS = {
     "client_ends": "the client of the protocol does nothing more; there is no action for that",
-    "client_gives_up_on_add": "bookies have failed when the ensemble is changed: a failure that is not replaced changes nothing",
+    "client_gives_up_on_add": (
+        "bookies have failed when the ensemble is changed: a failure that is not replaced changes nothing"
+    ),
     "recovery_client_gives_up_on_add": "the same in a recovery",
     "client_gives_up_on_force": "a bookie that could not make durable what it has is one that has not answered",
     "client_gives_up_on_fence": "a bookie that could not be fenced is one that has not answered",
@@ -95,7 +105,9 @@ NO_STEPS = {
 """Events of the ledger that are never steps, and why."""
 
 SOMETIMES = {
-    "bookie_refuses_add": "an add that is refused for another reason than a fence may as well be lost: it is only ordered",
+    "bookie_refuses_add": (
+        "an add that is refused for another reason than a fence may as well be lost: it is only ordered"
+    ),
     "client_creates_ledger": "the metadata service creates it, if it does: the client only sends that",
     "client_confirms": "held to the state, and not a step",
     "bookie_sends_add_confirmed_response": "was not durable when the bookie crashed",
@@ -159,7 +171,9 @@ def test_a_bookie_that_a_refused_change_was_to_replace_works_again() -> None:
 
 
 def test_an_owner_closes_a_ledger_while_a_change_that_it_has_given_up_may_arrive() -> None:
-    """In seed 2485 of everything nobody answers the owner's change, there are too few bookies for another, and the owner closes the ledger."""
+    """In seed 2485 of everything nobody answers the owner's change, there are too few bookies for another, and the
+    owner closes the ledger.
+    """
     verdict = validate(traced(2485, "everything")[1])
     assert verdict.accepted, said(verdict)
 
@@ -173,7 +187,14 @@ def test_a_ledger_that_was_never_there_needs_no_step(seed: int) -> None:
 
 def test_a_ledger_that_a_bookie_tells_of_was_there() -> None:
     _, events = traced(1192, "everything")
-    told = Event("b1", 1, 2, "bookie_refuses_add", LEDGER, {"entries": [[0, 0]], "recovery": False, "position": 0, "connection": "x", "code": "IO_ERROR"})
+    told = Event(
+        "b1",
+        1,
+        2,
+        "bookie_refuses_add",
+        LEDGER,
+        {"entries": [[0, 0]], "recovery": False, "position": 0, "connection": "x", "code": "IO_ERROR"},
+    )
     verdict = validate([*events, told])
     assert not verdict.accepted
 
@@ -196,7 +217,9 @@ def test_the_lac_of_adds_that_came_together_is_the_highest_of_them() -> None:
     assert joined is not None
     assert validate(kept).accepted
     lower = {**joined.parameters, "lac": joined.parameters["lac"] - 1}
-    assert not validate([structs.replace(event, parameters=lower) if event is joined else event for event in kept]).accepted
+    assert not validate(
+        [structs.replace(event, parameters=lower) if event is joined else event for event in kept]
+    ).accepted
 
 
 def test_a_trace_without_metadata_is_not_covered() -> None:

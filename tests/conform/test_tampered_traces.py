@@ -1,7 +1,9 @@
-"""Traces of the store that were tampered with: each change is found, or there is a reason why the trace could be of a behaviour all the same.
+"""Traces of the store that were tampered with: each change is found, or there is a reason why the trace could be of a
+behaviour all the same.
 
-Every event of a few traces is removed, told twice, swapped with the next one of its node, altered in each of its fields, and is where the trace
-of its node is cut off. What is still accepted must be in one of the tables below, which say why.
+Every event of a few traces is removed, told twice, swapped with the next one of its node, altered in each of its
+fields, and is where the trace of its node is cut off. What is still accepted must be in one of the tables below, which
+say why.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from tampering import Tampered, tampered
 from traced import traced, validate
 
 TRACES = (("everything", 37), ("everything", 69), ("crashes", 42))
-"""Small ones, with limbo, ensembles that change, two recoveries, an impostor, and a bookie that is sent entries again."""
+"""Small ones, with limbo, ensembles that change, two recoveries, an impostor, and a bookie that is sent entries
+again.
+"""
 
 LOST = "a message may be lost: it makes no difference unless somebody counts on it later, and then that is refused"
 IGNORED = "what it tells is of no consequence: the protocol has nothing of the kind"

@@ -1,4 +1,6 @@
-"""Traces of counters: what is accepted, what waits, what is left out, and what is said of a trace that no behaviour explains."""
+"""Traces of counters: what is accepted, what waits, what is left out, and what is said of a trace that no behaviour
+explains.
+"""
 
 from __future__ import annotations
 
@@ -342,7 +344,7 @@ def test_it_knows_nothing_of_the_store() -> None:
     import sys
 
     program = (
-        "import sys, fencepost.conform.validate; "
-        "print([name for name in sys.modules if name.startswith(('fencepost.store', 'fencepost.protocols', 'pyspark'))])"
+        "import sys, fencepost.conform.validate; print([name for name in sys.modules if"
+        " name.startswith(('fencepost.store', 'fencepost.protocols', 'pyspark'))])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

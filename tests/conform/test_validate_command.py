@@ -36,9 +36,13 @@ def test_a_trace_is_accepted(said: Callable[..., Said], tmp_path: Path) -> None:
     assert "  events  7\n  steps   5 " in out
 
 
-def test_a_rejected_trace_tells_how_far_it_got_and_which_line_refused(said: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_rejected_trace_tells_how_far_it_got_and_which_line_refused(
+    said: Callable[..., Said], tmp_path: Path
+) -> None:
     drawn = tmp_path / "drawn.txt"
-    code, out, _ = said(write_counters(tmp_path / "t.parquet", {"r": BAD}), "--conformance", CONFORMANCE, "--sequence", drawn)
+    code, out, _ = said(
+        write_counters(tmp_path / "t.parquet", {"r": BAD}), "--conformance", CONFORMANCE, "--sequence", drawn
+    )
     assert code == 12
     assert out.startswith("REJECTED  1 trace\n")
     assert "takes 3 of 4 steps" in out
@@ -60,7 +64,9 @@ def test_several_traces_are_a_table_and_json(said: Callable[..., Said], tmp_path
     assert (document["traces"], document["rejected"], document["accepted"], document["steps"]) == (3, 1, False, 14)
     assert {v["run"]: v["accepted"] for v in document["verdicts"]} == {"one": True, "two": False, "three": True}
     assert document["verdicts"][2]["refusals"][0]["step"] == "writes(w=w1)"
-    code, out, _ = said(traces, "--conformance", f"{CONFORMANCE}:counting", "--run", "one", "--run", "three", "--subject", "7")
+    code, out, _ = said(
+        traces, "--conformance", f"{CONFORMANCE}:counting", "--run", "one", "--run", "three", "--subject", "7"
+    )
     assert (code, out.splitlines()[0]) == (0, "ACCEPTED  2 traces")
 
 
@@ -120,7 +126,9 @@ def test_an_empty_folder_is_told(said: Callable[..., Said], tmp_path: Path) -> N
 
 
 def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
-    code, out, _ = said(write_counters(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE)
+    code, out, _ = said(
+        write_counters(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE
+    )
     assert code == 12 and "no event of the trace is a step of the protocol" in out
 
 
@@ -131,7 +139,9 @@ def test_a_run_about_nothing_is_rejected(said: Callable[..., Said], tmp_path: Pa
     assert code == 12 and "no event of the run is about any subject" in out
 
 
-def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(
+    said: Callable[..., Said], tmp_path: Path
+) -> None:
     with RunsFile(tmp_path / "t.parquet") as file:
         file.emit("one", "a", 1, 1, "writes", "7")
         file.emit("two", "a", 1, 1, "writes", "7", {"value": 1})
@@ -143,11 +153,22 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Cal
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        ((), 151, "--protocol with one of store, bookkeeper, running-store, log, quorum, recorded-store, or --conformance FILE.py"),
+        (
+            (),
+            151,
+            (
+                "--protocol with one of store, bookkeeper, running-store, log, quorum, recorded-store, or --conformance"
+                " FILE.py"
+            ),
+        ),
         (("--protocol", "stor"), 150, "did you mean store?"),
         (("--protocol", "store", "--conformance", CONFORMANCE), 151, "leave one out"),
         (("--conformance", "nowhere.py"), 150, "there is no file nowhere.py"),
-        (("--conformance", f"{CONFORMANCE}:Nobody"), 150, "has no conformance named Nobody: it has CountingConformance"),
+        (
+            ("--conformance", f"{CONFORMANCE}:Nobody"),
+            150,
+            "has no conformance named Nobody: it has CountingConformance",
+        ),
         (("--conformance", CONFORMANCE, "--run", "x"), 151, "run x is not in the traces: there are r"),
         (("--conformance", CONFORMANCE, "--subject", "8"), 151, "subject 8 is not in the traces: there are 7"),
         (("--conformance", CONFORMANCE, "--for", "3"), 151, "give --follow too"),
@@ -155,7 +176,9 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Cal
         (("--conformance", CONFORMANCE, "--json", "/nowhere/o.json"), 151, "there is no directory /nowhere"),
     ],
 )
-def test_mistakes_are_told_in_one_line(said: Callable[..., Said], tmp_path: Path, arguments: Any, code: int, complaint: str) -> None:
+def test_mistakes_are_told_in_one_line(
+    said: Callable[..., Said], tmp_path: Path, arguments: Any, code: int, complaint: str
+) -> None:
     found, _, told = said(write_counters(tmp_path / "t.parquet", {"r": GOOD}), *arguments)
     assert found == code
     assert complaint in told and told.count("\n") == 1
@@ -171,7 +194,10 @@ def test_following_tells_verdicts_as_they_come_and_all_in_the_end(said: Callable
     code, out, _ = said(tmp_path, "--conformance", CONFORMANCE, "--follow", "--for", "2", "--patience", "0.1")
     assert code == 12
     first, second, third, blank, rest = out.split("\n", 4)
-    assert {first, second} == {"ACCEPTED  run three, subject 7: 3 events, 1 step", "REJECTED  run two, subject 7: 6 events, 4 steps"}
+    assert {first, second} == {
+        "ACCEPTED  run three, subject 7: 3 events, 1 step",
+        "REJECTED  run two, subject 7: 6 events, 4 steps",
+    }
     assert third == "NOT FINISHED  run one, subject 7: 7 events, 5 steps"
     assert not blank and rest.startswith("REJECTED  1 of 3 traces\n")
 

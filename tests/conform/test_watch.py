@@ -96,7 +96,9 @@ def store_events(seed: int, without: str | None = None) -> list[Event]:
     """The events of a run, in the order in which they happen."""
     found: list[Event] = []
 
-    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
+    def emit(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
         found.append(Event(node, incarnation, seq, action, subject, parameters))
 
     simulate(drawn(seed, "races", ALL if without is None else ALL.replace(**{without: False})), trace=SimTrace(emit))
@@ -121,7 +123,10 @@ def test_runs_of_the_store_have_the_same_verdict_however_late_events_come(seed: 
             arrivals = arrivals[len(some) :]
             watch.feed(some, now)
             found += watch.look(now)
-        assert [outcome.verdict for outcome in found] in ([expected], ["not finished"] if expected == "accepted" else [expected])
+        assert [outcome.verdict for outcome in found] in (
+            [expected],
+            ["not finished"] if expected == "accepted" else [expected],
+        )
 
 
 def test_what_was_learnt_is_forgotten_when_it_is_too_much() -> None:
@@ -162,7 +167,9 @@ def test_a_gap_is_told(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_service_that_tells_of_versions_alone_is_over() -> None:
-    """A real metadata service does not tell what is written: whoever has closed the ledger, or has found it closed, does."""
+    """A real metadata service does not tell what is written: whoever has closed the ledger, or has found it closed,
+    does.
+    """
     written = Event("metadata", 1, 2, "metadata_written", "7", {"version": 1})
     assert not StoreConformance.is_over([written])
     for state, metadata in ((False, None), (False, {"state": "OPEN"}), (True, {"state": "CLOSED"})):

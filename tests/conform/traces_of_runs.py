@@ -20,7 +20,15 @@ def write_runs(path: Path, seeds: Iterable[int], profile: str, without: str | No
     with RunsFile(path) as file:
         for seed in seeds:
 
-            def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any], run: str = f"{profile}-{seed}") -> None:
+            def emit(
+                node: str,
+                incarnation: int,
+                seq: int,
+                action: str,
+                subject: str | None,
+                parameters: Mapping[str, Any],
+                run: str = f"{profile}-{seed}",
+            ) -> None:
                 nonlocal count
                 count += 1
                 file.emit(run, node, incarnation, seq, action, subject, dict(parameters))

@@ -49,14 +49,14 @@ class Block:
 def blocks(document: Path, *languages: str) -> list[Block]:
     """The fenced blocks of ``document`` in these languages, in order."""
     text = document.read_text()
-    found = [
-        Block(document, text.count("\n", 0, m.start()) + 1, m.group(1), m.group(2)) for m in FENCE.finditer(text)
-    ]
+    found = [Block(document, text.count("\n", 0, m.start()) + 1, m.group(1), m.group(2)) for m in FENCE.finditer(text)]
     return [b for b in found if b.language in languages]
 
 
 def is_excerpt(block: str, source: str) -> bool:
-    """Whether the lines of ``block`` stand in ``source``, in order and at one indentation, with nothing left out but elisions."""
+    """Whether the lines of ``block`` stand in ``source``, in order and at one indentation, with nothing left out but
+    elisions.
+    """
     lines = source.splitlines()
     indents = {len(line) - len(line.lstrip()) for line in lines if line.strip()}
     return any(_stands_in(_chunks(block), _outdented(lines, indent)) for indent in indents)
@@ -110,8 +110,9 @@ class Command:
 
 
 def commands(block: Block) -> list[Command]:
-    """The commands of a block: what begins with ``$ ``, up to the end of the line that closes its quotes, each with the lines up to
-    the next one."""
+    """The commands of a block: what begins with ``$ ``, up to the end of the line that closes its quotes, each with the
+    lines up to the next one.
+    """
     found: list[Command] = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, output = part.partition("\n")
@@ -138,8 +139,9 @@ def run(block: Block) -> list[tuple[Command, str]]:
 
 
 PLAIN = re.compile(r"fencepost (?:check|show|list) (?!.*--resume)[^;|<>&$]*")
-"""A command that needs no shell, no Spark, and no fresh process, as going on from a checkpoint does: the classes of its values are found
-by their module's name, which several examples may have borne by then."""
+"""A command that needs no shell, no Spark, and no fresh process, as going on from a checkpoint does: the classes of its
+values are found by their module's name, which several examples may have borne by then.
+"""
 
 ENVIRONMENT = {"COLUMNS": "110", "NO_COLOR": "1"}
 
@@ -150,12 +152,16 @@ def _run(line: str, folder: str) -> str:
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"}
     python = shlex.quote(sys.executable)
     line = re.sub(r"(^|&& |; )(fencepost|pytest)\b", rf"\1{python} -m \2", re.sub(r"^python\b", python, line))
-    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     return done.stdout + done.stderr
 
 
 def _run_here(line: str, folder: str) -> str:
-    """What the command line prints when it runs in this process, which has loaded already what takes a process a second to load."""
+    """What the command line prints when it runs in this process, which has loaded already what takes a process a second
+    to load.
+    """
     out, err = io.StringIO(), io.StringIO()
     before, path, modules = os.getcwd(), list(sys.path), set(sys.modules)
     os.chdir(folder)
@@ -190,9 +196,11 @@ def same(shown: str) -> str:
 
 
 def selected(printed: str, shown: str) -> str:
-    """What a document shows of ``printed``: the paragraphs that begin with the same words, or everything if it shows nothing.
+    """What a document shows of ``printed``: the paragraphs that begin with the same words, or everything if it shows
+    nothing.
 
-    ``...`` stands for paragraphs that are left out or, inside one, for lines. Raises LookupError if a paragraph is gone.
+    ``...`` stands for paragraphs that are left out or, inside one, for lines. Raises LookupError if a paragraph is
+    gone.
     """
     if not shown.strip():
         return printed
@@ -202,7 +210,9 @@ def selected(printed: str, shown: str) -> str:
         if paragraph.strip() != "...":
             real = next((p for p in ahead if _first_word(p) == _first_word(paragraph)), None)
             if real is None:
-                raise LookupError(f"nothing that begins with {_first_word(paragraph)} is printed, but this is:\n{printed}")
+                raise LookupError(
+                    f"nothing that begins with {_first_word(paragraph)} is printed, but this is:\n{printed}"
+                )
             paragraph = _shortened(real.split("\n"), paragraph.split("\n"))
         chosen.append(paragraph)
     return "\n\n".join(chosen) + "\n"

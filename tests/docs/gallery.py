@@ -1,6 +1,7 @@
 """The page of questions to state spaces: its commands, run one after the other in one folder, and its plots.
 
-They share one Spark, for starting one takes longer than most answers. So they are run in this process, not as the commands of other pages.
+They share one Spark, for starting one takes longer than most answers. So they are run in this process, not as the
+commands of other pages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables in pages of the store that are made from the code: settings, and the bytes of formats.
 
-A table stands between ``<!-- NAME -->`` and ``<!-- end -->``. The bytes of a format are those of a ``struct.Struct``, and what they are is
-said by the comment on its line.
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``. The bytes of a format are those of a ``struct.Struct``,
+and what they are is said by the comment on its line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ def _settings(settings: list[tuple[str, str, str]]) -> str:
 
 def _bytes(name: str) -> str:
     module = importlib.import_module(STRUCTS[name][0])
-    line = re.search(rf'^{STRUCTS[name][1]} = struct\.Struct\("(.*?)"\)(?:  # (.*))?$', Path(str(module.__file__)).read_text(), re.MULTILINE)
+    line = re.search(
+        rf'^{STRUCTS[name][1]} = struct\.Struct\("(.*?)"\)(?:  # (.*))?$',
+        Path(str(module.__file__)).read_text(),
+        re.MULTILINE,
+    )
     assert line is not None, f"{name} is no struct of {module.__name__} any more"
     sizes = [struct.calcsize(f">{part}") for part in re.findall(r"\d*[a-zA-Z]", line[1])]
     fields, _, around = (UNCOMMENTED.get(name) or line[2]).partition("; ")

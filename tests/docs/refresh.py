@@ -1,7 +1,8 @@
 """Writes what the commands in the documents print today into the documents: python tests/docs/refresh.py [PAGE ...]
 
-A command that stands alone gets its whole output. One that is followed by lines gets the paragraphs that begin with the same words as
-the paragraphs there; ``...`` stays, for what is left out. The page of questions to state spaces gets its plots, too.
+A command that stands alone gets its whole output. One that is followed by lines gets the paragraphs that begin with the
+same words as the paragraphs there; ``...`` stays, for what is left out. The page of questions to state spaces gets its
+plots, too.
 """
 
 from __future__ import annotations

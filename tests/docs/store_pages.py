@@ -1,6 +1,7 @@
 """Pages whose commands need a cluster: the ``shellsession`` blocks of a page run one after the other, in one folder.
 
-The cluster gets ports that nobody else has. Commands and examples are run with these, and what is printed is told with those of the page.
+The cluster gets ports that nobody else has. Commands and examples are run with these, and what is printed is told with
+those of the page.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SHOWN = [2181, *range(3181, 3191)]
 """The ports of the metadata service and of bookies, as pages have them."""
 
 EXAMPLES_OF_STORE = (
-    "hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "batch_log.py", "consume_log.py", "write_lines.py", "word_count.py",
+    "hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "batch_log.py", "consume_log.py",
+    "write_lines.py", "word_count.py",
 )  # fmt: skip
 
 VARIES = [
@@ -35,7 +37,9 @@ VARIES = [
     (re.compile(r"127\.0\.0\.1:318\d"), "127.0.0.1:3180"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "then"),
 ]
-"""What differs from run to run, the order of bookies in an ensemble among it, besides what :func:`docs.documents.same` knows."""
+"""What differs from run to run, the order of bookies in an ensemble among it, besides what :func:`docs.documents.same`
+knows.
+"""
 
 
 def pages() -> list[Path]:
@@ -89,9 +93,25 @@ def _told_with(text: str, these: list[int], those: list[int]) -> str:
 
 
 def _run(line: str, folder: str, exported: dict[str, str]) -> str:
-    environment = {**os.environ, **exported, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        **exported,
+        **ENVIRONMENT,
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYSPARK_PYTHON": sys.executable,
+    }
     python = shlex.quote(sys.executable)
     line = re.sub(r"(^|\| )fencepost\b", rf"\1{python} -m fencepost", line)
     line = re.sub(r"^python\b", python, line)
-    done = subprocess.run(line, shell=True, executable="/bin/bash", cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        line,
+        shell=True,
+        executable="/bin/bash",
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+    )
     return done.stdout

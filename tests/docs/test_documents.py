@@ -79,7 +79,10 @@ def test_the_language_page_names_everything_public() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("public", ["Result", "Violation", "Witness", "ActionCount", "Options", "Progress", "Trace", "Step", "Envelope", "Network"])
+@pytest.mark.parametrize(
+    "public",
+    ["Result", "Violation", "Witness", "ActionCount", "Options", "Progress", "Trace", "Step", "Envelope", "Network"],
+)
 def test_the_language_page_names_every_attribute(public: str) -> None:
     page = (DOCS / "language.md").read_text()
     kind = getattr(fencepost, public)
@@ -100,7 +103,9 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
         importlib.import_module(f"fencepost.commands.{name.replace('-', '_')}").add_options(apart[-1])
     actions = [action for each in (parser, exploring, simulating, *apart) for action in all_actions(each)]
     options = {option for action in actions for option in action.option_strings} | {"--debug"}
-    described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M))
+    described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(
+        re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M)
+    )
     assert described == options
 
 

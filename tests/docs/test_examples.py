@@ -13,7 +13,8 @@ from patience import PATIENCE
 from fencepost import Options, Protocol, Result, check
 from fencepost.loading import load
 
-# Example, constants, and what TLC found for the TLA+ of the same name (one worker, no symmetry): distinct states and depth.
+# Example, constants, and what TLC found for the TLA+ of the same name (one worker, no symmetry): distinct states and
+# depth.
 TLC = [
     ("two_phase_tla.py", {"rm": 2}, 56, 8),
     ("two_phase_tla.py", {}, 288, 11),
@@ -50,7 +51,9 @@ def test_the_numbers_in_the_table_are_those_of_tlc() -> None:
     page = (DOCS / "from-tla.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("|") and line.endswith(" |")]
     measured = {f"| {distinct:,} | {depth} |" for _, _, distinct, depth in TLC}
-    claimed = {f"| {' | '.join(cells[-2:])} |" for r in rows if len(cells := [c.strip() for c in r.strip("|").split("|")]) == 5}
+    claimed = {
+        f"| {' | '.join(cells[-2:])} |" for r in rows if len(cells := [c.strip() for c in r.strip("|").split("|")]) == 5
+    }
     claimed = {c for c in claimed if c[2].isdigit()}
     assert len(claimed) == 9
     assert claimed <= measured
@@ -79,7 +82,13 @@ def test_temporal_properties_have_the_verdicts_of_tlc(given: str, verdicts: tupl
 
 @pytest.mark.parametrize(
     ("stage", "answered", "distinct"),
-    [("Prompt", False, 171), ("Fair", False, 171), ("Patient", True, 171), ("Unlucky", False, 330), ("Lucky", True, 330)],
+    [
+        ("Prompt", False, 171),
+        ("Fair", False, 171),
+        ("Patient", True, 171),
+        ("Unlucky", False, 330),
+        ("Lucky", True, 330),
+    ],
 )
 def test_an_answer_is_a_matter_of_fairness(stage: str, answered: bool, distinct: int) -> None:
     result = checked(f"two_phase_live.py:{stage}")
@@ -115,7 +124,9 @@ def test_who_is_prepared_gives_up_and_the_others_commit() -> None:
         trace = checked(stage, **constants).must_violate("consistent")
         assert len(trace) == 8
         # As the tutorial tells it: r2 promises in step 2 and gives up in step 7, the decision falling in step 5.
-        assert [(i, s.by) for i, s in enumerate(trace.steps, 1) if s.title in ("rm_prepares(r=r2)", "rm_gives_up(r=r2)")] == [
+        assert [
+            (i, s.by) for i, s in enumerate(trace.steps, 1) if s.title in ("rm_prepares(r=r2)", "rm_gives_up(r=r2)")
+        ] == [
             (2, "r2"),
             (7, "r2"),
         ]
@@ -156,7 +167,8 @@ import sys, pytest
 sys.path.insert(0, {str(EXAMPLES)!r})
 import two_phase
 two_phase.TwoPhaseCommit._declared_constants['impatient'].default = True
-sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--rootdir", {str(EXAMPLES)!r}, {str(EXAMPLES / "test_two_phase.py")!r}]))
+options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", {str(EXAMPLES)!r}]
+sys.exit(pytest.main([*options, {str(EXAMPLES / "test_two_phase.py")!r}]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
@@ -199,4 +211,6 @@ def test_configurations_do_what_they_say(given: str) -> None:
 def test_commands_print_what_the_document_shows(block: Block) -> None:
     for command, printed in run(block):
         assert command.output.strip(), f"nothing is shown for {command.line}; run tests/docs/refresh.py"
-        assert same(command.output) == same(selected(printed, command.output)), "if it is right, run tests/docs/refresh.py"
+        assert same(command.output) == same(selected(printed, command.output)), (
+            "if it is right, run tests/docs/refresh.py"
+        )

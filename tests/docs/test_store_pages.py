@@ -12,6 +12,8 @@ from docs.store_pages import pages, run_page, without_variety
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_commands_print_what_the_page_shows(page: Path) -> None:
     for command, printed in run_page(page):
-        assert command.output.strip() or not printed.strip(), f"nothing is shown for {command.line}; run tests/docs/refresh.py"
+        assert command.output.strip() or not printed.strip(), (
+            f"nothing is shown for {command.line}; run tests/docs/refresh.py"
+        )
         shown, real = same(without_variety(command.output)), same(without_variety(selected(printed, command.output)))
         assert shown == real, f"{command.line}: if it is right, run tests/docs/refresh.py"

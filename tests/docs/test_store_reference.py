@@ -32,7 +32,9 @@ def test_every_setting_of_a_client_is_described() -> None:
 def test_every_error_is_described() -> None:
     section = (DOCS / "store.md").read_text().split("\n## Errors")[1].split("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
-    classes = {name for name, error in vars(errors).items() if isinstance(error, type) and issubclass(error, FencepostError)}
+    classes = {
+        name for name, error in vars(errors).items() if isinstance(error, type) and issubclass(error, FencepostError)
+    }
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == classes - {"FencepostError", "StoreError"}
 
 
@@ -44,15 +46,23 @@ def test_every_error_of_logs_is_described() -> None:
 
 def test_every_metric_is_described() -> None:
     sources = (ROOT / "src" / "fencepost" / "store" / "bookie").glob("*.py")
-    names = {name for source in sources for name in re.findall(r'"((?:bookie|bookkeeper_server)_\w+)"', source.read_text())}
+    names = {
+        name for source in sources for name in re.findall(r'"((?:bookie|bookkeeper_server)_\w+)"', source.read_text())
+    }
     section = PAGE.read_text().split("\n## Health and metrics")[1].split("\n## ")[0]
     described = {name.removesuffix("_total") for name in re.findall(r"`((?:bookie|bookkeeper_server)_\w+)`", section)}
-    assert described == names - {"bookie_recovers", "bookie_stamps_cookies", "bookie_notes_run"}  # which are events of traces
+    assert described == names - {
+        "bookie_recovers",
+        "bookie_stamps_cookies",
+        "bookie_notes_run",
+    }  # which are events of traces
 
 
 def test_every_metric_of_auto_recovery_is_described() -> None:
     sources = (ROOT / "src" / "fencepost" / "store" / "autorecovery").glob("*.py")
-    names = {name for source in sources for name in re.findall(r'"((?:auditor|replication_worker)_\w+)"', source.read_text())}
+    names = {
+        name for source in sources for name in re.findall(r'"((?:auditor|replication_worker)_\w+)"', source.read_text())
+    }
     section = PAGE.read_text().split("\n## Auto-recovery")[1].split("\n## ")[0]
     assert set(re.findall(r"`((?:auditor|replication_worker)_\w+)`", section)) == names
 
@@ -61,7 +71,13 @@ def test_what_the_page_on_formats_says_in_words_is_so() -> None:
     page = FORMATS.read_text()
     for magic in (journal._FILE_MAGIC, sections._FILE_MAGIC, sections._SECTION_MAGIC):
         assert magic.decode() in page
-    assert [kind.__name__ for kind in records.KINDS] == ["EntryAdded", "MasterKeyLearnt", "LedgerFenced", "LacWritten", "LimboChanged"]
+    assert [kind.__name__ for kind in records.KINDS] == [
+        "EntryAdded",
+        "MasterKeyLearnt",
+        "LedgerFenced",
+        "LacWritten",
+        "LimboChanged",
+    ]
     assert f"at most {sections.RUN} entries" in page and f"up to {snapshot._CHUNK}" in page
     assert ", ".join(tree.Node.__struct_fields__[2:]) in page
     assert sections.Contents.__struct_fields__ == ("journal_start", "logs", "runs", "states", "forgotten")

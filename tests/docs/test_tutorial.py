@@ -27,7 +27,9 @@ def in_examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def is_part_of_a_class(listing: Block) -> bool:
-    """Whether a listing is to be put into a class that is there: it declares something of a protocol, and is no class itself."""
+    """Whether a listing is to be put into a class that is there: it declares something of a protocol, and is no class
+    itself.
+    """
     return re.match(r"@|\w+(: [\w\[\], ]+)? = ", listing.text) is not None
 
 

@@ -1,8 +1,8 @@
 """An explorer to hold the others against: naive on purpose, and with nothing of theirs.
 
-It has its own cursor over a dictionary of slots, its own idea of when two values are one (nested tuples of type and content,
-not the encoding the fingerprints are made of), explicit sets of whole states and no fingerprints. It goes by what
-`engines/interface.py` says an exploration is, and shares only the language itself with the engines.
+It has its own cursor over a dictionary of slots, its own idea of when two values are one (nested tuples of type and
+content, not the encoding the fingerprints are made of), explicit sets of whole states and no fingerprints. It goes by
+what `engines/interface.py` says an exploration is, and shares only the language itself with the engines.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class _Cursor:
         pass
 
 
-def runs(protocol: Protocol, function: Callable[..., Any], row: Row, **parameters: Any) -> Iterator[tuple[tuple[int, ...], Row]]:
+def runs(
+    protocol: Protocol, function: Callable[..., Any], row: Row, **parameters: Any
+) -> Iterator[tuple[tuple[int, ...], Row]]:
     """Every way ``function`` can go in ``row``: the options it took and the state after."""
     todo: list[list[int]] = [[]]
     while todo:
@@ -120,8 +122,8 @@ def holds(protocol: Protocol, declared: Declared, *rows: Row) -> bool:
 
 @dataclass
 class Space:
-    """What there is to find. ``broken``: names, each with the number of states of its shortest trace, the initial one included; ``reached``:
-    the same of what is to be sometimes true, by title.
+    """What there is to find. ``broken``: names, each with the number of states of its shortest trace, the initial one
+    included; ``reached``: the same of what is to be sometimes true, by title.
     """
 
     states: dict[Key, Row] = field(default_factory=dict)

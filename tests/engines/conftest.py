@@ -7,6 +7,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checking mode compares the first states with those of processes with other hash seeds, which `cli/test_checking` is about."""
+    """Checking mode compares the first states with those of processes with other hash seeds, which `cli/test_checking`
+    is about.
+    """
     monkeypatch.setattr("fencepost.engines.hashseeds.SEEDS", ())
     monkeypatch.setattr("fencepost.engines.hashseeds.STATES", 5)

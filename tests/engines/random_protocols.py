@@ -1,4 +1,5 @@
-"""Small random protocols, as Python source: what Hypothesis prints when something fails can be pasted into a file and run.
+"""Small random protocols, as Python source: what Hypothesis prints when something fails can be pasted into a file and
+run.
 
 Every cell of the state has a small domain of values, and expressions work on a value's place in its domain, so that any
 expression can be written to any cell and every state space is finite (a message can be resent without end on a network
@@ -176,7 +177,9 @@ class _Writer:
             path, keys, values = self.pick(self.tables)
             path = path.replace("{s}", s)
             return str(
-                self.pick((f"len({path})", f"int({keys}[0] in {path})", f"sum(rank({values}, v) for v in {path}.values())"))
+                self.pick(
+                    (f"len({path})", f"int({keys}[0] in {path})", f"sum(rank({values}, v) for v in {path}.values())")
+                )
             )
         if kind == "net" and self.network is not None:
             a, b = (self.pick(("self.nodes[0]", "self.nodes[1]")) for _ in "ab")
@@ -190,7 +193,9 @@ class _Writer:
         return f"rank({cell.domain}, {self.spell(cell.path, s, parametric)})"
 
     def number(self, s: str, parametric: bool, names: list[str], depth: int = 0) -> str:
-        kind = self.pick(("constant", "read", "read", "read", "name", "sum", "if") if depth < 2 else ("constant", "read"))
+        kind = self.pick(
+            ("constant", "read", "read", "read", "name", "sum", "if") if depth < 2 else ("constant", "read")
+        )
         if kind == "name" and names:
             return str(self.pick(names))
         if kind == "sum":
@@ -203,7 +208,10 @@ class _Writer:
     def condition(self, s: str, parametric: bool, names: list[str], depth: int = 0) -> str:
         kind = self.pick(("==", "!=", "<", "and", "or", "not") if depth < 2 else ("==", "!=", "<"))
         if kind in ("and", "or"):
-            one, other = self.condition(s, parametric, names, depth + 1), self.condition(s, parametric, names, depth + 1)
+            one, other = (
+                self.condition(s, parametric, names, depth + 1),
+                self.condition(s, parametric, names, depth + 1),
+            )
             return f"({one} {kind} {other})"
         if kind == "not":
             return f"not ({self.condition(s, parametric, names, depth + 1)})"
@@ -339,9 +347,16 @@ class _Writer:
                         parts.append(self.condition("self", each, [], 1))
                     parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
                 arguments = (", after" if stepwise else "") + (", n" if each else "")
-                self.method(f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", arguments, [f"return {' or '.join(parts)}"])
+                self.method(
+                    f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", arguments, [f"return {' or '.join(parts)}"]
+                )
                 if kind == "invariant":
-                    self.method("sometimes(n=nodes)" if each else "sometimes", f"sometimes{i}", arguments, [f"return not ({' or '.join(parts)})"])
+                    self.method(
+                        "sometimes(n=nodes)" if each else "sometimes",
+                        f"sometimes{i}",
+                        arguments,
+                        [f"return not ({' or '.join(parts)})"],
+                    )
         if ghost:
             self.body.insert(1, "ghost: Any = state(0)")
         if view is not None:
@@ -353,7 +368,6 @@ class _Writer:
         return RandomProtocol(
             "\n".join([*self.classes, "class P(Protocol):", *body]) + "\n", view is not None, self.sound_view
         )
-
 
     def expectations(self, actions: list[tuple[str, bool]]) -> None:
         """Temporal properties and fairness."""
@@ -380,8 +394,8 @@ def protocols(draw: Any, sound_view: bool = True) -> RandomProtocol:
 
 
 def seeded(seed: int, sound_view: bool = True, large: bool = False, temporal: bool = False) -> RandomProtocol:
-    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands of states;
-    ``temporal`` ones temporal properties and fairness, and neither invariants nor a view.
+    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands
+    of states; ``temporal`` ones temporal properties and fairness, and neither invariants nor a view.
     """
     return _Writer(random.Random(seed).randint, sound_view, large, temporal).write()
 

@@ -1,8 +1,9 @@
-"""Small random pairs of protocols and mappings, as Python source: a protocol, and another one that keeps the same in other ways.
+"""Small random pairs of protocols and mappings, as Python source: a protocol, and another one that keeps the same in
+other ways.
 
-Both have the same actions, written with accessors (``get_x``, ``set_x``, ...) that each of them defines for how it keeps its state. The second
-has actions of its own besides, which change nothing of what the first one sees, and perhaps a fault: then it is for brute force to say
-whether that can be seen.
+Both have the same actions, written with accessors (``get_x``, ``set_x``, ...) that each of them defines for how it
+keeps its state. The second has actions of its own besides, which change nothing of what the first one sees, and perhaps
+a fault: then it is for brute force to say whether that can be seen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import fencepost
 from fencepost import Protocol
 from fencepost.spec.context import Slot
 
-PRELUDE = '''
+PRELUDE = """
 class Cell(Record):
     a: Any = 0
     b: Any = 0
@@ -36,7 +37,7 @@ class Note(Message):
 class Letter(Message):
     text: int
     stamp: int
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ class Pair:
 
     def build(self) -> Protocol:
         """An instance of the one that refines the other."""
-        scope: dict[str, Any] = {n: getattr(fencepost, n) for n in fencepost.__all__} | {"Any": Any, "__name__": __name__}
+        scope: dict[str, Any] = {n: getattr(fencepost, n) for n in fencepost.__all__} | {
+            "Any": Any,
+            "__name__": __name__,
+        }
         exec(compile(self.source, "<random refinement>", "exec", dont_inherit=True), scope)
         protocol: Protocol = scope["P"]()
         return protocol
@@ -72,7 +76,12 @@ class _Writer:
         self.mine += lines
 
     def accessors(self, into: list[str], name: str, given: str, get: str, put: list[str]) -> None:
-        into += [f"def get_{name}(self{given}):", f"    return {get}", f"def set_{name}(self{given}, v):", *(f"    {line}" for line in put)]
+        into += [
+            f"def get_{name}(self{given}):",
+            f"    return {get}",
+            f"def set_{name}(self{given}, v):",
+            *(f"    {line}" for line in put),
+        ]
 
     # -- how the second protocol keeps what the first one does ---------------------------------------------------------
 
@@ -98,10 +107,18 @@ class _Writer:
             get = "self.two if self.which else self.one"
             self.accessors(self.mine, "x", "", get, ["if self.which:", "    self.two = v", "else:", "    self.one = v"])
             self.mapping.append("'x': lambda self: self.get_x()")
-            turn = ["if self.which:", "    self.one = self.two", "else:", "    self.two = self.one", "self.which = not self.which"]
+            turn = [
+                "if self.which:",
+                "    self.one = self.two",
+                "else:",
+                "    self.two = self.one",
+                "self.which = not self.which",
+            ]
             self.quiet.append(turn if self.int(0, 5) else turn[-1:])
             # What is not looked at yet, and will be.
-            self.quiet.append(["if self.which:", "    self.one = (self.one + 1) % 3", "else:", "    self.two = (self.two + 1) % 3"])
+            self.quiet.append(
+                ["if self.which:", "    self.one = (self.one + 1) % 3", "else:", "    self.two = (self.two + 1) % 3"]
+            )
         else:
             self.mine.append(f"kept: Wide = state(Wide(b={wrong}))")
             self.accessors(self.mine, "x", "", "self.kept.b", ["self.kept.b = v"])
@@ -134,18 +151,37 @@ class _Writer:
     def table(self) -> None:
         start = self.pick(("", "{0: 1}"))
         self.other.append(f"t: Any = table({start})")
-        self.accessors(self.other, "t", ", k", "self.t.get(k)", ["if v is not None:", "    self.t[k] = v", "elif k in self.t:", "    del self.t[k]"])
+        self.accessors(
+            self.other,
+            "t",
+            ", k",
+            "self.t.get(k)",
+            ["if v is not None:", "    self.t[k] = v", "elif k in self.t:", "    del self.t[k]"],
+        )
         if self.int(0, 1):
             self.mine.append(f"t: Any = table({start})")
-            self.accessors(self.mine, "t", ", k", "self.t.get(k)", ["if v is not None:", "    self.t[k] = v", "elif k in self.t:", "    del self.t[k]"])
+            self.accessors(
+                self.mine,
+                "t",
+                ", k",
+                "self.t.get(k)",
+                ["if v is not None:", "    self.t[k] = v", "elif k in self.t:", "    del self.t[k]"],
+            )
             return
         self.mine += [f"t0: Any = state({1 if start else None})", "t1: Any = state(None)"]
-        self.accessors(self.mine, "t", ", k", "self.t1 if k else self.t0", ["if k:", "    self.t1 = v", "else:", "    self.t0 = v"])
+        self.accessors(
+            self.mine, "t", ", k", "self.t1 if k else self.t0", ["if k:", "    self.t1 = v", "else:", "    self.t0 = v"]
+        )
         self.mapping.append("'t': lambda self: {k: self.get_t(k) for k in (0, 1) if self.get_t(k) is not None}")
 
     def net(self) -> None:
         rules = ", ".join(f"{rule}={self.pick((True, False))}" for rule in ("lossy", "once", "ordered", "remember"))
-        ways = ["def tell(self, v, n):", "    self.net.send({new}, n, hub)", "def take(self, n):", "    return self.net.receive({kind}, to=hub, source=n).message.{field}"]
+        ways = [
+            "def tell(self, v, n):",
+            "    self.net.send({new}, n, hub)",
+            "def take(self, n):",
+            "    return self.net.receive({kind}, to=hub, source=n).message.{field}",
+        ]
         declared = "net: Network = network({{{kind}: (nodes, hub)}}, {rules})"
 
         def keep(into: list[str], kind: str, new: str, field: str) -> None:
@@ -166,7 +202,11 @@ class _Writer:
 
     def change(self) -> str:
         what, most = self.pick(self.writes)
-        return what.format(f"({self.number()} + {self.number()}) % {most}" if self.int(0, 1) else f"one_of(({self.int(0, 1)}, {self.number()}))")
+        return what.format(
+            f"({self.number()} + {self.number()}) % {most}"
+            if self.int(0, 1)
+            else f"one_of(({self.int(0, 1)}, {self.number()}))"
+        )
 
     def action(self) -> list[str]:
         lines = [f"require({self.number()} != {self.int(0, 3)})"] if self.int(0, 2) else []
@@ -186,8 +226,16 @@ class _Writer:
         parts: list[tuple[Callable[[], None], list[str], list[tuple[str, int]]]] = [
             (self.x, ["self.get_x()"], [("self.set_x({})", 4)]),
             (self.cells, ["self.get_a(n)", "self.get_b(n)"], [("self.set_a(n, {})", 2), ("self.set_b(n, {})", 2)]),
-            (self.table, ["(self.get_t(0) or 0)"], [("self.set_t(0, {} or None)", 3), ("self.set_t(1, {} or None)", 2)]),
-            (self.net, ["(self.take(n) if self.get_x() % 2 else 1)"], [("self.tell({}, n)", 2), ("self.set_x(self.take(n) + 0 * {})", 2)]),
+            (
+                self.table,
+                ["(self.get_t(0) or 0)"],
+                [("self.set_t(0, {} or None)", 3), ("self.set_t(1, {} or None)", 2)],
+            ),
+            (
+                self.net,
+                ["(self.take(n) if self.get_x() % 2 else 1)"],
+                [("self.tell({}, n)", 2), ("self.set_x(self.take(n) + 0 * {})", 2)],
+            ),
         ]
         for place, (declare, reads, writes) in enumerate(parts):
             if place == 0 or self.int(0, 2) == 0:
@@ -199,7 +247,11 @@ class _Writer:
             for into, fault in ((self.other, False), (self.mine, self.int(0, 4) == 0)):
                 name = f"a{number}" if into is self.other or self.int(0, 3) else f"b{number}"
                 body = self.faulty(lines) if fault else lines
-                into += [f"@action(n=nodes)\ndef {name}(self, n):".replace("\n", "\n    ").split("\n")[0], f"def {name}(self, n):", *(f"    {line}" for line in body)]
+                into += [
+                    f"@action(n=nodes)\ndef {name}(self, n):".replace("\n", "\n    ").split("\n")[0],
+                    f"def {name}(self, n):",
+                    *(f"    {line}" for line in body),
+                ]
         for number, lines in enumerate(self.quiet):
             self.mine += ["@action(n=nodes)", f"def quiet{number}(self, n):", *(f"    {line}" for line in lines)]
         if self.int(0, 3) == 0:
@@ -275,7 +327,8 @@ def others(other: Protocol, row: Row) -> Iterator[Row]:
 
 
 def shortest(protocol: Protocol, cap: int) -> tuple[int | None, int]:
-    """How many states the shortest behaviour has that is none of the other protocol, None if there is none; and how many states there are.
+    """How many states the shortest behaviour has that is none of the other protocol, None if there is none; and how
+    many states there are.
 
     Past ``cap`` states no further level is begun: then the first is -1.
     """

@@ -1,7 +1,8 @@
 """Small random protocols whose nodes are alike: nothing in an action or a property singles one of them out.
 
-As in `random_protocols`, a protocol is Python source. Every way in which a state can hold a model value is there: as a key of a
-``per_key``, of a table and of a map, in sets, tuples, records and messages, at the ends of channels and of connections.
+As in `random_protocols`, a protocol is Python source. Every way in which a state can hold a model value is there: as a
+key of a ``per_key``, of a table and of a map, in sets, tuples, records and messages, at the ends of channels and of
+connections.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ STEPS = (
 )  # fmt: skip
 
 STARTS = ("", "", "self.chief = self.nodes[0]", "self.chief = one_of(self.nodes)", "self.cell[self.nodes[-1]] = 1")
-"""How a protocol begins. It may single a node out: what is reached from there is the image of what is reached from another."""
+"""How a protocol begins. It may single a node out: what is reached from there is the image of what is reached from
+another.
+"""
 
 
 def symmetric(seed: int, nodes: int = 3) -> RandomProtocol:
@@ -105,7 +108,9 @@ def symmetric(seed: int, nodes: int = 3) -> RandomProtocol:
                 result = [f"return all({test} for n in self.nodes for m in self.nodes)"]
                 lines += method(kind, f"{kind}{i}", ", after" * stepwise, result)
             else:
-                lines += method(f"{kind}(n=nodes, m=nodes)", f"{kind}{i}", ", after" * stepwise + ", n, m", [f"return {test}"])
+                lines += method(
+                    f"{kind}(n=nodes, m=nodes)", f"{kind}{i}", ", after" * stepwise + ", n, m", [f"return {test}"]
+                )
                 if not stepwise:
                     lines += method("sometimes(n=nodes, m=nodes)", f"sometimes{i}", ", n, m", [f"return not ({test})"])
     return RandomProtocol("\n".join(lines) + "\n")

@@ -69,6 +69,8 @@ def test_outcomes_that_share_entries_are_judged_apart(workers: int) -> None:
     expected = check(Stepwise(), engine="reference", keep_going=True)
     found = check(Stepwise(), engine="embedded", workers=workers, keep_going=True)
     assert [v.name for v in expected.violations] == ["at_most_three", "never_from_four_to_two"]
-    assert [(v.name, len(v.trace or ())) for v in found.violations] == [(v.name, len(v.trace or ())) for v in expected.violations]
+    assert [(v.name, len(v.trace or ())) for v in found.violations] == [
+        (v.name, len(v.trace or ())) for v in expected.violations
+    ]
     assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
     assert found.actions == expected.actions

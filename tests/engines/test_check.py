@@ -76,7 +76,9 @@ def test_a_class_is_checked_in_a_configuration() -> None:
         (Counter(), {"constants": {"limit": 4}}, OptionError, "has its constants already"),
     ],
 )
-def test_what_can_not_be_checked_is_told(protocol: Any, options: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_what_can_not_be_checked_is_told(
+    protocol: Any, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         check(protocol, **options)
 

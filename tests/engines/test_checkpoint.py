@@ -61,7 +61,8 @@ def explore(subject: object, **options: object) -> Result:
 def figures(result: Result) -> tuple[object, ...]:
     trace = [step.title for v in result.violations if v.trace for step in v.trace.steps]
     return (
-        result.verdict, result.complete, result.distinct_states, result.generated_states, result.depth, result.actions, trace,
+        result.verdict, result.complete, result.distinct_states, result.generated_states, result.depth, result.actions,
+        trace,
     )  # fmt: skip
 
 
@@ -90,7 +91,9 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, uninterrupted: Res
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
 @pytest.mark.parametrize("bits", [64, 128])
-def test_workers_may_change_between_runs(tmp_path: Path, uninterrupted: Result, before: int, after: int, bits: int) -> None:
+def test_workers_may_change_between_runs(
+    tmp_path: Path, uninterrupted: Result, before: int, after: int, bits: int
+) -> None:
     directory = tmp_path / "checkpoint"
     explore(protocol(), checkpoint=directory, max_depth=8, workers=before, bits=bits)
     explore(protocol(), resume=directory, max_states=5_000, workers=after, bits=bits)
@@ -217,7 +220,9 @@ def test_parts_of_the_state_that_appeared_late_come_back(tmp_path: Path) -> None
 
 
 def test_names_are_those_of_the_protocol_whatever_else_was_loaded(tmp_path: Path) -> None:
-    """Every protocol of BookKeeper has an ``Entry``, as has KRaft; and of a file that is loaded twice there is each class twice."""
+    """Every protocol of BookKeeper has an ``Entry``, as has KRaft; and of a file that is loaded twice there is each
+    class twice.
+    """
     for name in ("bookkeeper-4.13", "bookkeeper-boot", "kraft-kip-853"):
         shipped(name)
     (tmp_path / "again.py").write_text((Path(__file__).parents[2] / "docs/examples/two_phase.py").read_text())
@@ -253,7 +258,9 @@ def test_a_refusal_is_one_line_on_the_command_line(saved: Path) -> None:
     words = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "--resume", str(saved)]
     done = subprocess.run([sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 153 and done.stdout.startswith("FAILED")
-    assert done.stderr.startswith(f"fencepost: the checkpoint in {saved} was made with") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith(f"fencepost: the checkpoint in {saved} was made with") and done.stderr.count("\n") == 1
+    )
 
 
 def test_no_checkpoint_is_refused(tmp_path: Path) -> None:

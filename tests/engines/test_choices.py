@@ -1,4 +1,6 @@
-"""Actions with very many ways through their choices: as many as are allowed, one more, and no work that is done for each of them twice."""
+"""Actions with very many ways through their choices: as many as are allowed, one more, and no work that is done for
+each of them twice.
+"""
 
 from __future__ import annotations
 

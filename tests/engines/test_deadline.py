@@ -1,4 +1,6 @@
-"""Limits on time and memory, where the author's Python does not come back: every engine ends it, says which it was, and keeps what it counted."""
+"""Limits on time and memory, where the author's Python does not come back: every engine ends it, says which it was, and
+keeps what it counted.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +87,7 @@ def compiled() -> None:
 @contextmanager
 def at_most() -> Iterator[None]:
     """No test waits for ever for what it says ends."""
+
     def late(*_: object) -> None:
         raise AssertionError("it did not end")
 
@@ -111,7 +114,9 @@ def test_an_action_that_never_returns_is_named_with_its_parameters_and_its_state
     assert result.distinct_states >= 3 and not result.error and not result.failure
     assert "had not returned after" in str(result) and "in the state count = 3." in str(result)
     written = json.loads(to_json(result))
-    assert written["unfinished"]["evaluation"] == result.unfinished.what and written["unfinished"]["state"] == {"count": 3}
+    assert written["unfinished"]["evaluation"] == result.unfinished.what and written["unfinished"]["state"] == {
+        "count": 3
+    }
 
 
 @pytest.mark.parametrize(
@@ -224,7 +229,8 @@ def test_interrupting_an_endless_action_says_which_it_was(monkeypatch: pytest.Mo
 
 
 def test_nothing_arrives_after_an_evaluation_has_ended() -> None:
-    # Evaluations that end just when they are told to: whatever comes first, the exception comes out of end() or not at all.
+    # Evaluations that end just when they are told to: whatever comes first, the exception comes out of end() or not at
+    # all.
     told = 0
     for n in range(300):
         one = Deadline()
@@ -274,8 +280,6 @@ def test_domains_that_raise_are_still_told_as_such() -> None:
 
     with pytest.raises(NotAProtocol, match="have no usable domains: ZeroDivisionError"):
         limited(Broken(), engine="reference")
-
-
 
 
 class Crowd(Protocol):

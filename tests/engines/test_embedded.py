@@ -155,12 +155,20 @@ def test_every_fingerprint_is_legal(fingerprint: int, value: int, first: int, mo
 
 # With 64 bits x=3 passes for x=2, which was seen: nothing beyond it is found.
 @pytest.mark.parametrize(("bits", "distinct"), [(64, 3), (128, 14)])
-def test_the_high_half_tells_states_apart_if_asked_for(bits: int, distinct: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_high_half_tells_states_apart_if_asked_for(
+    bits: int, distinct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual = states.Store._hash
 
     def forced(self: Any, slot: Any, held: Any) -> int:
         # The states x=2 and x=3 differ in the high half alone.
-        return (1 << 70) | 5 if slot.name == "x" and held == 2 else 5 if slot.name == "x" and held == 3 else usual(self, slot, held)
+        return (
+            (1 << 70) | 5
+            if slot.name == "x" and held == 2
+            else 5
+            if slot.name == "x" and held == 3
+            else usual(self, slot, held)
+        )
 
     monkeypatch.setattr(states.Store, "_hash", forced)
     for workers in (1, 2):
@@ -169,7 +177,8 @@ def test_the_high_half_tells_states_apart_if_asked_for(bits: int, distinct: int,
         assert got["distinct"] == distinct
 
 
-# -- paths that read more, later ----------------------------------------------------------------------------------------
+# -- paths that read more, later
+# ----------------------------------------------------------------------------------------
 
 
 class Late(Protocol):
@@ -214,11 +223,15 @@ class Late(Protocol):
 
     @step_invariant
     def step_invariant_reads_late(self, after: Any) -> bool:
-        return self.kind != "step_invariant" or self.phase < 4 or after.y != 2 or (self.phase >= 5 and self.z != after.z)
+        return (
+            self.kind != "step_invariant" or self.phase < 4 or after.y != 2 or (self.phase >= 5 and self.z != after.z)
+        )
 
     @step_constraint
     def step_constraint_reads_late(self, after: Any) -> bool:
-        return self.kind != "step_constraint" or self.phase < 4 or after.y != 2 or (self.phase >= 5 and self.z != after.z)
+        return (
+            self.kind != "step_constraint" or self.phase < 4 or after.y != 2 or (self.phase >= 5 and self.z != after.z)
+        )
 
 
 @pytest.mark.parametrize("kind", ["action", "invariant", "constraint", "step_invariant", "step_constraint", "nothing"])
@@ -280,7 +293,9 @@ def test_more_slots_appear_than_rows_had_room_for() -> None:
 
 
 class Forks(Protocol):
-    """A choice between options that read different slots: one action with several leaves, which come and go one by one."""
+    """A choice between options that read different slots: one action with several leaves, which come and go one by
+    one.
+    """
 
     nodes: Any = model_values("n", 3)
     up: Any = per_key(nodes, False)
@@ -499,7 +514,10 @@ def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> No
     explored = embedded.explore(stepper, Options(deadlock=True, keep_going=True))
     ends = {f.name: replay(stepper, f.initial, f.path).states[-1] for f in explored.found}
     (start,) = stepper.initial_states()
-    seconds = [fencepost.State(stepper.store, stepper.apply(start.ids, o)) for o in stepper.outcomes(stepper.of_kind("action")[0], start.ids)]
+    seconds = [
+        fencepost.State(stepper.store, stepper.apply(start.ids, o))
+        for o in stepper.outcomes(stepper.of_kind("action")[0], start.ids)
+    ]
 
     def order(found: fencepost.State) -> tuple[int, int]:
         return found.fingerprint & states.LOW, found.fingerprint >> 64
@@ -587,7 +605,9 @@ def test_a_slot_with_more_than_256_values() -> None:
 
 @pytest.mark.parametrize("already", [254, 255, 256, 65_534, 65_535, 70_000])
 def test_values_are_numbered_past_every_width_of_a_row(already: int) -> None:
-    """As if ``already`` other values had been seen in a slot before: rows widen before, or in the middle of, the search."""
+    """As if ``already`` other values had been seen in a slot before: rows widen before, or in the middle of, the
+    search.
+    """
 
     def prepare(stepper: Stepper) -> None:
         for number in range(already):
@@ -658,7 +678,9 @@ def test_actions_and_properties_past_the_64th_are_told_apart() -> None:
 
 
 class Grid(Protocol):
-    """Independent counters, so that every count is known: size ** cells states, all of them ``cells * (size - 1)`` deep at most."""
+    """Independent counters, so that every count is known: size ** cells states, all of them ``cells * (size - 1)`` deep
+    at most.
+    """
 
     cells: int = constant(10)
     size: int = constant(4)
@@ -917,7 +939,8 @@ def test_progress_only_grows(workers: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert seen[-1].distinct <= explored.distinct and seen[-1].evaluations <= explored.evaluations
 
 
-# -- what the protocol raises -------------------------------------------------------------------------------------------
+# -- what the protocol raises
+# -------------------------------------------------------------------------------------------
 
 
 class Raises(Protocol):
@@ -980,8 +1003,8 @@ def test_what_is_raised_deep_in_the_space_is_told_with_the_way_there(where: str,
     assert isinstance(explored.raised.state, fencepost.State) and explored.raised.state == last
     root = next(r for r in stepper.roots if r.title == explored.raised.where)
     with pytest.raises(ProtocolRaised, match=f"in {where}"):
-        for successor in [last, *(fencepost.State(stepper.store, stepper.apply(last.ids, o))
-                                  for r in stepper.of_kind("action") for o in stepper.outcomes(r, last.ids))]:  # fmt: skip
+        outcomes = [o for r in stepper.of_kind("action") for o in stepper.outcomes(r, last.ids)]
+        for successor in [last, *(fencepost.State(stepper.store, stepper.apply(last.ids, o)) for o in outcomes)]:
             stepper.outcomes(root, last.ids, *((successor.ids,) if where.startswith("step") else ()))
     result = fencepost.check(Raises(where=where), engine="embedded")
     assert result.exit_code == 75 and not result.holds and result.error_trace is not None
@@ -1056,7 +1079,9 @@ def test_the_same_in_every_process_whatever_the_hash_seed() -> None:
     path = os.pathsep.join([str(Path(fencepost.__file__).parents[1]), str(here)])
     for seed in ("1", "31337") if THOROUGH else ("31337",):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
-        run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+        )
         assert run.returncode == 0, run.stderr
         assert run.stdout == expected
 

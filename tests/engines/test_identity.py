@@ -1,4 +1,6 @@
-"""Values that look alike are different values: classes of one name, 1 and True. Every engine counts them apart, or says why it can not."""
+"""Values that look alike are different values: classes of one name, 1 and True. Every engine counts them apart, or says
+why it can not.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Client:
 
 
 class Namesakes(Protocol):
-    """A value of each of two enums and of two records with one name: five states, of which the invariant is false in two."""
+    """A value of each of two enums and of two records with one name: five states, of which the invariant is false in
+    two.
+    """
 
     held: object = state(None)
 
@@ -72,7 +76,9 @@ class Namesakes(Protocol):
 
 
 class NamesakesOnTheWay(Protocol):
-    """Two kinds of messages with one name, sent or not: four states. Both are in flight in one, which is not the initial state."""
+    """Two kinds of messages with one name, sent or not: four states. Both are in flight in one, which is not the
+    initial state.
+    """
 
     net = network({Bookie.Add: (A, B), Client.Add: (A, B)})
 
@@ -106,7 +112,9 @@ def test_kinds_of_messages_of_one_name_do_not_cancel(engine: str) -> None:
 def _module(name: str, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     module = types.ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)
-    text = "import enum, fencepost\nclass State(enum.Enum):\n    OPEN = 1\nclass Entry(fencepost.Record):\n    id: int\n"
+    text = (
+        "import enum, fencepost\nclass State(enum.Enum):\n    OPEN = 1\nclass Entry(fencepost.Record):\n    id: int\n"
+    )
     exec(text, module.__dict__)
     return module
 
@@ -118,7 +126,11 @@ def test_classes_of_two_modules_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
         assert order_key(made(one)) != order_key(made(other))
 
 
-@pytest.mark.parametrize("value", [Bookie.State.OPEN, Client.Entry(3), 1 << 20_000, -(1 << 20_000), "\ud800", 1 << 63, -(1 << 63)], ids=map(str, range(7)))
+@pytest.mark.parametrize(
+    "value",
+    [Bookie.State.OPEN, Client.Entry(3), 1 << 20_000, -(1 << 20_000), "\ud800", 1 << 63, -(1 << 63)],
+    ids=map(str, range(7)),
+)
 def test_what_is_encoded_is_decoded(value: object) -> None:
     from fencepost.engines.checkpoint import names_of
 
@@ -236,7 +248,11 @@ def test_a_checkpoint_keeps_keys_that_read_the_same_apart(tmp_path: Path) -> Non
     whole = fencepost.check(ReadTheSame(), engine="embedded")
     fencepost.check(ReadTheSame(), engine="embedded", max_depth=4, checkpoint=tmp_path)
     resumed = fencepost.check(ReadTheSame(), engine="embedded", resume=tmp_path)
-    assert (resumed.distinct_states, resumed.generated_states) == (whole.distinct_states, whole.generated_states) == (36, 61)
+    assert (
+        (resumed.distinct_states, resumed.generated_states)
+        == (whole.distinct_states, whole.generated_states)
+        == (36, 61)
+    )
 
 
 class Counted(Record):

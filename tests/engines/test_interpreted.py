@@ -74,7 +74,12 @@ def test_notes_down_the_same_graph_for_liveness(seed: int) -> None:
         explored = explore(stepper, Options(max_depth=5))
         assert explored.recording is not None
         graph = explored.recording.graph()
-        graphs.append({name: np.asarray(getattr(graph, name)).tolist() for name in ("fingerprints", "starts", "targets", "kinds", "enabled", "truths")})
+        graphs.append(
+            {
+                name: np.asarray(getattr(graph, name)).tolist()
+                for name in ("fingerprints", "starts", "targets", "kinds", "enabled", "truths")
+            }
+        )
     assert graphs[0] == graphs[1]
 
 

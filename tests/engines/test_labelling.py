@@ -1,4 +1,6 @@
-"""Canonical labellings, forced on also where every permutation could be tried: against orbits that are counted one by one."""
+"""Canonical labellings, forced on also where every permutation could be tried: against orbits that are counted one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ NODES = [ModelValue(f"n{i}", i) for i in range(8)]
 
 
 def least(edges: Any, count: int, named: Any = ()) -> tuple[int, int, bool]:
-    """The key of a directed graph on the first ``count`` nodes: one term for each edge, and one for the set ``named``."""
+    """The key of a directed graph on the first ``count`` nodes: one term for each edge, and one for the set
+    ``named``.
+    """
     naming = Labelling([NODES[:count]])
     return naming.least([naming.term((("edge", a, b), True)) for a, b in edges] + [naming.term(("named", Set(named)))])
 
@@ -89,7 +93,16 @@ def test_a_labelling_counts_how_often_something_stands_in_a_set() -> None:
     """Members of one colour are not one member."""
     naming = Labelling([NODES[:4]])
     a, b, c, d = NODES[:4]
-    values = [Map({a: 1, b: 2}), Map({a: 1, b: 1}), Set({a, b}), Set({a}), (a, b), (a, a), Set({(a, b), (b, a)}), Set({(a, b), (c, d)})]
+    values = [
+        Map({a: 1, b: 2}),
+        Map({a: 1, b: 1}),
+        Set({a, b}),
+        Set({a}),
+        (a, b),
+        (a, a),
+        Set({(a, b), (b, a)}),
+        Set({(a, b), (c, d)}),
+    ]
     keys = [naming.least([naming.term(value)]) for value in values]
     assert len(set(keys)) == len(keys)
     for value, key in zip(values, keys, strict=True):
@@ -184,7 +197,9 @@ def test_maps_of_a_set_into_itself_are_counted_up_to_names() -> None:
 
 
 class Rings(Protocol):
-    """Two states up to names: a ring of three and one of four, and one of seven, in any order. Refinement sees no difference."""
+    """Two states up to names: a ring of three and one of four, and one of seven, in any order. Refinement sees no
+    difference.
+    """
 
     people: tuple[ModelValue, ...] = model_values("p", 7, symmetric=True)
     friend: Table[ModelValue, ModelValue] = table()
@@ -210,13 +225,17 @@ class Rings(Protocol):
 
 
 @pytest.mark.parametrize("engine", ["reference", "embedded"])
-def test_keys_never_join_two_orbits_even_where_labellings_are_cut_short(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_never_join_two_orbits_even_where_labellings_are_cut_short(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = check(Rings(), engine=engine, symmetry=True, workers=1)
     assert whole.exact and whole.distinct_states == 2 and "at most" not in str(whole)
     monkeypatch.setattr(labelling, "MOST_LABELLINGS", 1)
     short = check(Rings(), engine=engine, symmetry=True, workers=1)
     assert not short.exact and short.distinct_states > 2
-    assert "reachable states up to symmetry of people (at most: some were counted more than once)" in " ".join(str(short).split())
+    assert "reachable states up to symmetry of people (at most: some were counted more than once)" in " ".join(
+        str(short).split()
+    )
 
 
 # -- many members -----------------------------------------------------------------------------------------------------

@@ -65,9 +65,15 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
 def genuine(protocol: Protocol, stepper: Stepper, found: Found) -> bool:
     """Whether a counterexample is one, walked with the naive explorer's steps."""
     slots = {brute.tag(slot.path): (slot, value) for slot, value in found.initial.slots()}
-    row = brute.Row({p: (s, v) for p, (s, v) in slots.items() if brute.tag(v) != brute.tag(s.default) and s.path != ("view()",)})
+    row = brute.Row(
+        {p: (s, v) for p, (s, v) in slots.items() if brute.tag(v) != brute.tag(s.default) and s.path != ("view()",)}
+    )
     before = row
-    actions = {(d.name, brute.tag(tuple(p.items()))): (d, p) for d in protocol.declared("action") for p in d.parameters(protocol)}
+    actions = {
+        (d.name, brute.tag(tuple(p.items()))): (d, p)
+        for d in protocol.declared("action")
+        for p in d.parameters(protocol)
+    }
     for number, choices in found.path:
         root = stepper.roots[number]
         declared, parameters = actions[(root.name, brute.tag(tuple(root.parameters.items())))]
@@ -95,7 +101,9 @@ def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: in
         found = difference(random, keep_going, deadlock)
         if found is not None:
             small = reduced(random, lambda r, kg=keep_going, dl=deadlock: difference(r, kg, dl) is not None)
-            pytest.fail(f"seed {seed}, {keep_going=}, {deadlock=}: {difference(small, keep_going, deadlock)}\n{small!r}")
+            pytest.fail(
+                f"seed {seed}, {keep_going=}, {deadlock=}: {difference(small, keep_going, deadlock)}\n{small!r}"
+            )
 
 
 class Field(Protocol):
@@ -121,7 +129,9 @@ class Field(Protocol):
         return self.x < self.side and self.y < self.side
 
 
-@pytest.mark.parametrize(("side", "looks", "engine"), [(10, 1, "interpreted"), (110, 0, "embedded"), (14, 30, "embedded")])
+@pytest.mark.parametrize(
+    ("side", "looks", "engine"), [(10, 1, "interpreted"), (110, 0, "embedded"), (14, 30, "embedded")]
+)
 def test_which_engine_answers_depends_on_the_protocol_and_not_on_the_clock(
     side: int, looks: int, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

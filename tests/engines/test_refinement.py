@@ -57,7 +57,9 @@ ENGINES: dict[str, Callable[[Stepper], Any]] = {
 
 
 def agrees(pair: Pair) -> int | None:
-    """Holds every engine against brute force; how many states the shortest behaviour has that is none of the other protocol."""
+    """Holds every engine against brute force; how many states the shortest behaviour has that is none of the other
+    protocol.
+    """
     length, _ = shortest(pair.build(), CAP)
     if length == -1:
         return None
@@ -214,7 +216,9 @@ def test_an_initial_state_that_is_none_of_the_other_protocol() -> None:
     for result in everywhere(lambda: Digits(first=3)):
         assert len(result.must_violate("as_counter")) == 1
         told = " ".join(str(result).split())
-        assert "This is no initial state of counter. Under as_counter it differs from the nearest one value 0 → 3" in told
+        assert (
+            "This is no initial state of counter. Under as_counter it differs from the nearest one value 0 → 3" in told
+        )
     walked = check(Digits(first=3), engine="simulate", seed=1)
     assert len(walked.must_violate("as_counter")) == 1
 
@@ -222,9 +226,15 @@ def test_an_initial_state_that_is_none_of_the_other_protocol() -> None:
 def test_json_and_the_page_tell_it() -> None:
     result = check(Digits(most=14))
     told = json.loads(to_json(result))["violation"]
-    assert told["kind"] == "refinement" and told["refinement"]["changes"] == [{"part": "value", "before": 14, "after": 15}]
+    assert told["kind"] == "refinement" and told["refinement"]["changes"] == [
+        {"part": "value", "before": 14, "after": 15}
+    ]
     (near,) = told["refinement"]["nearest"]
-    assert near["action"] == "count" and near["same"] and near["refused"][0]["source"] == "require(self.value < self.limit)"
+    assert (
+        near["action"] == "count"
+        and near["same"]
+        and near["refused"][0]["source"] == "require(self.value < self.limit)"
+    )
     page = html(result)
     assert "no step of counter" in page and "does just this, but is refused" in page
 
@@ -332,7 +342,9 @@ class Late(Protocol):
         require(self.clock < 4 or self.fault)
         self.later = (self.later + 1) % 3
 
-    as_counter: Any = refines(Counter, {"value": lambda self: self.later if self.clock == 4 else self.value}, constants={"limit": 3})
+    as_counter: Any = refines(
+        Counter, {"value": lambda self: self.later if self.clock == 4 else self.value}, constants={"limit": 3}
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -358,7 +370,11 @@ def test_what_was_decided_is_kept_with_the_tables() -> None:
         one, other = (explorer.stepper for explorer in explorers)
         assert one.changes.known == other.changes.known and one.changes.read == other.changes.read
         decided = [stepper.refinements["as_counter"].decided for stepper in (one, other)]
-        assert decided[0] == decided[1] and any(what is None for _, what in decided[0]) and any(what for _, what in decided[0])
+        assert (
+            decided[0] == decided[1]
+            and any(what is None for _, what in decided[0])
+            and any(what for _, what in decided[0])
+        )
     finally:
         for explorer in explorers:
             explorer.close()
@@ -377,9 +393,15 @@ class Computed(BookKeeper):
     as_itself: Any = refines(
         BookKeeper,
         {
-            **{f"client.{f}": lambda self, c, f=f: getattr(self.client[c], f) for f in Client._fields if f not in ("confirmed", "curr_fragment")},
+            **{
+                f"client.{f}": lambda self, c, f=f: getattr(self.client[c], f)
+                for f in Client._fields
+                if f not in ("confirmed", "curr_fragment")
+            },
             "client.confirmed": lambda self, c, e: self.client[c].confirmed[e],
-            "bookie": lambda self, b: LedgerOnBookie(self.bookie[b].entries, self.bookie[b].fenced, self.bookie[b].lac, self.bookie[b].lac_of_last),
+            "bookie": lambda self, b: LedgerOnBookie(
+                self.bookie[b].entries, self.bookie[b].fenced, self.bookie[b].lac, self.bookie[b].lac_of_last
+            ),
         },
     )
 
@@ -521,7 +543,9 @@ def board(mapping: dict[str, Any], **constants: Any) -> type[Protocol]:
         at: int = state(0)
         both: Place = state(Place)
         few: PerKey[int, int] = per_key((1, 2), 0)
-        as_board: Any = refines(Board, {k: v for k, v in {**whole, **mapping}.items() if v is not None}, constants=constants)
+        as_board: Any = refines(
+            Board, {k: v for k, v in {**whole, **mapping}.items() if v is not None}, constants=constants
+        )
 
         @action
         def moves(self) -> None:
@@ -532,19 +556,43 @@ def board(mapping: dict[str, Any], **constants: Any) -> type[Protocol]:
 
 
 REFUSED = {
-    "a variable without a mapping": ({"of": None}, {}, "does not say what of of board is, and mine has no of: map it, {'of': a function of the state}"),
+    "a variable without a mapping": (
+        {"of": None},
+        {},
+        "does not say what of of board is, and mine has no of: map it, {'of': a function of the state}",
+    ),
     "a name that is none": ({"colour": lambda self: 0}, {}, "maps colour, which is no part of a state of board"),
-    "a field that is none": ({"place.colum": lambda self: 0}, {}, "maps place.colum, which is no part of a state of board: did you mean place.column?"),
-    "a variable that is none here": ({"place.row": "att"}, {}, "maps place.row to att, and mine has no variable att: did you mean at?"),
-    "a variable of another kind": ({"cells": "at"}, {}, "takes at for cells of board, and the one is one value, the other a table"),
+    "a field that is none": (
+        {"place.colum": lambda self: 0},
+        {},
+        "maps place.colum, which is no part of a state of board: did you mean place.column?",
+    ),
+    "a variable that is none here": (
+        {"place.row": "att"},
+        {},
+        "maps place.row to att, and mine has no variable att: did you mean at?",
+    ),
+    "a variable of another kind": (
+        {"cells": "at"},
+        {},
+        "takes at for cells of board, and the one is one value, the other a table",
+    ),
     "other keys": ({"of": "few"}, {}, "k1 is no key of few of mine"),
     "a value": ({"net": 3}, {}, "maps net by 3: give it a function of the state, or the name of a variable here"),
     "a dictionary for what is no network": ({"net": {Ask: None}}, {}, "maps net by a dictionary, and it is one value"),
     "a constant of another type": ({}, {"size": "large"}, "constant size is a whole number, not 'large'"),
     "a constant that is none": ({}, {"sizes": 3}, "board has no constant named sizes: did you mean size?"),
     "a constant that raises": ({}, {"size": lambda p: p.nothing}, "has no constant size for board: AttributeError"),
-    "an assumption that raises": ({}, {"size": 7}, "can not tell whether it_is_large_enough of board holds: ZeroDivisionError"),
-    "an assumption that is false": ({}, {"size": 1}, "with its constants, assumption it_is_large_enough of board is false"),
+    "an assumption that raises": (
+        {},
+        {"size": 7},
+        "can not tell whether it_is_large_enough of board holds: ZeroDivisionError",
+    ),
+    "an assumption that is false": (
+        {},
+        {"size": 1},
+        "with its constants, assumption it_is_large_enough of board is false",
+    ),
 }
 
 
@@ -560,11 +608,20 @@ def test_what_does_not_fit_is_one_clear_line(why: str) -> None:
 RAISED = {
     "it raises": ({"place.row": lambda self: 1 // (2 - self.at)}, "ZeroDivisionError"),
     "no value": ({"place.row": lambda self: [self.at]}, "comes to no place.row of board: place.row comes to a list"),
-    "no such key": ({"place": lambda self: self.both, "place.row": None, "place.column": None, "of": lambda self, k: self.few[k]}, "KeyError"),
-    "another record": ({"place": lambda self: 7, "place.row": None, "place.column": None}, "comes to no place of board: 7 where a Place belongs"),
+    "no such key": (
+        {"place": lambda self: self.both, "place.row": None, "place.column": None, "of": lambda self, k: self.few[k]},
+        "KeyError",
+    ),
+    "another record": (
+        {"place": lambda self: 7, "place.row": None, "place.column": None},
+        "comes to no place of board: 7 where a Place belongs",
+    ),
     "it assigns": ({"place.row": lambda self: setattr(self, "at", 1)}, "a property can not assign to the state"),
     "it chooses": ({"place.row": lambda self: one_of((1, 2))}, "a property can not choose"),
-    "it requires": ({"place.row": lambda self: require(self.at < 2) or self.at}, "asked require(...), which only an action can"),
+    "it requires": (
+        {"place.row": lambda self: require(self.at < 2) or self.at},
+        "asked require(...), which only an action can",
+    ),
 }
 
 
@@ -649,7 +706,13 @@ BACK: Any = (Note, lambda m: Note(m.text), lambda m: Letter(m.text, 7))
         (BOTH, {}, {}, {Letter: [THERE], Card: None}, None),
         (LETTER, {}, {}, {Letter: (Note, lambda m: Note(m.text + 1))}, "as_notes"),
         (LETTER, {"lossy": True}, {}, {Letter: THERE}, "of the two networks one is lossy"),
-        (LETTER, {"remember": True}, {"remember": True}, {Letter: THERE}, "remembers messages: give a function back too"),
+        (
+            LETTER,
+            {"remember": True},
+            {"remember": True},
+            {Letter: THERE},
+            "remembers messages: give a function back too",
+        ),
         (LETTER, {}, {}, {Letter: Note}, "maps Letter to Note, which has other fields"),
         (LETTER, {}, {}, {Letter: Card}, "maps Letter to Card, which"),
         (LETTER, {}, {}, {Letter: 3}, "maps Letter to 3: give it a kind of message"),

@@ -87,7 +87,9 @@ class Plain:
         return not any(self.stepper.outcomes(c, row) for c in self.stepper.of_kind("constraint"))
 
     def steps(self, row: Row) -> Iterator[tuple[int, Outcome, Row]]:
-        """The steps that a walk may take: options of a choice that do the same are one, and those that do nothing are none."""
+        """The steps that a walk may take: options of a choice that do the same are one, and those that do nothing are
+        none.
+        """
         for root in self.stepper.of_kind("action"):
             for leaf in leaves(self.stepper.evaluate(root, row)):
                 effects = set()
@@ -152,7 +154,9 @@ class Plain:
         return found
 
     def loops(self, rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
-        """The temporal properties that a walk violates by a loop: the property, the step that closes the loop, the step it begins at."""
+        """The temporal properties that a walk violates by a loop: the property, the step that closes the loop, the step
+        it begins at.
+        """
         stepper = self.stepper
         terms = Terms(stepper)
         for last, row in enumerate(rows):
@@ -214,7 +218,9 @@ def test_without_continue_the_lowest_walk_is_told() -> None:
         if not exploration.found or exploration.found[0].walk is None:
             continue
         walks = [plain.walk(n) for n in range(12)]
-        first = next((n, plain.wrong(*w)) for n, w in enumerate(walks) if [v for v in plain.wrong(*w) if v[2] != "deadlock"])
+        first = next(
+            (n, plain.wrong(*w)) for n, w in enumerate(walks) if [v for v in plain.wrong(*w) if v[2] != "deadlock"]
+        )
         (found,) = exploration.found
         step, _, name = next(v for v in first[1] if v[2] != "deadlock")
         assert (found.walk, found.walked, found.name) == (first[0], step + 1, name)
@@ -222,7 +228,9 @@ def test_without_continue_the_lowest_walk_is_told() -> None:
         for n, (rows, _) in enumerate(walks[: first[0] + 1]):
             for title, walked in plain.reached(rows[: step + 1] if n == first[0] else rows).items():
                 expected.setdefault(title, (n, walked))
-        assert {f.name: (f.walk, f.walked) for f in exploration.witnesses if f.walk is not None}.items() <= expected.items()
+        assert {
+            f.name: (f.walk, f.walked) for f in exploration.witnesses if f.walk is not None
+        }.items() <= expected.items()
         assert {f.name for f in exploration.witnesses} >= expected.keys()
         lowest += 1
     assert lowest > 5
@@ -238,13 +246,19 @@ def test_loops_of_random_protocols(number: int) -> None:
             expected.setdefault(name, (n, last + 1, first))
     exploration = explored(protocol, seed=3, depth=7, walks=4, keep_going=True)
     assert exploration.failure is None
-    assert {f.name: (f.walk, f.walked) for f in exploration.found} == {name: found[:2] for name, found in expected.items()}
-    assert all(f.loop is not None and f.loop <= expected[f.name][2] for f in exploration.found), "a lasso is only shortened"
+    assert {f.name: (f.walk, f.walked) for f in exploration.found} == {
+        name: found[:2] for name, found in expected.items()
+    }
+    assert all(f.loop is not None and f.loop <= expected[f.name][2] for f in exploration.found), (
+        "a lasso is only shortened"
+    )
     together = explored(protocol, seed=3, depth=7, walks=4, keep_going=True, workers=2)
     assert told(together) == told(exploration)
 
 
-@pytest.mark.parametrize(("lock", "stays_out"), [(Lock, True), (WeakLock, True), (StrongLock, False), (LockOfFairProcesses, True)])
+@pytest.mark.parametrize(
+    ("lock", "stays_out"), [(Lock, True), (WeakLock, True), (StrongLock, False), (LockOfFairProcesses, True)]
+)
 def test_whoever_waits_enters(lock: type[Protocol], stays_out: bool) -> None:
     only = ["whoever_waits_enters"]
     result = check(lock(), engine="simulate", invariants=only, seed=1, walks=2_000, depth=30)
@@ -265,7 +279,9 @@ def explored(protocol: Protocol, **options: Any) -> Exploration:
 
 
 def told(exploration: Exploration) -> Any:
-    """What must not depend on how a simulation is carried out. How far higher walks were when a lower one ended it does."""
+    """What must not depend on how a simulation is carried out. How far higher walks were when a lower one ended it
+    does.
+    """
     found = [(f.kind, f.name, f.walk, f.walked, list(f.path)) for f in [*exploration.found, *exploration.witnesses]]
     counts = exploration.taken, exploration.generated, exploration.distinct, exploration.depth, exploration.walks
     return found, str(exploration.raised), None if exploration.limit is None else counts
@@ -296,7 +312,9 @@ print(e.distinct, e.generated, sorted(e.taken.items()), e.walks)
 
 def test_python_s_hash_seed_changes_nothing() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"}
-    other = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True).stdout
+    other = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+    ).stdout
     ours = io.StringIO()
     with contextlib.redirect_stdout(ours):
         exec(SCRIPT, {})
@@ -317,7 +335,10 @@ def test_a_walk_does_not_depend_on_what_is_checked() -> None:
     judged = explored(Judged(), walk=5, keep_going=True)
     assert walk is not None and judged.walk is not None
     assert {f.name for f in judged.found} == {"small", "rarely"}
-    names = [[simulate.key_of(Stepper(p).roots[r], True) for r, _ in w.path] for p, w in ((Counters(), walk), (Judged(), judged.walk))]
+    names = [
+        [simulate.key_of(Stepper(p).roots[r], True) for r, _ in w.path]
+        for p, w in ((Counters(), walk), (Judged(), judged.walk))
+    ]
     assert names[0] == names[1]
 
 
@@ -404,7 +425,10 @@ def test_a_violation_is_found_and_shortened() -> None:
     assert len(trace) == len(shortest) == 6 and violation.walked > 6
     assert (result.exit_code, result.complete, result.limit) == (12, False, None)
     told = str(result)
-    assert f"A counterexample, perhaps not the shortest, met by walk {violation.walk} after {violation.walked} states, and shortened" in told
+    assert (
+        f"A counterexample, perhaps not the shortest, met by walk {violation.walk} after {violation.walked} states, and"
+        " shortened" in told
+    )
     whole = check(High(), engine="simulate", seed=1, walk=violation.walk)
     assert len(whole.must_violate("together_below")) == violation.walked
     assert f"met by walk {violation.walk}: {violation.walked} states" in str(whole)

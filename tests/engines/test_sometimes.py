@@ -1,6 +1,7 @@
 """What is to be sometimes true: the shortest way there, on every engine, and what is said where there is none.
 
-Random protocols have such properties too: `test_reference` and those after it hold their witnesses against the naive explorer.
+Random protocols have such properties too: `test_reference` and those after it hold their witnesses against the naive
+explorer.
 """
 
 from __future__ import annotations
@@ -138,13 +139,17 @@ def test_a_violation_ends_the_search_and_what_was_reached_by_then_is_told(way: d
 
     result = check(Bounded(), **way)
     assert [v.name for v in result.violations] == ["slow"] and result.unreached == ("all_at_four",)
-    assert "Reached: is_far(w=w1) (7 states), is_far" in str(result) and "Not reached so far: all_at_four." in str(result)
+    assert "Reached: is_far(w=w1) (7 states), is_far" in str(result) and "Not reached so far: all_at_four." in str(
+        result
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_up_to_symmetry_one_of_a_class_of_bindings_stands_for_all(way: dict[str, Any]) -> None:
     result = check(Astray(), symmetry=True, **way)
-    assert lengths(result).keys() == {"all_at_four", "is_far(w=w1)", "is_lost(w=w1, by=6)"} and result.verdict == "is_lost"
+    assert (
+        lengths(result).keys() == {"all_at_four", "is_far(w=w1)", "is_lost(w=w1, by=6)"} and result.verdict == "is_lost"
+    )
     assert result.violations[0].never == tuple(f"is_lost(w=w{w}, by={by})" for w in (1, 2, 3) for by in (7, 8))
 
 
@@ -157,7 +162,9 @@ def test_up_to_symmetry_another_than_the_first_binding_may_be_met() -> None:
     for way in WAYS:
         result = check(Second(), symmetry=True, invariants=["leads"], keep_going=True, **way)
         (witness,) = result.witnesses
-        assert len(witness.trace.steps) == 1 and result.violations[0].never == tuple(f"leads(w=w{w}, other=w{w})" for w in (1, 2, 3))
+        assert len(witness.trace.steps) == 1 and result.violations[0].never == tuple(
+            f"leads(w=w{w}, other=w{w})" for w in (1, 2, 3)
+        )
 
 
 def test_with_a_view() -> None:
@@ -233,7 +240,10 @@ def test_every_form_of_a_result_has_it(tmp_path: Path) -> None:
     page = html(result)
     assert page.count('class="behaviour"') == 4 and "is_far(w=w1)" in page
     text = str(result)
-    assert "REACHED  all_at_four\nAll walkers can meet at four.\n" in text and "all_at_four is true; it looked at:\n    at.w1  4" in text
+    assert (
+        "REACHED  all_at_four\nAll walkers can meet at four.\n" in text
+        and "all_at_four is true; it looked at:\n    at.w1  4" in text
+    )
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -245,13 +255,21 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
     files = "--itf", str(tmp_path / "way.itf.json"), "--sequence", str(tmp_path / "way.txt")
     code, out = run("check", file, "--invariant", "all_at_four", "--config", "as it is", "--eval", "at", *files)
-    assert code == 0 and out.startswith("REACHED  all_at_four\n") and "As expected: configuration as it is is to hold." in out
+    assert (
+        code == 0
+        and out.startswith("REACHED  all_at_four\n")
+        and "As expected: configuration as it is is to hold." in out
+    )
     assert len(json.loads((tmp_path / "way.itf.json").read_text())["states"]) == 13
     assert (tmp_path / "way.txt").read_text()
     code, out = run("show", file)
     assert code == 0 and "Sometimes" in out and "is_far(w of walkers)" in out
     code, out = run("check", f"{__file__}:Astray", "--config", "lost")
-    assert code == 12 and out.startswith("NEVER REACHED  is_lost\n") and "As expected: configuration lost is to violate is_lost." in out
+    assert (
+        code == 12
+        and out.startswith("NEVER REACHED  is_lost\n")
+        and "As expected: configuration lost is to violate is_lost." in out
+    )
 
 
 def test_without_any_state_that_is_what_is_told() -> None:

@@ -18,7 +18,9 @@ SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 60
 STATES = 25
 
 
-def ways(tree: Branch, reads: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[tuple[tuple[int, int], ...], Outcome]]:
+def ways(
+    tree: Branch, reads: tuple[tuple[int, int], ...] = ()
+) -> Iterator[tuple[tuple[tuple[int, int], ...], Outcome]]:
     """Every outcome of a tree with what is read on the way to it."""
     if isinstance(tree, Read):
         yield from ways(tree.then, (*reads, (tree.slot, tree.value)))
@@ -54,7 +56,9 @@ def held(ids: tuple[int, ...], slot: int) -> int:
     return ids[slot] if slot < len(ids) else 0
 
 
-def evaluations(random: RandomProtocol) -> Iterator[tuple[Stepper, Root, tuple[int, ...], tuple[int, ...] | None, Branch]]:
+def evaluations(
+    random: RandomProtocol,
+) -> Iterator[tuple[Stepper, Root, tuple[int, ...], tuple[int, ...] | None, Branch]]:
     stepper = Stepper(random.build())
     found = nearby(stepper)
     for number, ids in enumerate(found):
@@ -111,10 +115,16 @@ def test_steps_are_those_of_the_naive_explorer(part: int) -> None:
             for root in stepper.of_kind("action"):
                 declared = next(d for d in protocol.declared("action") if d.name == root.name)
                 expected = sorted(
-                    ((choices, after.key) for choices, after in brute.runs(protocol, declared.function, row, **root.parameters)),
+                    (
+                        (choices, after.key)
+                        for choices, after in brute.runs(protocol, declared.function, row, **root.parameters)
+                    ),
                     key=lambda step: step[0],
                 )
-                got = [(o.choices, same_row(State(stepper.store, stepper.apply(ids, o))).key) for o in stepper.outcomes(root, ids)]
+                got = [
+                    (o.choices, same_row(State(stepper.store, stepper.apply(ids, o))).key)
+                    for o in stepper.outcomes(root, ids)
+                ]
                 assert got == expected, (seed, root.title, str(row))
 
 

@@ -194,12 +194,16 @@ def test_of_two_constants_both_are_permuted_or_one_is() -> None:
         expected = by_reference(Shop(), symmetry=asked)
         assert expected["distinct"] == orbits(space, *sets)
         for bits in (64, 128):
-            assert disagreement(expected, by_embedded(Shop(), symmetry=asked, bits=bits, workers=2)) is None or bits == 128
+            assert (
+                disagreement(expected, by_embedded(Shop(), symmetry=asked, bits=bits, workers=2)) is None or bits == 128
+            )
     assert len({orbits(space), orbits(space, clients), orbits(space, clients, clerks)}) == 3
 
 
 def test_in_a_configuration_where_one_constant_is_not_symmetric_the_other_can_be_asked_for() -> None:
-    with pytest.raises(OptionError, match=r"clerks are not symmetric in this configuration: k1 works faster \(--symmetry=clients"):
+    with pytest.raises(
+        OptionError, match=r"clerks are not symmetric in this configuration: k1 works faster \(--symmetry=clients"
+    ):
         check(Shop(partial=True), symmetry=True)
     result = check(Shop(partial=True), symmetry=["clients"], checking=True)
     assert (result.symmetry, result.distinct_states) == (
@@ -251,7 +255,8 @@ class Election(Protocol):
 @pytest.mark.parametrize("engine", ["embedded", "reference"])
 def test_a_counterexample_is_a_real_behaviour_and_as_short_as_without_symmetry(engine: str) -> None:
     traces = [
-        check(Election(), engine=engine, workers=1, symmetry=s).must_violate("never_all_awake_without_a_chief") for s in (False, True)
+        check(Election(), engine=engine, workers=1, symmetry=s).must_violate("never_all_awake_without_a_chief")
+        for s in (False, True)
     ]
     assert [len(t) for t in traces] == [4, 4]
     names = [step.parameters["n"].name for step in traces[1].steps]
@@ -273,8 +278,14 @@ def test_initial_states_may_single_one_out() -> None:
     ("flaw", "told"),
     [
         ("action", "action wakes tells n1 and n2 apart, although nodes are declared symmetric"),
-        ("invariant", "invariant the_last_one_never_leads tells n1, n2 and n3 apart, although nodes are declared symmetric"),
-        ("step", "step invariant the_first_one_is_not_elected tells n1 and n3 apart, although nodes are declared symmetric"),
+        (
+            "invariant",
+            "invariant the_last_one_never_leads tells n1, n2 and n3 apart, although nodes are declared symmetric",
+        ),
+        (
+            "step",
+            "step invariant the_first_one_is_not_elected tells n1 and n3 apart, although nodes are declared symmetric",
+        ),
     ],
 )
 def test_checking_finds_what_tells_members_apart(engine: str, flaw: str, told: str) -> None:
@@ -454,14 +465,23 @@ def test_seconds_are_those_that_the_user_waited(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_least_of_many_fingerprints_collide_more() -> None:
-    assert collision_probability(3_000, 1_000, 64, 6) == pytest.approx(36 / 11 * collision_probability(3_000, 1_000, 64))
+    assert collision_probability(3_000, 1_000, 64, 6) == pytest.approx(
+        36 / 11 * collision_probability(3_000, 1_000, 64)
+    )
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 def figures(result: Result) -> tuple[object, ...]:
-    return result.verdict, result.complete, result.distinct_states, result.generated_states, result.depth, result.actions
+    return (
+        result.verdict,
+        result.complete,
+        result.distinct_states,
+        result.generated_states,
+        result.depth,
+        result.actions,
+    )
 
 
 @pytest.mark.parametrize("bits", [64, 128])
@@ -480,7 +500,9 @@ def test_a_checkpoint_is_refused_with_another_symmetry(tmp_path: Path) -> None:
     for other in (False, True):
         result = check(Shop(), symmetry=other, resume=saved, **asked)
         assert isinstance(result.failure, SystemFailure)
-        assert f"was made with symmetry of clients, not of {'clients and clerks' if other else 'nothing'}" in str(result.failure)
+        assert f"was made with symmetry of clients, not of {'clients and clerks' if other else 'nothing'}" in str(
+            result.failure
+        )
 
 
 # -- the shipped protocols --------------------------------------------------------------------------------------------
@@ -498,17 +520,24 @@ def test_a_checkpoint_is_refused_with_another_symmetry(tmp_path: Path) -> None:
         ("bookkeeper-boot", {"bookies": 2, "recoverers": 2}, ["b1 b2", "r1 r2"], 6),
     ],
 )
-def test_shipped_protocols_are_as_symmetric_as_they_say(name: str, constants: Any, sets: list[str], depth: int | None) -> None:
+def test_shipped_protocols_are_as_symmetric_as_they_say(
+    name: str, constants: Any, sets: list[str], depth: int | None
+) -> None:
     protocol = shipped(name)(**constants)
     space = brute.explore(protocol, max_depth=depth)
-    for result in (check(protocol, engine=engine, workers=1, symmetry=True, max_depth=depth) for engine in ("embedded", "reference")):
+    for result in (
+        check(protocol, engine=engine, workers=1, symmetry=True, max_depth=depth)
+        for engine in ("embedded", "reference")
+    ):
         assert result.distinct_states == orbits(space, *(members.split() for members in sets))
     assert result.distinct_states < space.distinct * 0.7
 
 
 def test_bookies_are_alike_only_where_there_is_one_ensemble() -> None:
     protocol = shipped("bookkeeper-4.13")(bookies=3, write_quorum=2)
-    with pytest.raises(OptionError, match="bookies are not symmetric in this configuration: an ensemble is chosen in the order"):
+    with pytest.raises(
+        OptionError, match="bookies are not symmetric in this configuration: an ensemble is chosen in the order"
+    ):
         check(protocol, symmetry=True)
 
 

@@ -22,9 +22,17 @@ STARTED = re.compile(r"started successfully on port (\d+)")
 """What chromedriver says when it listens."""
 
 KEYS = {
-    "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
-    "Home": "\ue011", "End": "\ue010", "Tab": "\ue004", "Control": "\ue009",
-}  # fmt: skip
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+    "Home": "\ue011",
+    "End": "\ue010",
+    "Tab": "\ue004",
+    "Control": "\ue009",
+}
 
 
 class Browser:
@@ -39,9 +47,22 @@ class Browser:
         started = STARTED.search(log.read_text())
         assert started is not None, log.read_text()
         self._session = f"http://127.0.0.1:{started[1]}/session"
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-                 "--disable-component-update", "--disable-sync", "--hide-scrollbars", f"--user-data-dir={profile}"]  # fmt: skip
-        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": flags}, "goog:loggingPrefs": {"browser": "ALL"}}}}
+        flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+        ]
+        wanted = {
+            "capabilities": {
+                "alwaysMatch": {"goog:chromeOptions": {"args": flags}, "goog:loggingPrefs": {"browser": "ALL"}}
+            }
+        }
         self._session += "/" + self._ask("POST", "", wanted)["sessionId"]
 
     def close(self) -> None:
@@ -54,7 +75,9 @@ class Browser:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if method != "POST" else json.dumps(body or {}).encode()
-        request = urllib.request.Request(self._session + path, data, {"content-type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._session + path, data, {"content-type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return json.load(answer)["value"]
@@ -91,7 +114,9 @@ class Browser:
         """Press keys one after the other; ``Control+Enter`` holds one down."""
         for key in keys:
             names = [KEYS.get(name, name) for name in key.split("+")] if len(key) > 1 else [key]
-            actions = [{"type": "keyDown", "value": n} for n in names] + [{"type": "keyUp", "value": n} for n in names[::-1]]
+            actions = [{"type": "keyDown", "value": n} for n in names] + [
+                {"type": "keyUp", "value": n} for n in names[::-1]
+            ]
             body = {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
             work = lambda body=body: self._ask("POST", "/actions", body)  # noqa: E731
             self._settled(work) if settles else work()
@@ -118,7 +143,9 @@ class Browser:
 
     def texts(self, selector: str) -> list[str]:
         """What is written in each element that matches."""
-        found: list[str] = self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
+        found: list[str] = self.run(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+        )
         return found
 
     def look(self, width: int, height: int, dark: bool = False) -> None:

@@ -27,8 +27,12 @@ class Page:
         self.address = address(explorer, port)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-        """The status and the body of an answer to one that has the page's cookie; headers by their names, ``_`` for ``-``."""
-        status, body, _ = self.whole(method, path, body, **{"cookie": f"fencepost-{self.port}={self.explorer.token}", **headers})
+        """The status and the body of an answer to one that has the page's cookie; headers by their names, ``_`` for
+        ``-``.
+        """
+        status, body, _ = self.whole(
+            method, path, body, **{"cookie": f"fencepost-{self.port}={self.explorer.token}", **headers}
+        )
         return status, body
 
     def whole(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:

@@ -61,11 +61,20 @@ def test_only_its_own_page_is_answered(page: Page, headers: dict[str, str], stat
 ROUTES = ["/", "/explorer.js", "/explorer.css", "/report.css", "/icon.svg", "/keep/json?tip=0", "/nothing"]
 
 
-@pytest.mark.parametrize("path", [*ROUTES, "/api/about", "/api/begin", "/api/look", "/api/take", "/api/find", "/api/found", "/api/stop"])
+@pytest.mark.parametrize(
+    "path", [*ROUTES, "/api/about", "/api/begin", "/api/look", "/api/take", "/api/find", "/api/found", "/api/stop"]
+)
 def test_nobody_is_answered_without_the_token(page: Page, path: str) -> None:
     method, body = ("POST", {}) if path.startswith("/api/") else ("GET", None)
     own = page.explorer.token
-    for cookie in ("", "token", f"fencepost-{page.port}=", f"fencepost-{page.port}={own[:-1]}", f"fencepost-1={own}", f"fencepost-{page.port}=\xe9"):
+    for cookie in (
+        "",
+        "token",
+        f"fencepost-{page.port}=",
+        f"fencepost-{page.port}={own[:-1]}",
+        f"fencepost-1={own}",
+        f"fencepost-{page.port}=\xe9",
+    ):
         status, said, headers = page.whole(method, path, body, cookie=cookie)
         assert (status, said) == (403, b"refused: open the address that fencepost explore printed, with its token\n")
         assert "set-cookie" not in headers

@@ -99,7 +99,9 @@ def test_the_command_in_a_report_leads_there(counter: Path, explorers: list[Any]
     assert said.startswith("fencepost explore bookkeeper-4.13 --path 0/")
 
 
-def test_the_browser_is_opened_unless_it_is_not_to_be(counter: Path, explorers: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_browser_is_opened_unless_it_is_not_to_be(
+    counter: Path, explorers: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explore", "counter.py", "-D", "limit=2"]) == 0
     assert explorers[0] in capsys.readouterr().out
     assert explorers[0].startswith("http://127.0.0.1:")
@@ -120,7 +122,11 @@ def test_the_browser_is_opened_unless_it_is_not_to_be(counter: Path, explorers: 
         (["counter.py", "--trace", "found.json", "-D", "limit=2"], 151, "leave out -D"),
         (["counter.py", "--trace", "found.json", "--path", "0"], 151, "leave one out"),
         (["--trace", "found.json"], 151, "it is of counter, which is not shipped"),
-        (["ledger-chaining", "--trace", "found.json"], 151, "--trace found.json: ledger-chaining has no constant named"),
+        (
+            ["ledger-chaining", "--trace", "found.json"],
+            151,
+            "--trace found.json: ledger-chaining has no constant named",
+        ),
         (["counter.py", "--no-opn"], 151, "did you mean --no-open?"),
     ],
 )
@@ -134,7 +140,9 @@ def test_mistakes_are_one_clear_line(
     assert len(err.splitlines()) == 1
 
 
-def test_what_is_not_installed_is_named(counter: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_named(
+    counter: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

@@ -19,7 +19,8 @@ from fencepost.loading import load
 
 @pytest.fixture
 def lamp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Explorer]:
-    monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 0.25)  # of a processor: who else uses the machine does not matter
+    # of a processor: who else uses the machine does not matter
+    monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 0.25)
     explorer = Explorer(Session(Lamp()), limits=LIMITS)
     yield explorer
     explorer.close()
@@ -37,7 +38,9 @@ ENDLESS = "max(iter(int, 1))"
 @pytest.mark.parametrize("expression", [ENDLESS, "[1 for x in iter(int, 1)]"])
 def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
     assert watched(lamp, "on", expression, "broken") == [
-        ("False", None), ("", "it is not evaluated any more: it takes longer than 0.25 seconds for the states of this history"), ("False", None),
+        ("False", None),
+        ("", "it is not evaluated any more: it takes longer than 0.25 seconds for the states of this history"),
+        ("False", None),
     ]  # fmt: skip
     # It is not tried again with every step, and what is asked next is answered.
     pids = {lamp._watcher._worker.pid} if lamp._watcher._worker is not None else set()
@@ -50,8 +53,12 @@ def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
 
 
 def test_an_expression_that_takes_all_memory(lamp: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 60)  # it is memory that ends it, however slowly that is given
-    assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [("(out of memory)", None), ("False", None)]
+    # it is memory that ends it, however slowly that is given
+    monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 60)
+    assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [
+        ("(out of memory)", None),
+        ("False", None),
+    ]
 
 
 def test_what_is_evaluated_in_another_process_is_what_is_evaluated_here() -> None:
@@ -91,7 +98,9 @@ def test_a_search_keeps_its_limits_even_if_it_does_not_look_up(monkeypatch: pyte
     try:
         explorer.find({"session": explorer.name, "at": 0, "expression": f"on and {ENDLESS}"})
         assert explorer.search is not None
-        assert explorer.search.wait(PATIENCE) == Finding(False, "Not found within the limits: the search did not end in time.")
+        assert explorer.search.wait(PATIENCE) == Finding(
+            False, "Not found within the limits: the search did not end in time."
+        )
     finally:
         explorer.close()
 

@@ -44,7 +44,8 @@ def ledger() -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def lamp() -> Iterator[Page]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fencepost.explorer.watch.SECONDS", 0.25)  # of a processor: who else uses the machine does not matter
+        # of a processor: who else uses the machine does not matter
+        patch.setattr("fencepost.explorer.watch.SECONDS", 0.25)
         with served(Lamp()) as page:
             yield page
 
@@ -69,13 +70,27 @@ def offered(browser: Browser, page: Page, step: fencepost.trace.Step) -> str:
     """What to click for a step."""
     session = page.explorer.session
     node = session.node(browser.run("return Number(document.querySelector('[data-keep]').href.match(/tip=(\\d+)/)[1])"))
-    move = next(o.move for a in session.enabled(node) if a.title == step.title for o in a.offers if o.step.choices == step.choices)
-    flat = [o.move for by in dict.fromkeys(a.by for a in session.enabled(node)) for a in session.enabled(node) if a.by == by for o in a.offers]
+    move = next(
+        o.move
+        for a in session.enabled(node)
+        if a.title == step.title
+        for o in a.offers
+        if o.step.choices == step.choices
+    )
+    flat = [
+        o.move
+        for by in dict.fromkeys(a.by for a in session.enabled(node))
+        for a in session.enabled(node)
+        if a.by == by
+        for o in a.offers
+    ]
     return f"[data-offer='{flat.index(move)}']"
 
 
 def test_the_defect_step_by_step_and_what_if(browser: Browser, ledger: Page, defect: fencepost.Result) -> None:
-    """The invariant turns false at the step that the checker says; back again, another message is lost; the link leads there."""
+    """The invariant turns false at the step that the checker says; back again, another message is lost; the link leads
+    there.
+    """
     trace = counterexample(defect)
     browser.open(ledger.address)
     assert browser.texts(f"{ROWS} .title") == ["initial state"]
@@ -91,7 +106,9 @@ def test_the_defect_step_by_step_and_what_if(browser: Browser, ledger: Page, def
     assert browser.text("#invariants .wrong .name") == name
     assert len(browser.texts("#diagram .strip")) == len(trace.steps)
     # Back to before a message was sent, which is lost this time.
-    sends = next(n for n, step in enumerate(trace.steps) if any(e.kind == "send" and not e.lost for e in step.events) and n > 2)
+    sends = next(
+        n for n, step in enumerate(trace.steps) if any(e.kind == "send" and not e.lost for e in step.events) and n > 2
+    )
     browser.click(f"{ROWS}[data-place='{sends}']")
     assert place(browser) == sends
     assert len(browser.texts(ROWS)) == len(trace)
@@ -118,7 +135,9 @@ def test_the_defect_step_by_step_and_what_if(browser: Browser, ledger: Page, def
             assert place(browser) == sends + 1
 
 
-def test_a_counterexample_is_opened_and_left(browser: Browser, ledger: Page, defect: fencepost.Result, tmp_path: Path) -> None:
+def test_a_counterexample_is_opened_and_left(
+    browser: Browser, ledger: Page, defect: fencepost.Result, tmp_path: Path
+) -> None:
     trace = counterexample(defect)
     file = tmp_path / "defect.json"
     file.write_text(to_json(defect))
@@ -186,7 +205,9 @@ def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
     browser.press("Escape", settles=False)
     browser.press("1")
     assert browser.texts("#watches .jump") == ["0: False", "1: True", "2: False"]
-    assert browser.run(f"return [...document.querySelectorAll('{ROWS} .turn')].map(t => t.closest('li').dataset.place)") == ["1", "2"]
+    assert browser.run(
+        f"return [...document.querySelectorAll('{ROWS} .turn')].map(t => t.closest('li').dataset.place)"
+    ) == ["1", "2"]
     browser.click("#watches .jump:nth-of-type(2)")
     assert place(browser) == 1
     browser.open(lamp.address)  # they are still there, now at the start
@@ -212,7 +233,9 @@ def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
 def test_a_search_shows_the_way_to_what_it_finds(browser: Browser, ledger: Page) -> None:
     browser.open(ledger.address)
     browser.press("1")
-    browser.run("document.querySelector('#expression').value = \"meta.status is not None and meta.status.name == 'CLOSED'\"")
+    browser.run(
+        "document.querySelector('#expression').value = \"meta.status is not None and meta.status.name == 'CLOSED'\""
+    )
     browser.click("#find-here")
     browser.until("document.querySelector('#said').textContent.startsWith('Found')")
     assert place(browser) == len(browser.texts(ROWS)) - 1
@@ -265,7 +288,9 @@ def test_the_keyboard_alone(browser: Browser, lamp: Page) -> None:
     browser.press("ArrowLeft")
     assert place(browser) == 2
     # Everything that can be clicked can be reached with the Tab key too.
-    hidden = browser.run("return [...document.querySelectorAll('button, a, summary')].filter(e => e.tabIndex < 0).map(e => e.outerHTML)")
+    hidden = browser.run(
+        "return [...document.querySelectorAll('button, a, summary')].filter(e => e.tabIndex < 0).map(e => e.outerHTML)"
+    )
     assert hidden == []
 
 
@@ -286,8 +311,10 @@ def test_a_diagram_moved_sideways_keeps_its_titles(browser: Browser, ledger: Pag
         browser.open(f"{ledger.address}#{path}")
         browser.click(".tabs [data-tab=diagram]", settles=False)
         browser.run("document.querySelector('#diagram').scrollLeft = 120")
-        browser.until("[...document.querySelectorAll('#diagram .title')].every(t => Math.abs(t.getBoundingClientRect().left"
-                      " - document.querySelector('#diagram').getBoundingClientRect().left - 8) < 4)")  # fmt: skip
+        browser.until(
+            "[...document.querySelectorAll('#diagram .title')].every(t => Math.abs(t.getBoundingClientRect().left"
+            " - document.querySelector('#diagram').getBoundingClientRect().left - 8) < 4)"
+        )
     finally:
         browser.look(1280, 800)
 
@@ -307,18 +334,27 @@ def test_nothing_jumps_and_nothing_overflows(browser: Browser, ledger: Page, wid
     browser.look(width, 844)
     try:
         browser.open(ledger.address)
-        where = "return JSON.stringify([...document.querySelectorAll('.panel, .walk button, .keep > *')].map(e => e.getBoundingClientRect()))"
+        where = (
+            "return JSON.stringify([...document.querySelectorAll('.panel, .walk button, .keep > *')].map(e =>"
+            " e.getBoundingClientRect()))"
+        )
         before = browser.run(where)
         for _ in range(4):
             browser.press("1")
             assert browser.run(where) == before
-            assert browser.run("return document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight")
+            assert browser.run(
+                "return document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <="
+                " innerHeight"
+            )
         # However little there is to show, the window is filled.
         assert browser.run("return innerHeight - document.querySelector('main').getBoundingClientRect().bottom") == 0
         if width == 390:
             for tab in ("diagram", "state", "history", "judged", "next"):
                 browser.click(f".tabs [data-tab={tab}]", settles=False)
-                assert browser.run("return [...document.querySelectorAll('.panel')].filter(p => p.getClientRects().length).map(p => p.dataset.panel)") == [tab]
+                assert browser.run(
+                    "return [...document.querySelectorAll('.panel')].filter(p => p.getClientRects().length).map(p =>"
+                    " p.dataset.panel)"
+                ) == [tab]
     finally:
         browser.look(1280, 800)
 

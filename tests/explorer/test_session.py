@@ -66,7 +66,13 @@ def test_judged_at_every_state() -> None:
     session = Session(Lamp())
     node = taken(session, "press(p=p1)", "breaks", "counts", "counts")
     # The step invariant is broken over the step that breaks the lamp, and only there.
-    assert [session.broken(n) for n in node.line] == [[], [], ["never_broken", "once_broken_never_on"], [], ["can_be_told"]]
+    assert [session.broken(n) for n in node.line] == [
+        [],
+        [],
+        ["never_broken", "once_broken_never_on"],
+        [],
+        ["can_be_told"],
+    ]
     shown = view(session, node, node)
     judged = {one["name"]: one for one in shown["judged"]}
     assert judged["never_broken"]["false"] == [[2, 4]]
@@ -219,7 +225,12 @@ def sought(session: Session, expression: str, start: Node | None = None) -> Find
 
 @pytest.mark.parametrize(
     "expression",
-    ["self.constants.update(faulty=True)", "self.people.clear() or True", "self.press(people[0]) or True", "self.shapes.clear() or True"],
+    [
+        "self.constants.update(faulty=True)",
+        "self.people.clear() or True",
+        "self.press(people[0]) or True",
+        "self.shapes.clear() or True",
+    ],
 )
 def test_a_search_spoils_nothing_for_the_next(expression: str) -> None:
     session = Session(Lamp())
@@ -298,7 +309,9 @@ def test_a_long_diagram_is_drawn_in_parts() -> None:
 
 @pytest.mark.parametrize("protocol", [load(n)() for n in fencepost.loading.shipped_names()], ids=lambda p: p.name)
 def test_every_shipped_protocol_can_be_walked(protocol: Protocol) -> None:
-    """Along the last of what is enabled, each time: every view can be made, and the path leads back to where it was made."""
+    """Along the last of what is enabled, each time: every view can be made, and the path leads back to where it was
+    made.
+    """
     session = Session(protocol)
     node = session.starts[0]
     for _ in range(6):

@@ -1,8 +1,8 @@
 """Small graphs as protocols, and whether a property holds of them told in another way: set of states by set of states.
 
-A fair behaviour without end visits some set of states again and again, and can just as well take every step between them again
-and again. So a property is violated if some set of states that is strongly connected, and can be reached, is one in which
-fairness gets all that it demands and the property fails. With six states that is 63 sets to look at.
+A fair behaviour without end visits some set of states again and again, and can just as well take every step between
+them again and again. So a property is violated if some set of states that is strongly connected, and can be reached, is
+one in which fairness gets all that it demands and the property fails. With six states that is 63 sets to look at.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Demand = tuple[bool, frozenset[str]]
 
 @dataclass(frozen=True)
 class Small:
-    """States 0 to ``size`` - 1; for each action its steps; what is to be fair: (strong, actions); which states are outside a
-    constraint; and where the predicates ``p`` and ``q`` are true.
+    """States 0 to ``size`` - 1; for each action its steps; what is to be fair: (strong, actions); which states are
+    outside a constraint; and where the predicates ``p`` and ``q`` are true.
     """
 
     size: int
@@ -87,7 +87,8 @@ def protocol(small: Small, kind: str) -> Protocol:
     declare = {"always_eventually": always_eventually, "eventually_always": eventually_always, "leads_to": leads_to}
     actions = {name: taking(name) for name in ACTIONS}
     fairness = tuple(
-        (strong if is_strong else weak)(*(actions[n] for n in sorted(names)), per=()) for is_strong, names in small.demands
+        (strong if is_strong else weak)(*(actions[n] for n in sorted(names)), per=())
+        for is_strong, names in small.demands
     )
     body = {
         "at": state(0),
@@ -116,7 +117,9 @@ def stems(small: Small, kind: str) -> list[int]:
         if not fresh:
             break
         distance |= dict.fromkeys(fresh, d)
-        fresh = {(y, after) for x, was in fresh for z, y in steps if z == x for after in {False, was and y not in small.q}}
+        fresh = {
+            (y, after) for x, was in fresh for z, y in steps if z == x for after in {False, was and y not in small.q}
+        }
     found = []
     for size in range(1, small.size + 1):
         for chosen in map(set, itertools.combinations(sorted(inside), size)):

@@ -29,7 +29,13 @@ def told(result: Result) -> dict[str, Any]:
         "counts": (result.distinct_states, result.generated_states, result.depth),
         "error": str(result.error),
         "violations": [
-            (v.kind, v.name, v.trace.loop, [s.fingerprint for s in v.trace.states], [(s.title, s.choices) for s in v.trace.steps])
+            (
+                v.kind,
+                v.name,
+                v.trace.loop,
+                [s.fingerprint for s in v.trace.states],
+                [(s.title, s.choices) for s in v.trace.steps],
+            )
             for v in result.violations
             if v.trace is not None
         ],
@@ -66,7 +72,10 @@ def test_engines_make_the_same_graph() -> None:
     judged = 0
     for seed in range(12):
         random = seeded(30_000 + seed, temporal=True)
-        if not (expected := check(random.build(), engine="reference", max_states=CAP)).complete or not expected.distinct_states:
+        if (
+            not (expected := check(random.build(), engine="reference", max_states=CAP)).complete
+            or not expected.distinct_states
+        ):
             continue
         judged += 1
         for workers in (1, 2):

@@ -37,7 +37,10 @@ ENGINES = ("reference", "embedded")
 def of(protocol: Protocol, name: str, **options: Any) -> Result:
     """The result for one property, the same from both engines."""
     one, other = (check(protocol, engine=engine, invariants=[name], **options) for engine in ENGINES)
-    assert (one.verdict, [len(v.trace or ()) for v in one.violations]) == (other.verdict, [len(v.trace or ()) for v in other.violations])
+    assert (one.verdict, [len(v.trace or ()) for v in one.violations]) == (
+        other.verdict,
+        [len(v.trace or ()) for v in other.violations],
+    )
     return one
 
 
@@ -251,7 +254,9 @@ def test_safety_comes_first() -> None:
     for engine in ENGINES:
         for options in ({}, {"keep_going": True}):
             result = check(Both(), engine=engine, **options)
-            assert [v.name for v in result.violations] == ["never_one"] and result.judged == () and result.exit_code == 12
+            assert (
+                [v.name for v in result.violations] == ["never_one"] and result.judged == () and result.exit_code == 12
+            )
 
 
 def test_a_search_that_reached_a_limit_judges_nothing() -> None:

@@ -62,8 +62,15 @@ def test_the_story_marks_the_loop() -> None:
         "╰─ and again as after step 1, for ever",
     ]
     text = "\n".join(lines)
-    assert "whoever_waits_enters(p=p1) waits in vain after step 1 and from there on; it looked at:\n    at.p1  WAITING" in text
-    assert re.search(r"The loop is fair\n    weak enter\(p=p1\)  not enabled after step 3\n    weak enter\(p=p2\)  taken in step 3\n", text)
+    assert (
+        "whoever_waits_enters(p=p1) waits in vain after step 1 and from there on; it looked at:\n    at.p1  WAITING"
+        in text
+    )
+    assert re.search(
+        r"The loop is fair\n    weak enter\(p=p1\)  not enabled after step 3\n    weak enter\(p=p2\)  taken in"
+        r" step 3\n",
+        text,
+    )
 
 
 def test_the_story_of_staying_for_ever() -> None:

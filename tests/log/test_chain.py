@@ -22,7 +22,9 @@ def chains(draw: some.DrawFn) -> Chain:
     settings = draw(some.dictionaries(NAMES, some.binary(max_size=20), max_size=4))
     links = tuple(map(Link, ids, times))
     batches = tuple(Batch(*each) for each in draw(some.dictionaries(NAMES, IDS, max_size=3)).items())
-    return Chain(links, draw(some.integers(0, 1 << 40)), draw(some.booleans()), tuple(sorted(settings.items())), batches)
+    return Chain(
+        links, draw(some.integers(0, 1 << 40)), draw(some.booleans()), tuple(sorted(settings.items())), batches
+    )
 
 
 @given(chains())

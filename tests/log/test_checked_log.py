@@ -1,5 +1,6 @@
-"""The protocol ``log``: how many states its configurations have, what each protection is there for, that it is `ledger-chaining`, that a stable
-leader gets to write, and that a fault in any rule is found."""
+"""The protocol ``log``: how many states its configurations have, what each protection is there for, that it is
+`ledger-chaining`, that a stable leader gets to write, and that a fault in any rule is found.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +134,8 @@ def test_with_a_stable_leader_the_log_accepts_writes(given: dict[str, Any]) -> N
     check(protocol, invariants=[STABLE], options=Options(workers=1)).must_hold()
 
 
-# What is not fair, and the states of the shortest behaviour that comes to a halt for it; None: that makes no difference.
+# What is not fair, and the states of the shortest behaviour that comes to a halt for it; None: that makes no
+# difference.
 UNFAIR: dict[str, int | None] = {
     "become_leader": 0,
     "get_last_ledger": 1,
@@ -176,7 +178,8 @@ def test_an_answer_that_is_lost_for_ever_keeps_a_leader_from_writing() -> None:
 
 DECLARED: Any = next(one for one in Log.declared("refinement") if one.name == REFINEMENT)
 
-# A constant of `ledger-chaining` as it is in the original, and the states of the shortest behaviour that the original does not have.
+# A constant of `ledger-chaining` as it is in the original, and the states of the shortest behaviour that the original
+# does not have.
 ORIGINAL = {"closed_by_another_will_do": 10, "closes_unwritten_ledgers": 6}
 
 
@@ -192,7 +195,9 @@ def test_the_original_is_too_narrow(name: str) -> None:
 
 @pytest.mark.parametrize("given", [{"sealing": True}, {"lost_answers": True, "late_updates": True}, BATCHES], ids=str)
 def test_what_ledger_chaining_has_no_step_for(given: dict[str, Any]) -> None:
-    """A rival's ledger is found by one who wants to seal, without a ledger; an update is done for a client that has gone on."""
+    """A rival's ledger is found by one who wants to seal, without a ledger; an update is done for a client that has
+    gone on.
+    """
     assert not Log(**given).is_published
     check(Log(**given), invariants=[REFINEMENT], options=Options(workers=1)).must_violate(REFINEMENT)
 

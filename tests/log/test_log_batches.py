@@ -89,7 +89,11 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         async with log.writer() as writer:
             await writer.append(b"first")
             before = log.batches("q")
-            early = [await part(before, 0, b"a", b"b"), await part(before, 0), await part(before, 0, b"c" * 9, b"d", b"e", ledger_bytes=19)]
+            early = [
+                await part(before, 0, b"a", b"b"),
+                await part(before, 0),
+                await part(before, 0, b"c" * 9, b"d", b"e", ledger_bytes=19),
+            ]
             assert [len(each.ledgers) for each in early] == [1, 0, 2] and early[2].entries == 3
             with pytest.raises(NotLeaderError, match="does not lead after 0.2 s: .*:[0-9]+ does"):
                 await before.attach(0, early, wait=0.2)
@@ -133,7 +137,9 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(made: Standing) -> None:
         store, killed = await made.connect(), await made.connect()
         log = store.log("orders")
@@ -155,7 +161,9 @@ def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(t
             await writer.append(b"last")
         times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
         assert times == sorted(times)
-        assert await log.find(times[0] + 1) == Position((await log.chain()).links[-1].ledger, int(times[-1] == times[0]))
+        assert await log.find(times[0] + 1) == Position(
+            (await log.chain()).links[-1].ledger, int(times[-1] == times[0])
+        )
 
     run(tmp_path, test)
 
@@ -195,7 +203,9 @@ def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_a
     run(tmp_path, test)
 
 
-def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(made: Standing) -> None:
         store = await made.connect()
         log = store.log("orders")
@@ -238,7 +248,8 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path
             await batches.attach(1, [withdrawn])
         assert await entries(log) == [b"one"] and await log._nodes.batch_writers() == []
 
-        # Whoever withdraws a batch is killed before anything is deleted: it is withdrawn all the same, and deleted with the next.
+        # Whoever withdraws a batch is killed before anything is deleted: it is withdrawn all the same, and deleted with
+        # the next.
         async def killed(ledger: int, is_in_log: bool) -> None:
             raise asyncio.CancelledError
 
@@ -257,7 +268,8 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path
         await batches.withdraw(1)
         assert await entries(log) == [b"one", b"two"] and await log._nodes.batch_writers() == []
 
-        # Nor is a ledger that was never one of a batch, whatever was noted; and what is given up is deleted for any writer.
+        # Nor is a ledger that was never one of a batch, whatever was noted; and what is given up is deleted for any
+        # writer.
         async with store.create_ledger() as foreign:
             await foreign.append(b"mine")
         old = await part(log.batches("gone", remembered=False), 0, b"old")

@@ -55,7 +55,19 @@ def started(uri: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     assert command(store, "create", "a", "--ensemble", "2") == "log a is made\n"
-    told = json.loads(command(store, "append", "a", "--password", "p", "--ledger-entries", "2", "--json", given=b"one\ntwo\nthree\nfour\nfive"))
+    told = json.loads(
+        command(
+            store,
+            "append",
+            "a",
+            "--password",
+            "p",
+            "--ledger-entries",
+            "2",
+            "--json",
+            given=b"one\ntwo\nthree\nfour\nfive",
+        )
+    )
     assert told["entries"] == 5 and told["bytes"] == 19
     first, last = told["first"].split(":")[0], told["last"].split(":")[0]
     assert command(store, "append", "a", "--password", "p", given=b"six\n").startswith("log a: 1 entries, 3 bytes, ")
@@ -64,13 +76,20 @@ def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     assert command(store, *tail) == "one\ntwo\nthree\nfour\nfive\nsix\n"
     assert command(store, *tail, "--at", told["last"]) == "five\nsix\n"
     assert command(store, *tail, "--at", "latest") == "" == command(store, *tail, "--at", "2100-01-01T00:00")
-    assert command(store, *tail, "--at", "2000-01-01T00:00:00+00:00", "--format", "length-prefixed").startswith("\0\0\0\3one")
+    assert command(store, *tail, "--at", "2000-01-01T00:00:00+00:00", "--format", "length-prefixed").startswith(
+        "\0\0\0\3one"
+    )
     entry = json.loads(command(store, *tail, "--at", told["last"], "--json").splitlines()[0])
     assert entry["position"] == told["last"] and entry["data"] == "five" and entry["time"] > 1.7e12
     assert command(store, *tail, "--cursor", "c").count("\n") == 6
     assert command(store, *tail, "--cursor", "c") == ""
     shown = json.loads(command(store, "show", "a", "--json"))
-    assert not shown["sealed"] and shown["leader"] is None and shown["settings"]["ensemble"] == "2" and [*shown["cursors"]] == ["c"]
+    assert (
+        not shown["sealed"]
+        and shown["leader"] is None
+        and shown["settings"]["ensemble"] == "2"
+        and [*shown["cursors"]] == ["c"]
+    )
     assert shown["ledgers"][0]["ledger"] == int(first) and shown["ledgers"][2]["ledger"] == int(last)
     assert command(store, "trim", "a", "--before", told["last"]) == "log a: 2 ledgers are deleted\n"
     assert "was trimmed" in command(store, *tail, "--at", told["first"], code=1)
@@ -98,8 +117,10 @@ def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) ->
     appending.send_signal(signal.SIGINT)
     _, complaint = appending.communicate(timeout=PATIENCE)
     assert appending.returncode == 130
-    assert complaint.decode() == (
-        "log b: the first 10 of 10 entries that were read are acknowledged; the rest may be in the log or not\nfencepost: interrupted\n"
+    assert (
+        complaint.decode()
+        == "log b: the first 10 of 10 entries that were read are acknowledged; the rest may be in the log or"
+        " not\nfencepost: interrupted\n"
     )
     assert command(store, "append", "b", given=b"next\n").startswith("log b: 1 entries")
     assert tailing.stdout.readline() == b"next\n"
@@ -129,7 +150,11 @@ asyncio.run(main())
 def writer(uri: str, log: str, name: str) -> subprocess.Popen[str]:
     text = "import fencepost.store.client\n" + textwrap.dedent(WRITER)
     return subprocess.Popen(
-        [sys.executable, "-c", text, uri, log, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(uri), text=True
+        [sys.executable, "-c", text, uri, log, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(uri),
+        text=True,
     )
 
 
@@ -190,7 +215,11 @@ def test_a_leader_that_is_stopped_and_goes_on_does_no_harm(store: str) -> None:
 )
 def test_mistakes_are_one_line(store: str, arguments: tuple[str, ...], complaint: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fencepost", "log", *arguments], capture_output=True, env=environment(store), stdin=subprocess.DEVNULL, check=False
+        [sys.executable, "-m", "fencepost", "log", *arguments],
+        capture_output=True,
+        env=environment(store),
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     assert done.returncode in (1, 151, 153)
     assert complaint in done.stderr.decode() and done.stderr.count(b"\n") == 1
@@ -248,6 +277,9 @@ def test_a_bookie_is_killed_under_a_writer_and_the_writer_goes_on(tmp_path: Path
         told = command(uri, "tail", "f", "--no-follow").split()
         assert [*map(int, told)] == [*range(4000)]
     done = subprocess.run(
-        [sys.executable, "-m", "fencepost", "validate", str(tmp_path / "traces"), "--protocol", "log"], capture_output=True, env=environment(uri), check=False
+        [sys.executable, "-m", "fencepost", "validate", str(tmp_path / "traces"), "--protocol", "log"],
+        capture_output=True,
+        env=environment(uri),
+        check=False,
     )
     assert done.returncode == 0 and done.stdout.startswith(b"ACCEPTED  1 trace"), done.stdout + done.stderr

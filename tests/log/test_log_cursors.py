@@ -72,7 +72,9 @@ def test_a_cursor_keeps_what_is_acknowledged_for_all_who_use_it(tmp_path: Path) 
         late = await log.cursor("late", at=LATEST)
         async with log.writer(ledger_entries=10) as writer:
             positions = await writer.append_many(b"%d" % number for number in range(35))
-        assert [int(entry.data) async for entry in late.read(follow=False)] == [*range(35)], "there was no ledger to be at the end of"
+        assert [int(entry.data) async for entry in late.read(follow=False)] == [*range(35)], (
+            "there was no ledger to be at the end of"
+        )
         async with other.cursor("billing") as same:
             await asyncio.gather(*(cursor.acknowledge(positions[number]) for number in (3, 4, 12, 14, 34)))
             await asyncio.gather(same.acknowledge(positions[0], positions[1]), cursor.acknowledge(positions[5]))
@@ -82,7 +84,11 @@ def test_a_cursor_keeps_what_is_acknowledged_for_all_who_use_it(tmp_path: Path) 
             assert [int(entry.data) async for entry in again.read(follow=False)] == left
             assert again.position == positions[2]
             assert again.acknowledged[positions[0].ledger] == ((3, 5),)
-            assert again.is_acknowledged(positions[0]) and not again.is_acknowledged(positions[2]) and again.is_acknowledged(positions[12])
+            assert (
+                again.is_acknowledged(positions[0])
+                and not again.is_acknowledged(positions[2])
+                and again.is_acknowledged(positions[12])
+            )
             await again.acknowledge_up_to(positions[13])
             assert again.position == Position(positions[10].ledger, 5), "what was acknowledged by itself is taken along"
             await again.acknowledge_up_to(positions[2])

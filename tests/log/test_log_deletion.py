@@ -1,4 +1,6 @@
-"""Logs are deleted with all that they have, also by the one who comes after somebody who did not finish; trims can leave what cursors have not read."""
+"""Logs are deleted with all that they have, also by the one who comes after somebody who did not finish; trims can
+leave what cursors have not read.
+"""
 
 from __future__ import annotations
 

@@ -73,15 +73,19 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         await LogNodes(clients[0], "orders").create(b"")
         told: list[tuple[int, bool]] = []
         standing = [
-            Election(LogNodes(clients[number // 2], "orders"), f"w{number}", lambda elected, number=number: told.append((number, elected)))
+            Election(
+                LogNodes(clients[number // 2], "orders"),
+                f"w{number}",
+                lambda elected, number=number: told.append((number, elected)),
+            )
             for number in range(4)
         ]
         woken: set[int] = set()
         for number, each in enumerate(standing):
             await each.stand(lambda path, number=number: woken.add(number))
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
-        # Whoever waits may have been woken already: kazoo hands over events and answers in two threads, and that the node was made
-        # may be heard after it was watched anew.
+        # Whoever waits may have been woken already: kazoo hands over events and answers in two threads, and that the
+        # node was made may be heard after it was watched anew.
         await standing[0].resign()
         await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):

@@ -51,7 +51,9 @@ def test_a_reader_begins_where_it_is_told(tmp_path: Path) -> None:
         everything = [10, 20, 30, 40, 40, 50, 50, 60]
         assert await contents(log) == everything and await contents(log, LATEST) == []
         assert await contents(log, Position(first, 1)) == everything[1:]
-        assert await contents(log, Position(first, 3)) == everything[3:], "behind the end of a ledger comes the next one"
+        assert await contents(log, Position(first, 3)) == everything[3:], (
+            "behind the end of a ledger comes the next one"
+        )
         assert await contents(log, Position(empty, 0)) == everything[3:]
         assert await contents(log, Position(third, 7)) == []
         for time in range(65):
@@ -92,12 +94,16 @@ def test_a_time_is_found_in_a_logarithmic_number_of_reads(tmp_path: Path, monkey
             opened.clear()
             at = await log.find(time)
             assert len(read) <= 11 and len(opened) <= 1, (time, read, opened)
-            assert at == (Position(links[time // 1000].ledger, time % 1000) if time < 5000 else Position(links[-1].ledger, 1000))
+            assert at == (
+                Position(links[time // 1000].ledger, time % 1000) if time < 5000 else Position(links[-1].ledger, 1000)
+            )
 
     run(tmp_path, test)
 
 
-def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         store = await cluster.connect()
         log = await log_of(store, [[start, start + 1] for start in range(0, 100, 10)])
@@ -175,7 +181,9 @@ def test_a_ledger_that_is_lost_is_no_trim(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_ten_thousand_ledgers_are_opened_shown_and_trimmed_by_the_list_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_ledgers_are_opened_shown_and_trimmed_by_the_list_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         store = await cluster.connect()
         log = await log_of(store, [[5, 6], [7]])

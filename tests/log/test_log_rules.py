@@ -58,7 +58,17 @@ OF_VALUES = {
 
 
 def test_rules_and_roles_do_no_input_or_output() -> None:
-    plain = {"__future__", "dataclasses", "enum", "re", "typing", "collections", "collections.abc", "itertools", "msgspec"}
+    plain = {
+        "__future__",
+        "dataclasses",
+        "enum",
+        "re",
+        "typing",
+        "collections",
+        "collections.abc",
+        "itertools",
+        "msgspec",
+    }
     of_store = {"fencepost.store.roles.interface"}
     of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader", "fencepost.log.traces"}
     for module in (*of_log, "fencepost.log.position"):
@@ -193,7 +203,9 @@ def test_a_batch_is_attached_unless_it_is_there_or_withdrawn_or_the_log_is_seale
     assert before_attaching(chain, Batch("q", 5), (8,), False) is Attaching.WITHDRAWN
     sealed = chain.as_sealed()
     assert before_attaching(sealed, Batch("q", 5), (8,), True) is Attaching.SEALED
-    assert before_attaching(sealed, Batch("q", 4), (8,), True) is Attaching.THERE, "what is there was there before the seal"
+    assert before_attaching(sealed, Batch("q", 4), (8,), True) is Attaching.THERE, (
+        "what is there was there before the seal"
+    )
 
 
 def test_ledgers_of_batches_that_are_there_are_not_attached_any_more() -> None:
@@ -213,7 +225,11 @@ def test_so_many_writers_of_batches_are_remembered_as_attached_last() -> None:
     assert [chain.last_batch(writer) for writer in ("q0", "q1", "q2", "new")] == [1, -1, 0, 0]
 
 
-@given(some.lists(some.tuples(some.integers(0, 50), some.booleans(), some.lists(some.integers(0, 50), max_size=3)), max_size=8))
+@given(
+    some.lists(
+        some.tuples(some.integers(0, 50), some.booleans(), some.lists(some.integers(0, 50), max_size=3)), max_size=8
+    )
+)
 def test_times_never_go_back_whatever_the_clocks_say(ledgers: list[tuple[int, bool, list[int]]]) -> None:
     """Who creates or attaches a ledger knows the last header of the one ahead of it; of a batch there is 0 in each."""
     chain = Chain()
@@ -222,5 +238,7 @@ def test_times_never_go_back_whatever_the_clocks_say(ledgers: list[tuple[int, bo
         created = max(clock, headers[-1][-1])
         chain = with_batch(chain, None, (number,), created) if is_batch else chain.appended(number, created)
         headers.append([0 if is_batch else created + sum(steps[:at]) for at in range(len(steps) + 1)])
-    times = [entry_time(header, link.created) for link, some in zip(chain.links, headers[1:], strict=True) for header in some]
+    times = [
+        entry_time(header, link.created) for link, some in zip(chain.links, headers[1:], strict=True) for header in some
+    ]
     assert times == sorted(times)

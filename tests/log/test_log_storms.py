@@ -1,4 +1,6 @@
-"""Writers that lose their lead, their ledgers and the answers of the metadata service, at any moment: what was acknowledged is there, once."""
+"""Writers that lose their lead, their ledgers and the answers of the metadata service, at any moment: what was
+acknowledged is there, once.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_acknowledged_is_there_once_and_in_order(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         logs = [(await cluster.connect(tmp_path / "traces")).log("storm") for _ in range(3)]
         await logs[0].create()
@@ -148,13 +152,20 @@ def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: i
         monkeypatch.undo()
         await logs[2].seal()
         for link in (await logs[2].chain()).links:  # a reader would wait for the end of one that is open
-            assert (await logs[2].store.ledger_metadata(link.ledger)).status is LedgerStatus.CLOSED, f"ledger {link.ledger} is open"
+            assert (await logs[2].store.ledger_metadata(link.ledger)).status is LedgerStatus.CLOSED, (
+                f"ledger {link.ledger} is open"
+            )
         await following
         there = [(entry.position, int(entry.data), entry.time) async for entry in logs[2].reader(follow=False)]
-        assert [(position, number) for position, number, _ in there] == followed, "a reader who followed has seen just that"
+        assert [(position, number) for position, number, _ in there] == followed, (
+            "a reader who followed has seen just that"
+        )
         numbers = [number for _, number, _ in there]
         assert len({*numbers}) == len(numbers), "nothing is there twice"
-        assert dict(zip(numbers, (position for position, _, _ in there), strict=True)).items() >= storm.acknowledged.items()
+        assert (
+            dict(zip(numbers, (position for position, _, _ in there), strict=True)).items()
+            >= storm.acknowledged.items()
+        )
         assert not storm.absent & {*numbers}, "an append that is said to be not in the log is not"
         for name, appended in storm.order.items():
             mine = [number for number in numbers if number in {*appended}]
@@ -177,7 +188,9 @@ def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monke
     """The first one makes readers wait, and the second one is told only when bookies have what nobody has heard of."""
     begin = Leader.__init__
 
-    def unprotected(leader: Leader, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
+    def unprotected(
+        leader: Leader, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False
+    ) -> None:
         begin(leader, settings, protections.replace(**{name: False}), traces)
 
     monkeypatch.setattr(Leader, "__init__", unprotected)

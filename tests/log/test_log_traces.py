@@ -1,4 +1,6 @@
-"""Traces of simulated leaders are behaviours of the protocol of logs; those of leaders with a fault are not, and the step that is told is the wrong one."""
+"""Traces of simulated leaders are behaviours of the protocol of logs; those of leaders with a fault are not, and the
+step that is told is the wrong one.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,22 @@ VALIDATOR = Validator(LogConformance, keep_path=False)
 SEEDS = 150
 
 FAULTS: list[tuple[str, int, str, str]] = [
-    ("last_ledger_is_closed", 0, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
+    (
+        "last_ledger_is_closed",
+        0,
+        "get_last_ledger",
+        "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER",
+    ),
     ("closing_fences", 3, "acknowledge_entry", "require(not ledger.fenced or ledger.status"),
     ("chain_precedes_entries", 0, "write_entry", "require(may_write("),
     ("updates_are_conditional", 0, "append_ledger", "require(takes_update("),
     ("rivals_prevail", 0, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
-    ("unanswered_is_looked_up", 1, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
+    (
+        "unanswered_is_looked_up",
+        1,
+        "append_ledger_unanswered",
+        "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER",
+    ),
     ("last_entry_decides", 17, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
     ("seal_is_final", 4, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
     ("batches_are_remembered", 3, "look_up_batch", "version is -1 then, and the trace says 7"),
@@ -43,7 +55,9 @@ def traced(seed: int, protections: Protections = ALL) -> tuple[Event, ...]:
     events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
-        events.append(Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters))))
+        events.append(
+            Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
+        )
 
     with suppress(Broken, ValueError):
         World(seed, protections, SimTrace(emit)).run()
@@ -56,7 +70,8 @@ def validated(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
 
 def said(verdict: Verdict) -> str:
     return verdict.problem or "; ".join(
-        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}" for each in verdict.refusals
+        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
+        for each in verdict.refusals
     )
 
 
@@ -66,8 +81,22 @@ def test_traces_of_leaders_are_accepted() -> None:
         verdict = validated(traced(seed))
         assert verdict.accepted, (seed, said(verdict))
         taken |= {event.action for event in traced(seed)}
-    assert taken >= {"append_ledger_bad_version", "append_ledger_unanswered", "close_own_ledger_bad_version", "ledger_fenced", "look_up_chain", "seal", "trim"}
-    assert taken >= {"attach_batch", "attach_batch_bad_version", "attach_batch_unanswered", "delete_withdrawn_batch", "delete_superseded_batch"}
+    assert taken >= {
+        "append_ledger_bad_version",
+        "append_ledger_unanswered",
+        "close_own_ledger_bad_version",
+        "ledger_fenced",
+        "look_up_chain",
+        "seal",
+        "trim",
+    }
+    assert taken >= {
+        "attach_batch",
+        "attach_batch_bad_version",
+        "attach_batch_unanswered",
+        "delete_withdrawn_batch",
+        "delete_superseded_batch",
+    }
 
 
 def test_another_order_that_causes_allow_is_accepted_too() -> None:
@@ -80,7 +109,9 @@ def test_another_order_that_causes_allow_is_accepted_too() -> None:
 def test_a_protection_that_is_switched_off_is_told(name: str, seed: int, step: str, why: str) -> None:
     verdict = validated(traced(seed, Protections(**{name: False})))
     assert not verdict.accepted and verdict.covered
-    assert any((each.step.action or each.event.action) == step and why in str(each.why) for each in verdict.refusals), said(verdict)
+    assert any((each.step.action or each.event.action) == step and why in str(each.why) for each in verdict.refusals), (
+        said(verdict)
+    )
 
 
 def test_every_protection_is_accounted_for() -> None:
@@ -96,10 +127,16 @@ def without(events: Sequence[Event], action: str) -> list[Event]:
 def goes_on_after(events: Sequence[Event], action: str) -> bool:
     """Whether a node has done something after the last event of an action."""
     last = max((place for place, event in enumerate(events) if event.action == action), default=-1)
-    return 0 <= last < len(events) - 1 and events[last + 1].node == events[last].node and events[last + 1].action != "abdicate"
+    return (
+        0 <= last < len(events) - 1
+        and events[last + 1].node == events[last].node
+        and events[last + 1].action != "abdicate"
+    )
 
 
-@pytest.mark.parametrize("action", ["become_leader", "create_ledger", "append_ledger_bad_version", "look_up_chain", "look_up_batch"])
+@pytest.mark.parametrize(
+    "action", ["become_leader", "create_ledger", "append_ledger_bad_version", "look_up_chain", "look_up_batch"]
+)
 def test_a_trace_that_lacks_an_event_is_rejected(action: str) -> None:
     events = next(traced(seed) for seed in range(SEEDS) if goes_on_after(traced(seed), action))
     assert not validated(without(events, action)).accepted
@@ -156,15 +193,21 @@ def test_a_batch_that_is_said_to_be_there_and_is_not_is_rejected() -> None:
     before = [event for event in traced(seed) if event.node == look.node and event.seq < look.seq]
     assert validated([*before, look]).accepted
     verdict = validated([*before, changed(look, found="there")])
-    assert not verdict.accepted and any(each.event.action == "look_up_batch" for each in verdict.refusals), said(verdict)
+    assert not verdict.accepted and any(each.event.action == "look_up_batch" for each in verdict.refusals), said(
+        verdict
+    )
 
 
 def test_a_log_that_is_older_than_its_trace_is_followed_from_there() -> None:
     """Nothing is told of all who wrote before: the trace begins with whoever has read the chain last."""
     whole = traced(5)
     last = max(event.parameters["version"] for event in whole if event.action == "get_last_ledger")
-    reader = next(event.node for event in whole if event.action == "get_last_ledger" and event.parameters["version"] == last)
-    seq = min(e.seq for e in whole if e.node == reader and e.action == "get_last_ledger" and e.parameters["version"] == last)
+    reader = next(
+        event.node for event in whole if event.action == "get_last_ledger" and event.parameters["version"] == last
+    )
+    seq = min(
+        e.seq for e in whole if e.node == reader and e.action == "get_last_ledger" and e.parameters["version"] == last
+    )
     rest = [event for event in whole if event.node == reader and event.seq >= seq - 1]
     assert last > 2 and rest[0].action == "become_leader"
     assert validated(rest).accepted, said(validated(rest))
@@ -176,10 +219,16 @@ def test_a_log_that_was_made_and_never_written_is_untouched() -> None:
 
 def test_the_protocol_that_traces_are_held_to_keeps_what_it_promises() -> None:
     assert check(RunningLog).holds and check(RunningLog, configuration="batches").holds
-    for protection, violated in (("remembered", "the_batch_is_in_the_log_once_and_whole"), ("whole", "the_batch_is_in_the_log_once_and_whole")):
+    for protection, violated in (
+        ("remembered", "the_batch_is_in_the_log_once_and_whole"),
+        ("whole", "the_batch_is_in_the_log_once_and_whole"),
+    ):
         result = check(RunningLog, configuration="batches", constants={f"batches_are_{protection}": False})
         assert result.violation is not None and result.violation.name == violated
     result = check(RunningLog, configuration="batches", constants={"withdrawals_are_noticed": False})
-    assert result.violation is not None and result.violation.name in ("ledgers_of_the_log_are_there", "only_the_last_ledger_is_open")
+    assert result.violation is not None and result.violation.name in (
+        "ledgers_of_the_log_are_there",
+        "only_the_last_ledger_is_open",
+    )
     result = check(RunningLog, configuration="not-fenced")
     assert result.violation is not None and result.violation.name == "acknowledged_entries_are_in_the_log"

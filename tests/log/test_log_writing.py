@@ -48,7 +48,9 @@ def test_what_is_appended_is_read_across_ledgers(tmp_path: Path) -> None:
         chain = await log.chain()
         assert [link.ledger for link in chain.links] == list(dict.fromkeys(position.ledger for position in positions))
         assert len(chain.links) == 4, "a ledger takes 300 entries"
-        assert positions == sorted(positions, key=lambda each: chain.place(each) or (-1, -1)) and len({*positions}) == 1000
+        assert (
+            positions == sorted(positions, key=lambda each: chain.place(each) or (-1, -1)) and len({*positions}) == 1000
+        )
         entries = [entry async for entry in log.reader(follow=False)]
         assert [entry.data for entry in entries] == data and [entry.position for entry in entries] == positions
         assert [entry.time for entry in entries] == sorted(entry.time for entry in entries)
@@ -154,7 +156,9 @@ def test_a_leader_that_is_gone_is_followed_and_what_it_confirmed_is_there(tmp_pa
     run(tmp_path, test)
 
 
-def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Standing) -> None:
         log = await made(cluster, ensemble=3)
         data = [b"%d" % number for number in range(2000)]
@@ -168,7 +172,9 @@ def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(tm
                 real(ledger, entries[:some], told)
                 if some < len(entries):
                     failed.add(ledger.id)
-                    asyncio.get_running_loop().call_soon(told.fail, errors.NotEnoughBookiesError("none"), len(entries) - some)
+                    asyncio.get_running_loop().call_soon(
+                        told.fail, errors.NotEnoughBookiesError("none"), len(entries) - some
+                    )
 
             real = LedgerWriter.submit_many
             monkeypatch.setattr(LedgerWriter, "submit_many", failing)
@@ -213,12 +219,24 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
         store = await cluster.connect()
         log = store.log("none")
-        for missing in (log.show(), log.chain(), log.writer().opened(), log.seal(), log.trim(keep=1), log.cursor("c").opened()):
+        for missing in (
+            log.show(),
+            log.chain(),
+            log.writer().opened(),
+            log.seal(),
+            log.trim(keep=1),
+            log.cursor("c").opened(),
+        ):
             with pytest.raises(NoSuchLogError, match="there is no log none"):
                 await missing
         with pytest.raises(NoSuchLogError):
             await contents(log)
-        for wrong in (lambda: log.writer(in_flight=0), lambda: log.writer(ledger_entries=-1), lambda: log.reader(on_trimmed="x"), lambda: store.log("a/b")):
+        for wrong in (
+            lambda: log.writer(in_flight=0),
+            lambda: log.writer(ledger_entries=-1),
+            lambda: log.reader(on_trimmed="x"),
+            lambda: store.log("a/b"),
+        ):
             with pytest.raises(OptionError):
                 wrong()
         with pytest.raises(OptionError, match="ack_quorum 4"):

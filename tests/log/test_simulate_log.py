@@ -36,7 +36,11 @@ def test_each_protection_that_is_off_is_noticed_within_a_few_seeds(name: str) ->
 def test_a_batch_that_is_told_of_before_it_is_there_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an update that was refused, or not answered, the role believes that it was done."""
     written = Attacher._chain_written
-    monkeypatch.setattr(Attacher, "_chain_written", lambda role, event, effects: written(role, ChainWritten(event.txn, Outcome.OK, 0), effects))
+    monkeypatch.setattr(
+        Attacher,
+        "_chain_written",
+        lambda role, event, effects: written(role, ChainWritten(event.txn, Outcome.OK, 0), effects),
+    )
     assert first_broken(range(1, 60)) in ("no loss", "batches", "order")
 
 

@@ -54,7 +54,9 @@ def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
         processes.append(process)
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.fullmatch(r"metadata service zk://127\.0\.0\.1:(\d+) \(controller 1@127\.0\.0\.1:\d+\) serves\n", line)
+        found = re.fullmatch(
+            r"metadata service zk://127\.0\.0\.1:(\d+) \(controller 1@127\.0\.0\.1:\d+\) serves\n", line
+        )
         assert found is not None, line + process.communicate()[1]
         return process, int(found[1])
 

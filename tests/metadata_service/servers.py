@@ -94,7 +94,9 @@ class Server:
 
 
 def state_of(files: Path | Files) -> Tree:
-    """The state that a folder gives: a service is started on it, and ends. Raises :class:`fencepost.errors.SystemFailure`."""
+    """The state that a folder gives: a service is started on it, and ends. Raises
+    :class:`fencepost.errors.SystemFailure`.
+    """
     server = Server(files)
     patience.until(lambda: server.do(lambda: server.service._decides), "all that is committed")
     server.stop()

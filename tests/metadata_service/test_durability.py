@@ -39,7 +39,14 @@ def test_everything_is_there_after_a_clean_end_and_after_a_crash(serve, tmp_path
         work(server, 300)
         expected = server.service.tree
         getattr(server, end)()
-        assert state(path) == (expected.zxid, expected.nodes, expected.sessions, expected.ephemerals, expected.containers, expected.size)
+        assert state(path) == (
+            expected.zxid,
+            expected.nodes,
+            expected.sessions,
+            expected.ephemerals,
+            expected.containers,
+            expected.size,
+        )
 
 
 def test_the_state_after_snapshots_is_that_of_the_whole_log(serve, tmp_path):
@@ -63,7 +70,9 @@ def test_a_snapshot_gives_the_state_again_to_the_order_of_children(serve):
     again = snapshot.read([record for some in snapshot.records(tree) for record in some], "it")
     for name in ("zxid", "last_session", "sessions", "nodes", "children", "ephemerals", "containers", "size"):
         assert getattr(again, name) == getattr(tree, name), name
-    assert {path: list(names) for path, names in again.children.items()} == {path: list(names) for path, names in tree.children.items()}
+    assert {path: list(names) for path, names in again.children.items()} == {
+        path: list(names) for path, names in tree.children.items()
+    }
 
 
 def test_starts_do_not_pile_up_files(serve, tmp_path):

@@ -138,7 +138,13 @@ def test_events_that_nobody_reads_close_the_connection(serve, connect):
     name = "/" + "n" * 10_000
     deadline = time.monotonic() + patience.PATIENCE
     while slow.session in server.service.by_session:
-        client.call(*[[kind, arguments] for _ in range(50) for kind, arguments in ((zk.CREATE, [name, b"", zk.OPEN, 0]), (zk.DELETE, [name, -1]))])
+        client.call(
+            *[
+                [kind, arguments]
+                for _ in range(50)
+                for kind, arguments in ((zk.CREATE, [name, b"", zk.OPEN, 0]), (zk.DELETE, [name, -1]))
+            ]
+        )
         client.stream.clear()
         assert time.monotonic() < deadline
     assert slow.session in server.service.tree.sessions and works(client)
@@ -164,7 +170,10 @@ def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve, co
 def test_many_requests_at_once_are_all_answered_in_order(serve, connect):
     server = serve(globalOutstandingLimit=10)
     client = connect(server)
-    requests = [[zk.CREATE, [f"/{number}", b"", zk.OPEN, 0]] if number % 3 else [zk.EXISTS, ["/", False]] for number in range(2_000)]
+    requests = [
+        [zk.CREATE, [f"/{number}", b"", zk.OPEN, 0]] if number % 3 else [zk.EXISTS, ["/", False]]
+        for number in range(2_000)
+    ]
     client.call(*requests)
     assert [each[1] for each in client.stream] == list(range(1, 2_001))
     assert all(each[3] == 0 for each in client.stream)
@@ -189,7 +198,11 @@ def test_four_letter_words(serve, connect):
     assert "zk_znode_count\t5\n" in said("mntr") and "zk_watch_count\t2\n" in said("mntr")
     assert session in said("cons") and session in said("dump") and "/mine" in said("dump")
     assert "zookeeper.version=3.9" in said("envi") and f"clientPort={server.port}\n" in said("conf")
-    assert "1 connections watching 1 paths" in said("wchs") and f"/mine\n\t{session}" in said("wchp") and f"{session}\n\t/mine" in said("wchc")
+    assert (
+        "1 connections watching 1 paths" in said("wchs")
+        and f"/mine\n\t{session}" in said("wchp")
+        and f"{session}\n\t/mine" in said("wchc")
+    )
     server.stop()
     server = serve(**{"4lw.commands.whitelist": ["srvr"]})
     assert said("ruok") == "ruok is not executed because it is not in the whitelist.\n"

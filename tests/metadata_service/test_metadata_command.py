@@ -102,7 +102,11 @@ def test_settings_have_zookeepers_names(start, tmp_path: Path):
     said = b""
     while more := connection.recv(1 << 16):
         said += more
-    assert f"clientPort={port}\n" in said.decode() and "jute.maxbuffer=2048\n" in said.decode() and "minSessionTimeout=200\n" in said.decode()
+    assert (
+        f"clientPort={port}\n" in said.decode()
+        and "jute.maxbuffer=2048\n" in said.decode()
+        and "minSessionTimeout=200\n" in said.decode()
+    )
     settings.write_text("tickTme = 100\n")
     code, said_of_name = complaint(str(tmp_path / "data"), "--settings", str(settings))
     assert code == 151 and "there is no setting tickTme: did you mean tickTime?" in said_of_name

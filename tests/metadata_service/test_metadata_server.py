@@ -1,4 +1,6 @@
-"""What the server does besides answering as ZooKeeper does: containers, the super user, reads that wait for nobody, sessions that move."""
+"""What the server does besides answering as ZooKeeper does: containers, the super user, reads that wait for nobody,
+sessions that move.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_a_container_goes_with_its_last_child(serve, connect):
 
 
 def test_a_client_can_not_delete_containers_past_their_acl(serve, connect):
-    """ZooKeeper takes its own request to delete a container from anybody, for any persistent znode, and looks at no ACL."""
+    """ZooKeeper takes its own request to delete a container from anybody, for any persistent znode, and looks at no
+    ACL.
+    """
     client, other = connect(server := serve()), connect(server)
     client.call([zk.CREATE, ["/mine", b"", [(1, "world", "anyone")], 0]])
     assert other.call([20, ["/mine"]])[3] == -6
@@ -70,7 +74,9 @@ def test_nothing_is_left_of_clients_that_are_gone(serve, connect):
     server = serve()
     for number in range(20):
         client = connect(server)
-        client.call([zk.CREATE, [f"/{number}", b"", zk.OPEN, 1]], [zk.EXISTS, ["/", True]], [zk.ADD_WATCH, ["/a", number % 2]])
+        client.call(
+            [zk.CREATE, [f"/{number}", b"", zk.OPEN, 1]], [zk.EXISTS, ["/", True]], [zk.ADD_WATCH, ["/a", number % 2]]
+        )
         if number % 2:
             client.call([zk.CLOSE, []])
         else:
@@ -81,7 +87,12 @@ def test_nothing_is_left_of_clients_that_are_gone(serve, connect):
     service = server.service
     patience.until(lambda: not service.connections, "the end of all connections")
     assert len(service.watches) == 0 and not service.watches.data.by_path and not service.watches.children.by_watcher
-    assert not service.by_session and not service.expiry.deadlines and not service.tree.sessions and not service.tree.ephemerals
+    assert (
+        not service.by_session
+        and not service.expiry.deadlines
+        and not service.tree.sessions
+        and not service.tree.ephemerals
+    )
     assert set(service.tree.nodes) == {"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}
 
 
@@ -162,7 +173,13 @@ def test_reads_behind_a_change_are_answered_whatever_the_limit(serve, connect):
         server = serve(globalOutstandingLimit=limit)
         client = connect(server)
         for reads in (1, 2, 5, 40):
-            requests = [[zk.CREATE, ["/s", b"", zk.OPEN, 2]], *[[zk.SYNC if each % 3 == 2 else zk.EXISTS, ["/", False][: 1 + (each % 3 != 2)]] for each in range(reads)]]
+            requests = [
+                [zk.CREATE, ["/s", b"", zk.OPEN, 2]],
+                *[
+                    [zk.SYNC if each % 3 == 2 else zk.EXISTS, ["/", False][: 1 + (each % 3 != 2)]]
+                    for each in range(reads)
+                ],
+            ]
             client.send(*requests)
             assert client.answers(reads + 1)[3] == 0
         server.stop()
@@ -172,7 +189,9 @@ def test_what_was_asked_before_an_authentication_is_answered_without_it(serve, c
     server = serve()
     client = connect(server)
     slow = Slow(server.service.node.log)
-    client.send([zk.CREATE, ["/new", b"", [(31, "digest", acls.digest(b"user:secret").id)], 0]], [zk.GET_DATA, ["/new", False]])
+    client.send(
+        [zk.CREATE, ["/new", b"", [(31, "digest", acls.digest(b"user:secret").id)], 0]], [zk.GET_DATA, ["/new", False]]
+    )
     assert slow.asked.wait(patience.PATIENCE)
     client.send([zk.AUTH, [0, "digest", b"user:secret"]], [zk.GET_DATA, ["/new", False]])
     patience.until(lambda: server.service.outstanding == 4, "all requests")

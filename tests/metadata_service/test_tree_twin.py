@@ -46,7 +46,8 @@ class Twin:
     @staticmethod
     def znode(data: bytes | None, acl: Any, owner: int, zxid: int, time: int) -> dict[str, Any]:
         return {
-            "data": data, "acl": acl, "czxid": zxid, "mzxid": zxid, "ctime": time, "mtime": time, "version": 0, "cversion": 0,
+            "data": data, "acl": acl, "czxid": zxid, "mzxid": zxid, "ctime": time, "mtime": time, "version": 0,
+            "cversion": 0,
             "aversion": 0, "owner": owner, "pzxid": zxid,
         }  # fmt: skip
 
@@ -93,7 +94,11 @@ class Twin:
                     found.append(self.do(entry, operation))
                 except Refused as refused:
                     self.znodes = before
-                    return [Code.OK] * len(found) + [refused.args[0]] + [Code.RUNTIME_INCONSISTENCY] * (len(request.operations) - len(found) - 1)
+                    return (
+                        [Code.OK] * len(found)
+                        + [refused.args[0]]
+                        + [Code.RUNTIME_INCONSISTENCY] * (len(request.operations) - len(found) - 1)
+                    )
             return [Code.OK] * len(found)
         if isinstance(request, CloseSession):
             for path in [path for path, each in self.znodes.items() if each["owner"] == entry.session]:
@@ -132,7 +137,12 @@ class Twin:
             return None
         if isinstance(request, SetData):
             znode = self.may(request.path, 2)
-            znode |= {"version": self.expect(request.version, znode["version"]), "data": request.data, "mzxid": zxid, "mtime": entry.time}
+            znode |= {
+                "version": self.expect(request.version, znode["version"]),
+                "data": request.data,
+                "mzxid": zxid,
+                "mtime": entry.time,
+            }
         elif isinstance(request, SetACL):
             znode = self.may(request.path, 16)
             znode |= {"aversion": self.expect(request.version, znode["aversion"]), "acl": request.acl}
@@ -141,16 +151,31 @@ class Twin:
         return None
 
 
-paths = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a", "/s0000000000", "/a/s0000000001", "/", "/zookeeper/config"])
+paths = st.sampled_from(
+    ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a", "/s0000000000", "/a/s0000000001", "/", "/zookeeper/config"]
+)
 data = st.sampled_from([b"", b"x", b"longer", None])
 acls = st.sampled_from([OPEN, OPEN, OPEN, READ_ONLY])
 versions = st.sampled_from([-1, -1, 0, 1])
-creates = st.builds(Create, st.sampled_from([CREATE, CREATE2, CREATE_CONTAINER]), paths, data, acls, st.sampled_from([0, 0, 1, 1])) | st.builds(
-    Create, st.just(CREATE), st.sampled_from(["/s", "/a/s"]), data, acls, st.sampled_from([2, 3])
+creates = st.builds(
+    Create, st.sampled_from([CREATE, CREATE2, CREATE_CONTAINER]), paths, data, acls, st.sampled_from([0, 0, 1, 1])
+) | st.builds(Create, st.just(CREATE), st.sampled_from(["/s", "/a/s"]), data, acls, st.sampled_from([2, 3]))
+deletes, sets, checks = (
+    st.builds(Delete, paths, versions),
+    st.builds(SetData, paths, data, versions),
+    st.builds(Check, paths, versions),
 )
-deletes, sets, checks = st.builds(Delete, paths, versions), st.builds(SetData, paths, data, versions), st.builds(Check, paths, versions)
 multis = st.builds(Multi, st.lists(creates | deletes | sets | checks, max_size=4).map(tuple))
-requests = creates | creates | deletes | sets | multis | st.builds(SetACL, paths, acls, versions) | st.builds(DeleteContainer, paths) | st.just(CloseSession())
+requests = (
+    creates
+    | creates
+    | deletes
+    | sets
+    | multis
+    | st.builds(SetACL, paths, acls, versions)
+    | st.builds(DeleteContainer, paths)
+    | st.just(CloseSession())
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), requests), max_size=40))
@@ -188,4 +213,9 @@ def test_the_tree_does_what_its_twin_does(changes):
     assert set(tree.containers) == {path for path, znode in twin.znodes.items() if znode["owner"] == CONTAINER}
     assert tree.size == sum(len(path) + len(znode["data"] or b"") for path, znode in twin.znodes.items())
     again = snapshot.read([record for some in snapshot.records(tree) for record in some], "it")
-    assert (again.nodes, again.children, again.sessions, again.size) == (tree.nodes, tree.children, tree.sessions, tree.size)
+    assert (again.nodes, again.children, again.sessions, again.size) == (
+        tree.nodes,
+        tree.children,
+        tree.sessions,
+        tree.size,
+    )

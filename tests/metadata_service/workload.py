@@ -1,8 +1,10 @@
-"""Random work for a server of ZooKeeper's protocol, drawn from a seed alone, and what came of it in a form that can be compared.
+"""Random work for a server of ZooKeeper's protocol, drawn from a seed alone, and what came of it in a form that can be
+compared.
 
-Steps are plain values. Several clients take turns; the paths are few, so that they meet. A step waits for its answers before the next one
-begins, so everything but times, session ids and what is drawn at random is the same on every server, and so is where in the stream of a
-client an event comes. What ends a session deletes its ephemerals in an order that is nobody's promise, so these events are sorted.
+Steps are plain values. Several clients take turns; the paths are few, so that they meet. A step waits for its answers
+before the next one begins, so everything but times, session ids and what is drawn at random is the same on every
+server, and so is where in the stream of a client an event comes. What ends a session deletes its ephemerals in an order
+that is nobody's promise, so these events are sorted.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ LONG = 30_000
 """The timeout of a session that is not to expire, in milliseconds."""
 
 _ALONE = (zk.AUTH, zk.SET_ACL)
-"""What is not sent at once with other requests: ZooKeeper answers an AUTH before what was sent ahead of it, and takes the old ACL for
-changes that come while a new one is on its way to the disk (``ChangeRecord.acl``)."""
+"""What is not sent at once with other requests: ZooKeeper answers an AUTH before what was sent ahead of it, and takes
+the old ACL for changes that come while a new one is on its way to the disk (``ChangeRecord.acl``).
+"""
 
 _NAMES = ("a", "b", "c", "s0000000000", "s0000000001", "s0000000003", "é", "a b")
-_ODD = ("", "/", "a", "/a/", "//a", "/a//b", "/.", "/a/..", "/..a", "/a\0b", "/\u0001", "/a\ufffd", "/zookeeper", "/zookeeper/quota",
+_ODD = ("", "/", "a", "/a/", "//a", "/a//b", "/.", "/a/..", "/..a", "/a\0b", "/\u0001", "/a\ufffd", "/zookeeper",
+"/zookeeper/quota",
     "/zookeeper/config", "/zookeeper/x", "/nowhere/at/all", "/a/...")  # fmt: skip
 _USERS = (b"alice:secret", b"bob:secret", b"carol", b"a:b:c")
 _ACLS: tuple[Any, ...] = (
@@ -52,17 +56,33 @@ class Workload:
         while done < operations:
             client, dice = random.randrange(CLIENTS), random.random()
             if dice < self.expiring:
-                yield ["expire", client, [each for each in (self.operation() for _ in range(6)) if each[0] not in _ALONE]]
+                yield [
+                    "expire",
+                    client,
+                    [each for each in (self.operation() for _ in range(6)) if each[0] not in _ALONE],
+                ]
                 done += 6
             elif dice < 0.008:
-                yield ["reconnect", client, random.choice(["right", "right", "right", "wrong", "again"]), random.random() < 0.5]
+                yield [
+                    "reconnect",
+                    client,
+                    random.choice(["right", "right", "right", "wrong", "again"]),
+                    random.random() < 0.5,
+                ]
                 done += 1
             elif dice < 0.012:
                 yield ["close", client]
-                yield ["open", client, random.choice([LONG, LONG, 10**9, -5]) if random.random() < 0.3 else LONG, random.choice([False, True, None])]
+                yield [
+                    "open",
+                    client,
+                    random.choice([LONG, LONG, 10**9, -5]) if random.random() < 0.3 else LONG,
+                    random.choice([False, True, None]),
+                ]
                 done += 2
             elif dice < 0.16:
-                batch = [each for each in (self.operation() for _ in range(random.randint(2, 12))) if each[0] not in _ALONE]
+                batch = [
+                    each for each in (self.operation() for _ in range(random.randint(2, 12))) if each[0] not in _ALONE
+                ]
                 if batch:
                     yield ["calls", client, batch]
                 done += len(batch)
@@ -74,7 +94,10 @@ class Workload:
         random = self.random
         if random.random() < 0.04:
             return random.choice(_ODD)
-        return "".join("/" + random.choice(_NAMES[:3] if random.random() < 0.8 else _NAMES) for _ in range(random.choice((1, 1, 1, 2, 2, 3))))
+        return "".join(
+            "/" + random.choice(_NAMES[:3] if random.random() < 0.8 else _NAMES)
+            for _ in range(random.choice((1, 1, 1, 2, 2, 3)))
+        )
 
     def data(self) -> bytes | None:
         random = self.random
@@ -88,7 +111,9 @@ class Workload:
 
     def create(self, kind: int) -> list[Any]:
         random = self.random
-        flags = random.choice((0, 0, 0, 0, 1, 1, 2, 3, 3, 4)) if random.random() < 0.98 else random.choice((5, 6, 7, -1))
+        flags = (
+            random.choice((0, 0, 0, 0, 1, 1, 2, 3, 3, 4)) if random.random() < 0.98 else random.choice((5, 6, 7, -1))
+        )
         path = self.path()
         if flags in (2, 3) and random.random() < 0.8:
             path += random.choice(("", "/")) + "s"
@@ -126,9 +151,15 @@ class Workload:
             kind = random.choice((zk.EXISTS, zk.EXISTS, zk.GET_DATA, zk.GET_DATA, zk.GET_CHILDREN, zk.GET_CHILDREN2))
             return [kind, [self.path(), watch]]
         if dice < 0.87:
-            return [zk.ADD_WATCH, [self.path(), random.choice((0, 0, 1, 1, 1, 2)) if random.random() < 0.2 else random.choice((0, 1))]]
+            return [
+                zk.ADD_WATCH,
+                [self.path(), random.choice((0, 0, 1, 1, 1, 2)) if random.random() < 0.2 else random.choice((0, 1))],
+            ]
         if dice < 0.91:
-            return [random.choice((zk.CHECK_WATCHES, zk.REMOVE_WATCHES)), [self.path(), random.randint(1, 5) if random.random() < 0.97 else 9]]
+            return [
+                random.choice((zk.CHECK_WATCHES, zk.REMOVE_WATCHES)),
+                [self.path(), random.randint(1, 5) if random.random() < 0.97 else 9],
+            ]
         if dice < 0.94:
             return [zk.GET_ACL, [self.path()]]
         if dice < 0.95:
@@ -191,7 +222,11 @@ class Run:
                 raise AssertionError(f"port {self.port} closed a connection in the step {step}") from None
             taken = {str(index): self._taken(client) for index, client in sorted(self.clients.items())}
             # The last thing that everybody got is the answer to a ping, and so the zxid.
-            yield [outcome, {index: each[:-1] for index, each in taken.items() if each[:-1]}, sorted({each[-1][2] for each in taken.values()})]
+            yield [
+                outcome,
+                {index: each[:-1] for index, each in taken.items() if each[:-1]},
+                sorted({each[-1][2] for each in taken.values()}),
+            ]
 
     def close(self) -> None:
         for client in self.clients.values():

@@ -1,4 +1,5 @@
-"""A client of ZooKeeper's protocol that shares no code with the service: it sends what it is told to, and reads what it gets.
+"""A client of ZooKeeper's protocol that shares no code with the service: it sends what it is told to, and reads what it
+gets.
 
 Answers and events are plain lists and numbers, so that what two servers say can be compared and written to a file.
 """
@@ -12,7 +13,15 @@ from typing import Any
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_ACL, SET_ACL, GET_CHILDREN, SYNC = range(1, 10)
 PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 11, 12, 13, 14, 15
 CHECK_WATCHES, REMOVE_WATCHES, CREATE_CONTAINER, CREATE_TTL, MULTI_READ = 17, 18, 19, 21, 22
-AUTH, SET_WATCHES, GET_EPHEMERALS, GET_ALL_CHILDREN_NUMBER, SET_WATCHES2, ADD_WATCH, WHO_AM_I = 100, 101, 103, 104, 105, 106, 107
+AUTH, SET_WATCHES, GET_EPHEMERALS, GET_ALL_CHILDREN_NUMBER, SET_WATCHES2, ADD_WATCH, WHO_AM_I = (
+    100,
+    101,
+    103,
+    104,
+    105,
+    106,
+    107,
+)
 CLOSE = -11
 
 OPEN = [(31, "world", "anyone")]
@@ -44,7 +53,9 @@ def texts(values: list[str]) -> bytes:
 def acl(entries: list[Any] | None) -> bytes:
     if entries is None:
         return struct.pack(">i", -1)
-    return struct.pack(">i", len(entries)) + b"".join(struct.pack(">i", perms) + text(scheme) + text(name) for perms, scheme, name in entries)
+    return struct.pack(">i", len(entries)) + b"".join(
+        struct.pack(">i", perms) + text(scheme) + text(name) for perms, scheme, name in entries
+    )
 
 
 def body(kind: int, arguments: list[Any]) -> bytes:
@@ -132,7 +143,9 @@ def result(kind: int, data: Bytes) -> Any:
 
 
 class Client:
-    """A connection. ``stream`` is all that came: ``["reply", xid, zxid, error, result]`` and ``["event", kind, path, zxid]``."""
+    """A connection. ``stream`` is all that came: ``["reply", xid, zxid, error, result]`` and ``["event", kind, path,
+    zxid]``.
+    """
 
     def __init__(self, port: int, patience: float = 60.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=patience)
@@ -145,7 +158,9 @@ class Client:
         self.last_zxid = 0
         self._input = b""
 
-    def connect(self, timeout: int, session: int = 0, password: bytes = bytes(16), zxid: int = 0, read_only: bool | None = False) -> list[Any]:
+    def connect(
+        self, timeout: int, session: int = 0, password: bytes = bytes(16), zxid: int = 0, read_only: bool | None = False
+    ) -> list[Any]:
         """Open a session or take one up again: the answer's timeout, and whether it has a session."""
         record = struct.pack(">iqiq", 0, zxid, timeout, session) + blob(password)
         self.send_frame(record if read_only is None else record + struct.pack(">b", read_only))

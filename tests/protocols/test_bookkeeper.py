@@ -1,4 +1,6 @@
-"""The BookKeeper protocol against what TLC says of ``BookKeeperProtocol.tla``, and what each of its rules is there for."""
+"""The BookKeeper protocol against what TLC says of ``BookKeeperProtocol.tla``, and what each of its rules is there
+for.
+"""
 
 import re
 from itertools import pairwise
@@ -34,24 +36,24 @@ HOLDS = [
     (2, 3, 1, 1, 1, 1, 1_895_575, 40),
 ]
 
-# The same of the specification without needless waits: a response that decides sets the messages once, timeouts are of the current
-# entry, and confirmations count from the LAC on.
+# The same of the specification without needless waits: a response that decides sets the messages once, timeouts are of
+# the current entry, and confirmations count from the LAC on.
 GOES_ON = [
     (1, 2, 1, 1, 2, 1, 2_179, 22),
     (2, 2, 1, 1, 2, 1, 21_711, 28),
     (2, 2, 2, 1, 1, 1, 712_085, 28),
 ]
 
-# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, inflight limit, distinct
-# states, depth.
+# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, inflight limit,
+# distinct states, depth.
 BEGINNINGS = [
     (3, 2, 2, 1, 1, 1, 9_637, 9),
     (4, 2, 3, 2, 1, 1, 18_687, 7),
     (2, 3, 2, 2, 2, 2, 49_900, 7),
 ]
 
-# What is violated first and in how many states, if anything is; else the distinct states. The four with a protection switched off
-# and message loss are as long as TLC's for the specification without it, with needless waits and without.
+# What is violated first and in how many states, if anything is; else the distinct states. The four with a protection
+# switched off and message loss are as long as TLC's for the specification without it, with needless waits and without.
 CONFIGURATIONS: dict[str, Any] = {
     "small": 285_773,
     "one-copy": 6_123,
@@ -76,7 +78,9 @@ def result_of(protocol: BookKeeper) -> Result:
     return RESULTS[repr(protocol)]
 
 
-def protocol(bookies: int, clients: int, wq: int, aq: int, sends: int = 1, inflight: int = 1, **more: Any) -> BookKeeper:
+def protocol(
+    bookies: int, clients: int, wq: int, aq: int, sends: int = 1, inflight: int = 1, **more: Any
+) -> BookKeeper:
     return BookKeeper(
         bookies=bookies,
         clients=clients,
@@ -157,7 +161,9 @@ def test_named_configurations(name: str) -> None:
     expected = BookKeeper.configurations[name].expect
     result = result_of(BookKeeper.configured(name))
     assert result.verdict == expected
-    assert (result.distinct_states if expected == "holds" else len(result.must_violate(expected))) == CONFIGURATIONS[name]
+    assert (result.distinct_states if expected == "holds" else len(result.must_violate(expected))) == CONFIGURATIONS[
+        name
+    ]
 
 
 def test_fragments_told_at_once_lose_what_the_next_recovery_does_not_find() -> None:
@@ -173,7 +179,9 @@ def test_every_protection_is_switched_off_somewhere_and_needed_there(protection:
     off = [name for name, c in BookKeeper.configurations.items() if c.constants.get(protection) is False]
     for name in off:
         assert BookKeeper.configurations[name].expect != "holds"
-        result = check(BookKeeper.configured(name, **{protection: True}), options=Options(max_depth=CONFIGURATIONS[name]))
+        result = check(
+            BookKeeper.configured(name, **{protection: True}), options=Options(max_depth=CONFIGURATIONS[name])
+        )
         assert not result.violations
     assert off
 
@@ -202,7 +210,9 @@ def test_needless_waits_hide_the_data_loss_where_nothing_is_lost_on_the_way() ->
 
 
 class FinishesBeyondItsFirstLac(BookKeeper):
-    """To show that a client which begins recovery after the first entry can write back the second and close the ledger."""
+    """To show that a client which begins recovery after the first entry can write back the second and close the
+    ledger.
+    """
 
     @invariant(c=BookKeeper.clients)
     def never_so(self, c: ModelValue) -> bool:
@@ -261,7 +271,9 @@ def test_fencing_covers_the_ensemble() -> None:
 
 
 def test_reads_that_fence_make_up_for_it() -> None:
-    """Fencing less than the ensemble first loses nothing, as long as no bookie can change its mind about what it was asked."""
+    """Fencing less than the ensemble first loses nothing, as long as no bookie can change its mind about what it was
+    asked.
+    """
     given = {**STRIPED, "send_limit": 1}
     others = [i.name for i in BookKeeper.declared("invariant")]
     assert check(FencesAWriteSet(**given), invariants=others)

@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-4.13.md"
 DATA_LOSS = "no_divergence_between_writer_and_meta_data"
 INVALID_FRAGMENT = "only_valid_fragments"
 
-# What TLC counts: bookies, write quorum, ack quorum, send limit, recovery reads fence, message loss, distinct states, depth.
-# Without message loss: the published specification with the lost copies of messages struck out. The last row is from an
-# independent port, as TLC does not get to its end in reasonable time.
+# What TLC counts: bookies, write quorum, ack quorum, send limit, recovery reads fence, message loss, distinct states,
+# depth. Without message loss: the published specification with the lost copies of messages struck out. The last row is
+# from an independent port, as TLC does not get to its end in reasonable time.
 HOLDS = [
     (1, 1, 1, 1, False, True, 259, 19),
     (1, 1, 1, 2, False, True, 2_475, 28),
@@ -32,9 +32,9 @@ HOLDS = [
     (3, 3, 2, 1, True, True, 3_505_063, 38),
 ]
 
-# What TLC finds, with one worker: bookies, write quorum, ack quorum, send limit, recovery reads fence, recover from current
-# fragment, message loss, what is violated, states in the shortest trace. Not from the current fragment: the published
-# specification with 0 for the minimum LAC.
+# What TLC finds, with one worker: bookies, write quorum, ack quorum, send limit, recovery reads fence, recover from
+# current fragment, message loss, what is violated, states in the shortest trace. Not from the current fragment: the
+# published specification with 0 for the minimum LAC.
 VIOLATED = [
     (2, 2, 2, 1, False, True, True, DATA_LOSS, 16),
     (2, 2, 2, 1, False, True, False, DATA_LOSS, 16),

@@ -1,4 +1,6 @@
-"""The boot sequence of BookKeeper without the journal: what it protects from, and what breaks without each protection."""
+"""The boot sequence of BookKeeper without the journal: what it protects from, and what breaks without each
+protection.
+"""
 
 import os
 import re
@@ -26,7 +28,8 @@ NO_COPY = "every_acknowledged_entry_has_a_copy"
 DENIED = "no_acknowledged_entry_is_denied"
 
 
-# Every named configuration: how many states it has if it holds, how many the shortest counterexample has if it does not.
+# Every named configuration: how many states it has if it holds, how many the shortest counterexample has if it does
+# not.
 CONFIGURATIONS: dict[str, int] = {
     "default": 249_860,
     "small": 59_489,
@@ -89,8 +92,8 @@ WITH_IT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 
-# What is turned off, and the states in the shortest counterexample with two bookies and one crash: by crashes alone; by crashes
-# where fences are not journaled; with disks that come back empty. None: it holds.
+# What is turned off, and the states in the shortest counterexample with two bookies and one crash: by crashes alone; by
+# crashes where fences are not journaled; with disks that come back empty. None: it holds.
 NEEDED: list[tuple[dict[str, Any], tuple[int | None, int | None, int | None]]] = [
     ({}, (None, None, None)),
     ({"detect_unclean_shutdown": False}, (14, 14, 14)),
@@ -198,12 +201,17 @@ def test_counts_in_plain_python() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it is not set before; phase one
-    fences by itself only if it is done in steps."""
+    """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it
+    is not set before; phase one fences by itself only if it is done in steps.
+    """
     late = check(BookKeeperBoot(mark_before_serving=False, max_crashes=0), options=Options(workers=1)).must_hold()
     stepwise = check(BookKeeperBoot.configured("small", marks_in_steps=True), options=Options(workers=1)).must_hold()
     named = ("two-entries", "fences-fail", "reader", "operator-fixes", "operator-deletes")
-    found = [a for result in (late, stepwise, *(result_of(BookKeeperBoot.configured(name)) for name in named)) for a in result.actions]
+    found = [
+        a
+        for result in (late, stepwise, *(result_of(BookKeeperBoot.configured(name)) for name in named))
+        for a in result.actions
+    ]
     assert {a.name for a in found if a.taken} == {a.name for a in found}
     assert len({a.name for a in found}) == 31
 
@@ -263,7 +271,8 @@ def test_scenario_1_an_entry_is_taken_after_the_ledger_was_closed(name: str, end
     assert (last["meta"].last_entry, last["writer"].lac) == (end, end + 1)
     down = "bookie_crashes" if name == "scenario-1" else "bookie_loses_disk"
     assert actions.index("recovery_closes_ledger") < actions.index(down) < actions.index("bookie_stores_entry")
-    # Of three bookies, one was never reached by the fencing, one was and refuses, and one was and has forgotten it: it has the entry.
+    # Of three bookies, one was never reached by the fencing, one was and refuses, and one was and has forgotten it: it
+    # has the entry.
     assert sorted(bookie.fenced for bookie in last["bookie"].values()) == [False, False, True]
     assert [end + 1 in bookie.entries for bookie in last["bookie"].values() if not bookie.fenced] == [True, True]
 
@@ -438,7 +447,9 @@ PROMISES = [
 ]
 
 
-@pytest.mark.parametrize("constants", [{}, {"disks": 2, "clean_shutdown": False}, {"max_crashes": 2, "clean_shutdown": False}])
+@pytest.mark.parametrize(
+    "constants", [{}, {"disks": 2, "clean_shutdown": False}, {"max_crashes": 2, "clean_shutdown": False}]
+)
 def test_what_is_promised_is_kept(constants: dict[str, Any]) -> None:
     check(Watched(**constants), invariants=PROMISES, options=Options(workers=1)).must_hold()
 

@@ -15,8 +15,8 @@ THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
 DATA_LOSS = "no_divergence_between_client_and_meta_data"
 
-# What TLC counts: bookies, clients, write quorum, ack quorum, send limit, when bookies may crash (o: while the ledger is open,
-# r: in recovery, c: closed), distinct states, depth.
+# What TLC counts: bookies, clients, write quorum, ack quorum, send limit, when bookies may crash (o: while the ledger
+# is open, r: in recovery, c: closed), distinct states, depth.
 HOLDS = [
     (1, 2, 1, 1, 1, "", 499, 19),
     (1, 2, 1, 1, 1, "orc", 1_167, 20),
@@ -44,7 +44,8 @@ LARGER = [
 
 SMALL = [row for row in HOLDS if row[6] < 1_000]
 
-# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, depth, distinct states.
+# What TLC counts of the levels up to a depth: bookies, clients, write quorum, ack quorum, send limit, depth, distinct
+# states.
 BEGINNINGS = [
     (2, 2, 2, 1, 2, 11, 260_397),
     (2, 3, 2, 1, 1, 9, 243_535),
@@ -52,8 +53,8 @@ BEGINNINGS = [
     (3, 2, 2, 1, 2, 9, 326_307),
 ]
 
-# With one protection taken away: bookies, write quorum, ack quorum, when bookies may crash, the protection that is left, the states
-# in the shortest trace that TLC finds, or None where it finds none.
+# With one protection taken away: bookies, write quorum, ack quorum, when bookies may crash, the protection that is
+# left, the states in the shortest trace that TLC finds, or None where it finds none.
 ONE_PROTECTION = [
     (1, 1, 1, "orc", "limbo", 13),
     (1, 1, 1, "orc", "fence", 13),
@@ -77,7 +78,9 @@ def result_of(protocol: BookKeeperLimbo) -> Result:
     return RESULTS[repr(protocol)]
 
 
-def protocol(bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: str = "orc", **constants: Any) -> BookKeeperLimbo:
+def protocol(
+    bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: str = "orc", **constants: Any
+) -> BookKeeperLimbo:
     return BookKeeperLimbo(
         bookies=bookies,
         clients=clients,
@@ -92,9 +95,12 @@ def protocol(bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: 
 
 
 @pytest.mark.parametrize(
-    ("bookies", "clients", "wq", "aq", "sends", "crashes", "distinct", "depth"), HOLDS + (LARGER if THOROUGH else LARGER[:2])
+    ("bookies", "clients", "wq", "aq", "sends", "crashes", "distinct", "depth"),
+    HOLDS + (LARGER if THOROUGH else LARGER[:2]),
 )
-def test_counts(bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: str, distinct: int, depth: int) -> None:
+def test_counts(
+    bookies: int, clients: int, wq: int, aq: int, sends: int, crashes: str, distinct: int, depth: int
+) -> None:
     result = result_of(protocol(bookies, clients, wq, aq, sends, crashes)).must_hold()
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
@@ -114,7 +120,9 @@ def test_beginnings(bookies: int, clients: int, wq: int, aq: int, sends: int, de
 
 
 @pytest.mark.parametrize(("bookies", "wq", "aq", "crashes", "left", "length"), ONE_PROTECTION)
-def test_one_protection_is_not_enough(bookies: int, wq: int, aq: int, crashes: str, left: str, length: int | None) -> None:
+def test_one_protection_is_not_enough(
+    bookies: int, wq: int, aq: int, crashes: str, left: str, length: int | None
+) -> None:
     taken_away = {"fence": "limbo_on_unclean_shutdown", "limbo": "fence_on_unclean_shutdown"}[left]
     result = result_of(protocol(bookies, 2, wq, aq, 1, crashes, **{taken_away: False}))
     if length is None:
@@ -152,7 +160,9 @@ def test_named_configurations(name: str) -> None:
 
 def test_the_page_shows_what_is_tested() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-limbo.md").read_text()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
+    ]
     shown = {tuple(row) for row in rows if row[0].isdigit()}
     when = {"orc": "any time", "": "none"}
     tested = {(*map(str, row[:5]), when.get(row[5]), f"{row[6]:,}", str(row[7])) for row in HOLDS + LARGER}
@@ -210,7 +220,9 @@ def test_scenario_2_an_entry_is_denied_that_was_acknowledged() -> None:
     assert on_bookie(before, b).entries == {Entry(1, 1)} and not on_bookie(after, b).entries
     denied = [e.text for step in trace.steps[crash + 1 :] if step.by == b for e in step.events if e.kind == "send"]
     assert denied == ["ReadResponse(entry=None, code=NO_SUCH_ENTRY)"]
-    assert not any(held.entries for held in trace.states[-1].variables()["bookie"].values()), "the entry is nowhere any more"
+    assert not any(held.entries for held in trace.states[-1].variables()["bookie"].values()), (
+        "the entry is nowhere any more"
+    )
 
 
 def test_with_a_crash_a_committed_entry_may_have_too_few_copies() -> None:

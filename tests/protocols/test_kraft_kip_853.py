@@ -23,7 +23,13 @@ COUNTS: list[tuple[int, dict[str, Any], int, int]] = [
     (2, {"max_crashes": 1, "max_disconnected_pairs": 1}, 19_248, 35),
     (
         2,
-        {"max_epoch": 1, "max_values_per_epoch": 0, "max_restarts": 1, "min_cluster_size": 1, "max_remove_reconfigs": 1},
+        {
+            "max_epoch": 1,
+            "max_values_per_epoch": 0,
+            "max_restarts": 1,
+            "min_cluster_size": 1,
+            "max_remove_reconfigs": 1,
+        },
         57_078,
         38,
     ),
@@ -31,7 +37,13 @@ COUNTS: list[tuple[int, dict[str, Any], int, int]] = [
     (3, {"max_epoch": 1, "max_crashes": 1, "max_connectivity_changes": 1, "max_disconnected_pairs": 2}, 32_512, 32),
     (
         1,
-        {"max_epoch": 1, "max_values_per_epoch": 0, "max_cluster_size": 2, "max_spawned_servers": 2, "max_add_reconfigs": 1},
+        {
+            "max_epoch": 1,
+            "max_values_per_epoch": 0,
+            "max_cluster_size": 2,
+            "max_spawned_servers": 2,
+            "max_add_reconfigs": 1,
+        },
         208_850,
         46,
     ),
@@ -117,7 +129,9 @@ def test_values_are_alike() -> None:
 def test_hosts_are_alike() -> None:
     """Of those on which no server was started first, one is as good as two."""
     counts = [
-        check(KRaft.configured("addition", hosts=hosts), options=Options(symmetry=symmetry, max_depth=9)).distinct_states
+        check(
+            KRaft.configured("addition", hosts=hosts), options=Options(symmetry=symmetry, max_depth=9)
+        ).distinct_states
         for hosts, symmetry in ((3, True), (4, True), (3, False))
     ]
     assert counts[0] == counts[1] < counts[2]
@@ -125,7 +139,13 @@ def test_hosts_are_alike() -> None:
 
 @pytest.mark.skipif(not THOROUGH, reason="every step is taken again in Python, with hosts and values exchanged")
 def test_nothing_tells_hosts_or_values_apart() -> None:
-    constants = {"max_epoch": 1, "values": 2, "max_values_per_epoch": 2, "max_cluster_size": 3, "max_spawned_servers": 3}
+    constants = {
+        "max_epoch": 1,
+        "values": 2,
+        "max_values_per_epoch": 2,
+        "max_cluster_size": 3,
+        "max_spawned_servers": 3,
+    }
     protocol = cluster(2, **constants, hosts=4, max_add_reconfigs=1)
     options = Options(workers=1, symmetry=True, checking=True, max_states=100)
     assert not check(protocol, options=options).violations
@@ -188,7 +208,9 @@ FOUR_VOTERS: dict[str, Any] = {"init_cluster_size": 4, "max_cluster_size": 5, "m
 
 
 def contested(**constants: Any) -> Behaviour:
-    """The first leader has added a voter, which nobody else has heard of, and the second server leads the next epoch."""
+    """The first leader has added a voter, which nobody else has heard of, and the second server leads the next
+    epoch.
+    """
     return Behaviour(KRaft(**FOUR_VOTERS, **constants)).take(
         "start_new_server(s=s5, host=h1, leader=s1)",
         "accept_add_voter_request(s=s1, add_server=s5)",
@@ -210,7 +232,9 @@ def test_the_bug_of_the_raft_thesis() -> None:
 def test_a_leader_that_commits_first_does_not_have_it() -> None:
     behaviour = contested()
     assert not behaviour.enabled(REMOVES_THE_FIRST)
-    behaviour.take(*(step for s in ("s4",) for step in ["accept_begin_quorum_request(s=s4, peer=s2)", *fetches(s, "s2")]))
+    behaviour.take(
+        *(step for s in ("s4",) for step in ["accept_begin_quorum_request(s=s4, peer=s2)", *fetches(s, "s2")])
+    )
     behaviour.take("send_fetch_request(s=s3, peer=s2)", "accept_fetch_request_from_voter(s=s2, peer=s3)")
     behaviour.take("send_fetch_request(s=s4, peer=s2)", "accept_fetch_request_from_voter(s=s2, peer=s4)")
     assert behaviour.enabled(REMOVES_THE_FIRST)
@@ -230,7 +254,9 @@ def test_the_contested_beginning_is_what_leads_to_it() -> None:
 
 
 def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
-    """Two majorities without anybody in common, if a leader may resign and be elected again, although no observer votes twice."""
+    """Two majorities without anybody in common, if a leader may resign and be elected again, although no observer votes
+    twice.
+    """
     behaviour = Behaviour(KRaft.configured("early-reconfiguration", leaders_resign=True))
     behaviour.take("send_request_vote(s=s1)", *is_voted_for("s1", "s4", "s5"))
     behaviour.take(REMOVES_THE_FIRST.replace("s1", "s4"), "handle_vote_request(s=s3, peer=s1)")
@@ -318,7 +344,12 @@ def test_an_observer_may_hear_of_a_new_epoch_or_wait_until_it_votes(waits: bool)
 
 @pytest.mark.parametrize(("answer", "distinct"), [("IGNORE", 276), ("ACCEPT", 1_316), ("REJECT", 852)])
 def test_of_three_voters_a_removed_one_does_no_harm_without_elections(answer: str, distinct: int) -> None:
-    constants = {"min_cluster_size": 2, "max_remove_reconfigs": 1, "max_values_per_epoch": 0, "leaders_remove_themselves": False}
+    constants = {
+        "min_cluster_size": 2,
+        "max_remove_reconfigs": 1,
+        "max_values_per_epoch": 0,
+        "leaders_remove_themselves": False,
+    }
     liveness = {"test_liveness": True, "limit_epochs": True, "max_epoch": 1, "remaining_majority": True}
     result = check(cluster(3, **constants, **liveness, non_member_fetch=NonMemberFetch[answer])).must_hold()
     assert result.distinct_states == distinct
@@ -333,7 +364,9 @@ def test_the_last_configuration_is_looked_at() -> None:
 
 
 def test_the_network_changes_pair_by_pair() -> None:
-    behaviour = Behaviour(cluster(3, pair_by_pair=True, max_connectivity_changes=3, max_disconnected_pairs=2, max_crashes=1))
+    behaviour = Behaviour(
+        cluster(3, pair_by_pair=True, max_connectivity_changes=3, max_disconnected_pairs=2, max_crashes=1)
+    )
     assert not behaviour.enabled("change_network_connectivity")
     cut = "change_connection(pair=⟨s1, s2⟩)"
     behaviour.take("send_fetch_request(s=s2, peer=s1)", cut)
@@ -463,7 +496,9 @@ def test_an_observer_needs_a_reason_to_give_its_leader_up() -> None:
 
 
 def test_voters_change_only_if_that_leaves_a_majority() -> None:
-    behaviour = lively(min_cluster_size=2, max_cluster_size=4, max_spawned_servers=4, max_add_reconfigs=1, max_remove_reconfigs=1)
+    behaviour = lively(
+        min_cluster_size=2, max_cluster_size=4, max_spawned_servers=4, max_add_reconfigs=1, max_remove_reconfigs=1
+    )
     behaviour.take("start_new_server(s=s4, host=h1, leader=s1)")
     add, remove = "accept_add_voter_request(s=s1, add_server=s4)", "accept_remove_voter_request(s=s1, remove_server=s3)"
     assert behaviour.enabled(add) and behaviour.enabled(remove)

@@ -56,7 +56,10 @@ ANSWERED: dict[str, tuple[int, dict[str, str]]] = {
     "join-after-election": (12, {"join": "None NOT_LEADER LEADER_NOT_READY"}),
     "join-during-removal": (
         6,
-        {"join": "None ALREADY_MEMBER RECONFIG_IN_PROGRESS", "remove": "None NOT_LEADER NOT_MEMBER RECONFIG_IN_PROGRESS"},
+        {
+            "join": "None ALREADY_MEMBER RECONFIG_IN_PROGRESS",
+            "remove": "None NOT_LEADER NOT_MEMBER RECONFIG_IN_PROGRESS",
+        },
     ),
     "add-after-election": (12, {"add": "None NOT_LEADER LEADER_NOT_READY ALREADY_MEMBER"}),
     "add-during-removal": (
@@ -381,7 +384,9 @@ class RemovesAnother(KRaftJoin):
 
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
-        request = self.network.receive(RemoveRequest, to=s, source=ADMIN, where=lambda asked: asked.server == remove_server)
+        request = self.network.receive(
+            RemoveRequest, to=s, source=ADMIN, where=lambda asked: asked.server == remove_server
+        )
         super(KRaftJoin, self).accept_remove_voter_request(s, s)
         self.network.reply(request, RemoveResponse(None, self.server[s].leader))
 

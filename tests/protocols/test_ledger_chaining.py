@@ -268,7 +268,9 @@ def test_a_leader_that_never_notices_its_ledger_is_fenced_writes_no_more() -> No
     class Unnoticed(LedgerChaining):
         fairness = tuple(f for f in LedgerChaining.fairness if "close_own_ledger_bad_version" not in f.actions)
 
-    trace = check(Unnoticed(clients=2), invariants=["stable_leader_accepts_writes"]).must_violate("stable_leader_accepts_writes")
+    trace = check(Unnoticed(clients=2), invariants=["stable_leader_accepts_writes"]).must_violate(
+        "stable_leader_accepts_writes"
+    )
     assert trace.loop == len(trace.steps)
     last = trace.states[-1].variables()
     stuck = last["c_state"][last["md_leader"]]

@@ -18,8 +18,9 @@ STRANGERS = frozenset({W1})
 
 
 UNTYPED = ("kraft-kip-853", "kraft-kip-853-join", "quorum", "running-store", "running-log", "running-quorum")
-"""The original of the first two has no type invariant, and so has `quorum`, which is made of them; the last two have those of `store` and
-`log`, which do not name what they have besides."""
+"""The original of the first two has no type invariant, and so has `quorum`, which is made of them; the last two have
+those of `store` and `log`, which do not name what they have besides.
+"""
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name not in UNTYPED])

@@ -150,7 +150,9 @@ class TestCluster:
         found: list[TestHost] = []
 
         def leads() -> bool:
-            found[:] = [each for each in self.running if each.node.leads and each.machine.up[-1:] == [each.node.replica.epoch]]
+            found[:] = [
+                each for each in self.running if each.node.leads and each.machine.up[-1:] == [each.node.replica.epoch]
+            ]
             return bool(found)
 
         await until(leads, "a leader")
@@ -167,7 +169,9 @@ class TestCluster:
 
     async def have(self, records: Sequence[bytes]) -> None:
         """Wait until all that run have these records and no others."""
-        await until(lambda: all(each.machine.records == list(records) for each in self.running), f"{len(records)} records")
+        await until(
+            lambda: all(each.machine.records == list(records) for each in self.running), f"{len(records)} records"
+        )
 
 
 async def until(condition: Any, what: str) -> None:

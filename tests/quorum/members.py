@@ -1,4 +1,6 @@
-"""Members of a metadata quorum, of tests: in this process, on a loop of their own thread, on folders and ports of their own."""
+"""Members of a metadata quorum, of tests: in this process, on a loop of their own thread, on folders and ports of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,10 @@ class Members:
         """Wait until all have the same state."""
 
         def states() -> list[Any]:
-            return [(each.tree.zxid, each.tree.nodes, each.tree.sessions, each.owners) for each in list(self.running.values())]
+            return [
+                (each.tree.zxid, each.tree.nodes, each.tree.sessions, each.owners)
+                for each in list(self.running.values())
+            ]
 
         def same() -> bool:
             first, *others = states()

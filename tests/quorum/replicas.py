@@ -1,4 +1,6 @@
-"""Replicas for tests: driven event by event, with all that they want stored stored at once unless a test says otherwise."""
+"""Replicas for tests: driven event by event, with all that they want stored stored at once unless a test says
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,10 @@ class Driven:
         """The answer to a request, if it comes at once."""
         self.connections += 1
         for effect in self(RequestReceived(self.connections, request)):
-            if isinstance(effect, Reply | ReplyWithBatches | ReplyWithSnapshot) and effect.connection == self.connections:
+            if (
+                isinstance(effect, Reply | ReplyWithBatches | ReplyWithSnapshot)
+                and effect.connection == self.connections
+            ):
                 return effect.response
         return None
 

@@ -7,7 +7,14 @@ import pytest
 from fencepost.check import check
 from fencepost.protocols import shipped
 
-HOLDS = {"default": 11_852, "pre-votes": 12_433, "restart": 90_320, "removal": 12_084, "adding": 188_895, "undisturbed": 660}
+HOLDS = {
+    "default": 11_852,
+    "pre-votes": 12_433,
+    "restart": 90_320,
+    "removal": 12_084,
+    "adding": 188_895,
+    "undisturbed": 660,
+}
 
 VIOLATED = {
     "voted-twice": ("never_two_leaders_in_same_epoch", 9),

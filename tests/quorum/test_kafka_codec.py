@@ -61,7 +61,9 @@ NUMBERS = {
     Kind.INT64: st.integers(-(2**63), 2**63 - 1),
     Kind.BOOL: st.booleans(),
     Kind.STRING: st.text(max_size=200),
-    Kind.UUID: st.binary(min_size=16, max_size=16).map(lambda drawn: base64.urlsafe_b64encode(drawn).decode().rstrip("=")),
+    Kind.UUID: st.binary(min_size=16, max_size=16).map(
+        lambda drawn: base64.urlsafe_b64encode(drawn).decode().rstrip("=")
+    ),
 }
 
 
@@ -81,7 +83,9 @@ def values(fields: Struct, version: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @given(st.data(), st.sampled_from(EVERY), st.integers(-(2**31), 2**31 - 1), st.none() | st.text(max_size=50))
-def test_requests_and_answers_come_back_as_they_were(data: Any, of: tuple[Api, int], number: int, client: str | None) -> None:
+def test_requests_and_answers_come_back_as_they_were(
+    data: Any, of: tuple[Api, int], number: int, client: str | None
+) -> None:
     api, version = of
     asked = data.draw(values(api.request, version))
     found = decode_request(encode_request(api, version, number, client, asked))
@@ -114,7 +118,9 @@ def test_any_bytes_are_a_request_or_malformed(of: tuple[Api, int], data: bytes) 
 
 # -- single rules ------------------------------------------------------------------------------------------------------
 
-PLAIN = Struct(Field("Name", Kind.STRING), Field("Late", Kind.INT8, since=2, default=5), Field("Maybe", Kind.INT16, since=1, tag=3))
+PLAIN = Struct(
+    Field("Name", Kind.STRING), Field("Late", Kind.INT8, since=2, default=5), Field("Maybe", Kind.INT16, since=1, tag=3)
+)
 
 
 def test_tagged_fields_are_left_out_at_their_default_and_skipped_if_unknown() -> None:
@@ -179,7 +185,9 @@ def test_requests_that_are_not_answered() -> None:
 
 
 def test_api_versions_of_a_version_to_come_is_known_for_what_it_is() -> None:
-    to_come = API_VERSIONS._replace(newest=99, request=Struct(*API_VERSIONS.request, Field("Else", Kind.STRING, since=99)))
+    to_come = API_VERSIONS._replace(
+        newest=99, request=Struct(*API_VERSIONS.request, Field("Else", Kind.STRING, since=99))
+    )
     found = decode_request(encode_request(to_come, 99, 5, "me", {"Else": "this"}))
     assert (found.api, found.version, found.correlation, found.body, found.is_known) == (API_VERSIONS, 99, 5, {}, False)
 

@@ -1,4 +1,6 @@
-"""Members that are asked by Kafka's protocol: how the quorum stands, changes of its voters, Kafka's errors, and bad frames."""
+"""Members that are asked by Kafka's protocol: how the quorum stands, changes of its voters, Kafka's errors, and bad
+frames.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +178,9 @@ def test_any_member_describes_the_quorum_in_each_version(run):
                     (each.key.host_id, each.end_offset) for each in replicas
                 ]
                 for each in partition[name]:
-                    assert each["ReplicaDirectoryId"] == (keys[each["ReplicaId"]].directory_id if version == 2 else ZERO_UUID)
+                    assert each["ReplicaDirectoryId"] == (
+                        keys[each["ReplicaId"]].directory_id if version == 2 else ZERO_UUID
+                    )
                     assert (each["LastFetchTimestamp"] > 0) == (version > 0)
             nodes = {each["NodeId"]: each["Listeners"] for each in found["Nodes"]}
             voters = {number: [listener("CONTROLLER", cluster.endpoints[number])] for number in (1, 2, 3)}
@@ -191,7 +195,11 @@ def test_a_cluster_is_the_member_that_is_asked(run):
         client = await clients.open(address)
         for version in (1, 2):
             found = await client.ask(DESCRIBE_CLUSTER, version, {"EndpointType": 2})
-            assert (found["ErrorCode"], found["EndpointType"], found["ClusterId"]) == (0, 2, cluster[1].host.meta.cluster_id)
+            assert (found["ErrorCode"], found["EndpointType"], found["ClusterId"]) == (
+                0,
+                2,
+                cluster[1].host.meta.cluster_id,
+            )
             assert found["ControllerId"] == 2
             assert [(each["BrokerId"], each["Host"], each["Port"]) for each in found["Brokers"]] == [(2, *address)]
         for version, of, code in ((0, 1, 114), (1, 1, 114), (2, 1, 114), (1, 3, 115)):
@@ -207,11 +215,15 @@ def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run):
         client = await clients.of(cluster[1])
         every = [{"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()]
         for version in range(5):
-            found = await client.ask(API_VERSIONS, version, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"} if version >= 3 else {})
+            found = await client.ask(
+                API_VERSIONS, version, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"} if version >= 3 else {}
+            )
             assert (found["ErrorCode"], found["ApiKeys"]) == (0, every)
             features = [{"Name": "kraft.version", "MinVersion": 1, "MaxVersion": 1}] if version >= 3 else []
             assert found["SupportedFeatures"] == features
-        found = await client.ask(API_VERSIONS, 9, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}, answered_in=0)
+        found = await client.ask(
+            API_VERSIONS, 9, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}, answered_in=0
+        )
         assert (found["ErrorCode"], found["ApiKeys"]) == (35, [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}])
         assert (await client.ask(DESCRIBE_QUORUM, 2, QUORUM))["ErrorCode"] == 0
 
@@ -219,16 +231,29 @@ def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run):
 
 
 @pytest.mark.parametrize(
-    "asked", [[("other", [0])], [("__cluster_metadata", [1])], [("__cluster_metadata", [0, 1])], [("__cluster_metadata", [0]), ("x", [])]]
+    "asked",
+    [
+        [("other", [0])],
+        [("__cluster_metadata", [1])],
+        [("__cluster_metadata", [0, 1])],
+        [("__cluster_metadata", [0]), ("x", [])],
+    ],
 )
 def test_there_is_one_partition(run, asked):
     async def test(cluster, clients):
         client = await clients.of(cluster[1])
-        body = {"Topics": [{"TopicName": name, "Partitions": [{"PartitionIndex": each} for each in numbers]} for name, numbers in asked]}
+        body = {
+            "Topics": [
+                {"TopicName": name, "Partitions": [{"PartitionIndex": each} for each in numbers]}
+                for name, numbers in asked
+            ]
+        }
         for version in (0, 2):
             found = await client.ask(DESCRIBE_QUORUM, version, body)
             partitions = [(topic["TopicName"], each) for topic in found["Topics"] for each in topic["Partitions"]]
-            assert [(name, each["PartitionIndex"]) for name, each in partitions] == [(name, each) for name, numbers in asked for each in numbers]
+            assert [(name, each["PartitionIndex"]) for name, each in partitions] == [
+                (name, each) for name, numbers in asked for each in numbers
+            ]
             assert {each["ErrorCode"] for _, each in partitions} == {3}
 
     run(test, count=1)
@@ -247,7 +272,10 @@ def test_voters_are_added_and_removed_by_whichever_member_is_asked(run):
                 assert found["ErrorCode"] == Code.REQUEST_TIMED_OUT, found
             assert found["ErrorMessage"] is None and new in leader.node.replica.voters.nodes
             found = await client.ask(ADD_RAFT_VOTER, 1, adding(new))
-            assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.DUPLICATE_VOTER, f"{new.key} is a voter already")
+            assert (found["ErrorCode"], found["ErrorMessage"]) == (
+                Code.DUPLICATE_VOTER,
+                f"{new.key} is a voter already",
+            )
             other = msgspec.structs.replace(new, key=msgspec.structs.replace(new.key, directory_id=draw_id()))
             assert (await client.ask(ADD_RAFT_VOTER, 0, adding(other)))["ErrorCode"] == Code.DUPLICATE_VOTER
             found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(other))
@@ -302,14 +330,26 @@ def test_changes_that_are_refused(run, tmp_path):
             ([listener("PLAINTEXT", new.endpoint)], Code.INVALID_REQUEST, "no listener of the name CONTROLLER"),
             ([listener("CONTROLLER", "127.0.0.1:0")], Code.INVALID_REQUEST, "no listener of the name CONTROLLER"),
             ([listener("CONTROLLER", nobody)], Code.REQUEST_TIMED_OUT, f"does not answer at its endpoint: {nobody}"),
-            ([listener("CONTROLLER", one)], Code.INVALID_REQUEST, f"at {one} is {cluster[1].host.me.key}, and not {new.key}"),
+            (
+                [listener("CONTROLLER", one)],
+                Code.INVALID_REQUEST,
+                f"at {one} is {cluster[1].host.me.key}, and not {new.key}",
+            ),
         ):
             found = await client.ask(ADD_RAFT_VOTER, 1, adding(new, Listeners=listeners))
             assert found["ErrorCode"] == code and reason in found["ErrorMessage"]
         found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(cluster[1].host.me))
-        assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.INVALID_REQUEST, "the last voter can not be removed")
+        assert (found["ErrorCode"], found["ErrorMessage"]) == (
+            Code.INVALID_REQUEST,
+            "the last voter can not be removed",
+        )
         # It belongs to the cluster, and never fetches.
-        late = QuorumHost(OsFiles(str(tmp_path / "late")), 7, {1: cluster.endpoints[1], 7: f"127.0.0.1:{free_ports(1)[0]}"}, cluster.settings)
+        late = QuorumHost(
+            OsFiles(str(tmp_path / "late")),
+            7,
+            {1: cluster.endpoints[1], 7: f"127.0.0.1:{free_ports(1)[0]}"},
+            cluster.settings,
+        )
         await late.open()
         found = await client.ask(ADD_RAFT_VOTER, 1, adding(late.me))
         assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.REQUEST_TIMED_OUT, Error.NOT_CAUGHT_UP.value)
@@ -321,8 +361,6 @@ def test_changes_that_are_refused(run, tmp_path):
     run(test, count=1)
 
 
-
-
 def test_a_change_that_is_not_committed_is_not_acknowledged(run):
     async def test(cluster, clients):
         leader = await cluster.leader()
@@ -332,7 +370,9 @@ def test_a_change_that_is_not_committed_is_not_acknowledged(run):
         for each in others:
             await each.kill()
         gone = leader.host.meta.key
-        found = await client.ask(REMOVE_RAFT_VOTER, 0, {"ClusterId": None, "VoterId": gone.host_id, "VoterDirectoryId": gone.directory_id})
+        found = await client.ask(
+            REMOVE_RAFT_VOTER, 0, {"ClusterId": None, "VoterId": gone.host_id, "VoterDirectoryId": gone.directory_id}
+        )
         assert (found["ErrorCode"], "may yet be made" in found["ErrorMessage"]) == (Code.REQUEST_TIMED_OUT, True)
 
     run(test)
@@ -349,7 +389,11 @@ def test_without_a_leader_whoever_asks_is_to_ask_again(run):
         for version in (0, 2):
             found = await client.ask(DESCRIBE_QUORUM, version, QUORUM)
             (partition,) = found["Topics"][0]["Partitions"]
-            assert (partition["ErrorCode"], partition["LeaderId"], found["ErrorCode"]) == (Code.NOT_LEADER_OR_FOLLOWER, -1, 0)
+            assert (partition["ErrorCode"], partition["LeaderId"], found["ErrorCode"]) == (
+                Code.NOT_LEADER_OR_FOLLOWER,
+                -1,
+                0,
+            )
         for api, body in ((ADD_RAFT_VOTER, adding(left.host.me)), (REMOVE_RAFT_VOTER, removing(left.host.me))):
             assert (await client.ask(api, 0, body))["ErrorCode"] == Code.NOT_LEADER_OR_FOLLOWER
 
@@ -373,7 +417,10 @@ def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run, monkey
         of_node = leader.node.asked
         monkeypatch.setattr(leader.node, "asked", goes)
         found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(voter))
-        assert found["ErrorCode"] == Code.REQUEST_TIMED_OUT and "the leader is gone, and the change may yet be made" in found["ErrorMessage"]
+        assert (
+            found["ErrorCode"] == Code.REQUEST_TIMED_OUT
+            and "the leader is gone, and the change may yet be made" in found["ErrorMessage"]
+        )
 
         def hands_over(request: Any, respond: Any) -> None:
             if isinstance(request, RemoveVoter):
@@ -409,7 +456,10 @@ def framed(data: bytes) -> bytes:
         (framed(b"\0\x12"), "2 bytes, which is less than a header"),
         (framed(b"\0\x03\0\x0c" + bytes(9)), "sent a request of the number 3"),
         (framed(b"\0\x37\0\x07" + bytes(9)), "sent DescribeQuorum 7"),
-        (framed(encode_request(DESCRIBE_QUORUM, 2, 1, "x", QUORUM)[:-1]), "sent DescribeQuorum 2, which ends 1 bytes too early"),
+        (
+            framed(encode_request(DESCRIBE_QUORUM, 2, 1, "x", QUORUM)[:-1]),
+            "sent DescribeQuorum 2, which ends 1 bytes too early",
+        ),
         (framed(encode_request(API_VERSIONS, 0, 1, "x", {}) + b"x"), "sent ApiVersions 0, which has 1 bytes too many"),
     ],
 )
@@ -425,14 +475,20 @@ def test_a_connection_with_a_bad_frame_is_closed_and_said_in_one_line(run, caplo
     with caplog.at_level(logging.WARNING):
         run(test, count=1)
     said = [each.getMessage() for each in caplog.records if "Kafka" in each.getMessage()]
-    assert len(said) == 1 and reason in said[0] and re.match(r"a connection of Kafka's protocol from 127.0.0.1:\d+ is closed: it ", said[0])
+    assert (
+        len(said) == 1
+        and reason in said[0]
+        and re.match(r"a connection of Kafka's protocol from 127.0.0.1:\d+ is closed: it ", said[0])
+    )
 
 
 def test_requests_of_one_connection_are_answered_in_turn_however_they_are_cut(run):
     async def test(cluster, clients):
         client = await clients.of(cluster[1])
         asked = [(DESCRIBE_QUORUM, 2, QUORUM), (API_VERSIONS, 4, {}), (DESCRIBE_CLUSTER, 1, {"EndpointType": 2})] * 3
-        stream = b"".join(framed(encode_request(api, version, number, "x", body)) for number, (api, version, body) in enumerate(asked))
+        stream = b"".join(
+            framed(encode_request(api, version, number, "x", body)) for number, (api, version, body) in enumerate(asked)
+        )
         for at in range(0, len(stream), 7):
             client.writer.write(stream[at : at + 7])
             await asyncio.sleep(0)
@@ -458,7 +514,9 @@ def test_connections_and_their_patience_are_limited(run, caplog):
 
     with caplog.at_level(logging.WARNING):
         run(test, count=1)
-    said = [each.getMessage().partition(" is closed: it ")[2] for each in caplog.records if "Kafka" in each.getMessage()]
+    said = [
+        each.getMessage().partition(" is closed: it ")[2] for each in caplog.records if "Kafka" in each.getMessage()
+    ]
     assert said == ["is one more than 2, which is the limit", "announced a frame of 201 bytes, and the limit is 200"]
 
 

@@ -239,7 +239,9 @@ def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start, con
         other.start_async()
         patience.until(lambda: states, "an answer")
         assert states[0] in (KazooState.LOST, KazooState.CONNECTED)
-        patience.until(lambda: other.client_id is not None and other.client_id[0] not in (session, session + 1), "another session")
+        patience.until(
+            lambda: other.client_id is not None and other.client_id[0] not in (session, session + 1), "another session"
+        )
         other.stop()
         other.close()
     client.create("/still")

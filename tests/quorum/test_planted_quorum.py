@@ -1,7 +1,7 @@
 """Faults planted in rules, roles, log and driver of a quorum, one at a time: the simulator finds every one of them.
 
-A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its place, which is given the
-original and the arguments. ``seed`` is one that tells it.
+A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its
+place, which is given the original and the arguments. ``seed`` is one that tells it.
 """
 
 from __future__ import annotations
@@ -104,35 +104,122 @@ PLANTED: list[Planted | Unprotected] = [
     Unprotected("non_members_are_served"),
     Unprotected("removed_voters_campaign", seed=64),
     # -- rules: elections
-    Planted("half of the voters is a majority", rules, "has_majority", lambda f, some, voters, *p: 2 * len(some & voters) >= len(voters), seed=4),
-    Planted("only the length of the log counts", rules, "is_up_to_date", lambda f, candidate, mine, *p: candidate[1] >= mine[1], seed=33),
-    Planted("only the last epoch counts", rules, "is_up_to_date", lambda f, candidate, mine, *p: candidate[0] >= mine[0], seed=26),
-    Planted("whoever follows a leader votes as well", rules, "grants_vote", lambda f, state, voted, leader, *r: f(State.UNATTACHED, voted, None, *r), seed=69),
+    Planted(
+        "half of the voters is a majority",
+        rules,
+        "has_majority",
+        lambda f, some, voters, *p: 2 * len(some & voters) >= len(voters),
+        seed=4,
+    ),
+    Planted(
+        "only the length of the log counts",
+        rules,
+        "is_up_to_date",
+        lambda f, candidate, mine, *p: candidate[1] >= mine[1],
+        seed=33,
+    ),
+    Planted(
+        "only the last epoch counts",
+        rules,
+        "is_up_to_date",
+        lambda f, candidate, mine, *p: candidate[0] >= mine[0],
+        seed=26,
+    ),
+    Planted(
+        "whoever follows a leader votes as well",
+        rules,
+        "grants_vote",
+        lambda f, state, voted, leader, *r: f(State.UNATTACHED, voted, None, *r),
+        seed=69,
+    ),
     Planted("a later epoch is ignored", rules, "learns", _learns_nothing_of_later_epochs),
     Planted("a candidate stands in the epoch that it is in", Replica, "_become_candidate", _stands_in_its_epoch),
     Planted("the epoch is forgotten at a restart", Replica, "_started", _forgets_epoch, seed=79),
     Planted("nobody waits for an election", Replica, "_set_election_timer", _nothing),
     Planted("an election is never over", rules, "count_votes", lambda f, *a: Election.OPEN),
     # -- rules: fetching
-    Planted("a log is cut off down to the beginning of the epoch", rules, "truncation_point", lambda f, diverging, end: max(0, f(diverging, end) - 20)),
-    Planted("a log that is too short is never told of the snapshot", rules, "position_of", lambda f, *a: Position.VALID),
+    Planted(
+        "a log is cut off down to the beginning of the epoch",
+        rules,
+        "truncation_point",
+        lambda f, diverging, end: max(0, f(diverging, end) - 20),
+    ),
+    Planted(
+        "a log that is too short is never told of the snapshot", rules, "position_of", lambda f, *a: Position.VALID
+    ),
     Planted("a follower acknowledges what it has not stored", Replica, "_send_fetch", _fetches_early, seed=391),
     Planted("a fetch that is not answered is not repeated", Replica, "_retry", _nothing),
     Planted("nobody without a leader looks for one", Replica, "_ask_for_leader", _nothing),
     # -- rules: committing
-    Planted("one voter is enough to commit", rules, "high_watermark", lambda f, known, ends, start, *p: max([known, *(e for e in ends if e > start)])),
-    Planted("a majority of one less commits", rules, "high_watermark", lambda f, known, ends, start, *p: max([known, *sorted(e for e in ends if e > start)[1:]]), seed=1),
-    Planted("all voters are needed to commit", rules, "high_watermark", lambda f, known, ends, start, *p: max(known, min(ends)) if min(ends) > start else known, seed=6),
-    Planted("a follower believes more than it has", rules, "follower_high_watermark", lambda f, known, told, end: max(known, told), seed=2),
-    Planted("a follower takes all that it has for committed", rules, "follower_high_watermark", lambda f, known, told, end: end),
+    Planted(
+        "one voter is enough to commit",
+        rules,
+        "high_watermark",
+        lambda f, known, ends, start, *p: max([known, *(e for e in ends if e > start)]),
+    ),
+    Planted(
+        "a majority of one less commits",
+        rules,
+        "high_watermark",
+        lambda f, known, ends, start, *p: max([known, *sorted(e for e in ends if e > start)[1:]]),
+        seed=1,
+    ),
+    Planted(
+        "all voters are needed to commit",
+        rules,
+        "high_watermark",
+        lambda f, known, ends, start, *p: max(known, min(ends)) if min(ends) > start else known,
+        seed=6,
+    ),
+    Planted(
+        "a follower believes more than it has",
+        rules,
+        "follower_high_watermark",
+        lambda f, known, told, end: max(known, told),
+        seed=2,
+    ),
+    Planted(
+        "a follower takes all that it has for committed",
+        rules,
+        "follower_high_watermark",
+        lambda f, known, told, end: end,
+    ),
     # -- rules: reconfiguration
     # -- log
-    Planted("the epoch ahead of the start of the log is forgotten", LogIndex, "delete_before", lambda f, self, offset: (f(self, offset), setattr(self, "_start_epoch", 0))),
-    Planted("the end of an epoch is the end of the log", LogIndex, "end_of_epoch", lambda f, self, epoch: OffsetAndEpoch(self.end_offset, f(self, epoch).epoch), seed=20),
+    Planted(
+        "the epoch ahead of the start of the log is forgotten",
+        LogIndex,
+        "delete_before",
+        lambda f, self, offset: (f(self, offset), setattr(self, "_start_epoch", 0)),
+    ),
+    Planted(
+        "the end of an epoch is the end of the log",
+        LogIndex,
+        "end_of_epoch",
+        lambda f, self, epoch: OffsetAndEpoch(self.end_offset, f(self, epoch).epoch),
+        seed=20,
+    ),
     # -- what a driver must do
-    Planted("appends are stored later than is said", SimHost, "_append", lambda f, self, effect: (f(self, effect), self.later(1, self.deliver, _all_stored(self))), seed=8),
-    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election)),
-    Planted("truncations are never stored", SimHost, "_write", lambda f, self, effect: self.disk.reading.apply(effect), seed=2),
+    Planted(
+        "appends are stored later than is said",
+        SimHost,
+        "_append",
+        lambda f, self, effect: (f(self, effect), self.later(1, self.deliver, _all_stored(self))),
+        seed=8,
+    ),
+    Planted(
+        "the election state is stored later",
+        SimHost,
+        "_store_state",
+        lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election),
+    ),
+    Planted(
+        "truncations are never stored",
+        SimHost,
+        "_write",
+        lambda f, self, effect: self.disk.reading.apply(effect),
+        seed=2,
+    ),
 ]
 
 UNSEEN: list[Planted | Unprotected] = [
@@ -144,17 +231,33 @@ UNSEEN: list[Planted | Unprotected] = [
     Unprotected("majority_is_heard"),
     Planted("pre-votes count as votes", Replica, "_vote_response", _counts_any_vote),
     Planted("a vote is forgotten at a restart", Replica, "_started", _forgets_vote),
-    Planted("a leader that restarts stands again at once as if it had not led", rules, "restarts_as", lambda f, *a: State.UNATTACHED),
-    Planted("a fetch of any epoch is answered", rules, "refuses_fetch", lambda f, leads, *r: Error.NONE if leads else Error.NOT_LEADER),
-    Planted("a log is cut off one record too late", rules, "truncation_point", lambda f, diverging, end: f(diverging, end) + 1),
+    Planted(
+        "a leader that restarts stands again at once as if it had not led",
+        rules,
+        "restarts_as",
+        lambda f, *a: State.UNATTACHED,
+    ),
+    Planted(
+        "a fetch of any epoch is answered",
+        rules,
+        "refuses_fetch",
+        lambda f, leads, *r: Error.NONE if leads else Error.NOT_LEADER,
+    ),
+    Planted(
+        "a log is cut off one record too late",
+        rules,
+        "truncation_point",
+        lambda f, diverging, end: f(diverging, end) + 1,
+    ),
     Planted("fetches wait for ever", Replica, "_answer_all_waiting", _nothing),
     Planted("a leader that removes itself counts itself", rules, "counted_end", _counts_leader_as_voter),
     Planted("a removed leader resigns at once", rules, "resigns_when_committed", lambda f, is_voter, *r: not is_voter),
     Planted("what was cut off is still the configuration", LogIndex, "truncate", _keeps_configurations),
     Planted("a snapshot leaves no configuration", Replica, "_snapshot_installed", _forgets_configuration),
 ]
-"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them, and the traces of few seeds most of them
-(test_quorum_traces.py)."""
+"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them, and
+the traces of few seeds most of them (test_quorum_traces.py).
+"""
 
 
 def _all_stored(host: SimHost) -> Any:

@@ -142,7 +142,10 @@ def test_members_join_by_themselves_if_they_are_to(tmp_path):
         (["metadata", "x", "--controllers", "1@h:1", "--listen", "here"], "here is no endpoint"),
         (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
         (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),
-        (["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"], "0.2 seconds were not enough: 127.0.0.1:1"),
+        (
+            ["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"],
+            "0.2 seconds were not enough: 127.0.0.1:1",
+        ),
         (["quorum", "add", "127.0.0.1:1", "--controllers", "127.0.0.1:1"], "no replica of a quorum answers"),
     ],
 )
@@ -161,7 +164,9 @@ def test_one_service_grows_to_three_while_it_serves(tmp_path, quorum):
         command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / str(member)), "--port", "0", *options]
         processes[member] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = processes[member].stdout.readline()
-        found = re.fullmatch(rf"metadata service zk://127\.0\.0\.1:(\d+) \(controller {member}@(127\.0\.0\.1:\d+)\) serves\n", line)
+        found = re.fullmatch(
+            rf"metadata service zk://127\.0\.0\.1:(\d+) \(controller {member}@(127\.0\.0\.1:\d+)\) serves\n", line
+        )
         assert found is not None, line
         ports[member] = int(found[1])
         return found[2]
@@ -174,13 +179,17 @@ def test_one_service_grows_to_three_while_it_serves(tmp_path, quorum):
         client.create("/mine", b"", ephemeral=True)
         session = client.client_id[0]
         for member in (2, 3):
-            joining = start(member, "--id", str(member), "--controllers", f"1@{endpoint},{member}@127.0.0.1:{free_ports(1)[0]}")
+            joining = start(
+                member, "--id", str(member), "--controllers", f"1@{endpoint},{member}@127.0.0.1:{free_ports(1)[0]}"
+            )
             assert quorum("add", joining, "--controllers", endpoint)[0] == 0
             certainly(client, f"/{member}")
         client.set_hosts(f"127.0.0.1:{ports[2]},127.0.0.1:{ports[3]}")
         processes[1].kill()
         certainly(client, "/without the first")
-        assert client.client_id[0] == session and {"mine", "2", "3", "without the first"} <= set(client.get_children("/"))
+        assert client.client_id[0] == session and {"mine", "2", "3", "without the first"} <= set(
+            client.get_children("/")
+        )
         # It comes back where it was, though nobody says so, and is told of the others by its folder.
         processes[1].wait()
         assert start(1) == endpoint

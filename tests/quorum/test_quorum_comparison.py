@@ -41,8 +41,16 @@ def test_what_is_taken_for_the_same_is_in_the_same_order(asked):
 @pytest.mark.parametrize(
     ("ours", "theirs", "are_equal"),
     [
-        ([["reply", 7, 5, 0, ["/a", {"czxid": 5, "version": 1}]]], [["reply", 9, EPOCH, 0, ["/a", {"czxid": EPOCH + 1, "version": 1}]]], True),
-        ([["reply", 7, 5, 0, ["/a", {"czxid": 5, "version": 1}]]], [["reply", 9, EPOCH, 0, ["/a", {"czxid": EPOCH + 1, "version": 2}]]], False),
+        (
+            [["reply", 7, 5, 0, ["/a", {"czxid": 5, "version": 1}]]],
+            [["reply", 9, EPOCH, 0, ["/a", {"czxid": EPOCH + 1, "version": 1}]]],
+            True,
+        ),
+        (
+            [["reply", 7, 5, 0, ["/a", {"czxid": 5, "version": 1}]]],
+            [["reply", 9, EPOCH, 0, ["/a", {"czxid": EPOCH + 1, "version": 2}]]],
+            False,
+        ),
         ([["reply", 7, 5, -101, None]], [["reply", 7, EPOCH, 0, None]], False),
         ([["event", 1, "/a", 5]], [["event", 1, "/a", EPOCH + 1]], True),
         ([["event", 1, "/a", 5]], [["event", 2, "/a", EPOCH + 1]], False),
@@ -56,11 +64,25 @@ def test_answers_are_equal_but_for_zxids_and_numbers_of_requests(ours, theirs, a
 
 
 def test_a_step_has_nothing_that_an_ensemble_does_not_answer():
-    bad = [14, [[1, ["/a", b"", None, 0]], [2, ["/a", -1]], [99, ["/a", False]], [1, ["/a", b"", [], 7]], [5, ["/a", None, -1]]]]
+    bad = [
+        14,
+        [
+            [1, ["/a", b"", None, 0]],
+            [2, ["/a", -1]],
+            [99, ["/a", False]],
+            [1, ["/a", b"", [], 7]],
+            [5, ["/a", None, -1]],
+        ],
+    ]
     step = ["calls", 1, [[5, []], [4, ["/zookeeper/config", True]], bad, [22, [[4, ["/zookeeper/config", False]]]]]]
     assert _plain(step) == [
         "calls",
         1,
-        [[11, []], [4, ["/zookeeper/quota", True]], [14, [[2, ["/a", -1]], [5, ["/a", None, -1]]]], [22, [[4, ["/zookeeper/quota", False]]]]],
+        [
+            [11, []],
+            [4, ["/zookeeper/quota", True]],
+            [14, [[2, ["/a", -1]], [5, ["/a", None, -1]]]],
+            [22, [[4, ["/zookeeper/quota", False]]]],
+        ],
     ]
     assert _plain(["close", 1]) == ["close", 1]

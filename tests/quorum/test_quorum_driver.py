@@ -167,7 +167,9 @@ def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_gr
 
 def test_a_leader_that_ends_cleanly_hands_over_at_once(run):
     async def test(cluster):
-        cluster.settings = replaced(cluster.settings, fetch_timeout=60_000_000, fetch_max_wait=1_000_000, request_timeout=60_000_000)
+        cluster.settings = replaced(
+            cluster.settings, fetch_timeout=60_000_000, fetch_max_wait=1_000_000, request_timeout=60_000_000
+        )
         await cluster.start()
         await cluster.propose(b"a")
         leader = await cluster.leader()
@@ -262,7 +264,10 @@ def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run):
         await moved.start()
         await until(lambda: moved.host.me in leader.node.replica.voters.nodes, "the new endpoint")
         assert moved.host.me.endpoint != before
-        await until(lambda: all(each.node.replica.voters == leader.node.replica.voters for each in cluster.running), "it everywhere")
+        await until(
+            lambda: all(each.node.replica.voters == leader.node.replica.voters for each in cluster.running),
+            "it everywhere",
+        )
         described = await ask(cluster, DescribeQuorum())
         assert {each.key.host_id: each.endpoint for each in described.voters} == cluster.endpoints
         # A leader finds it there.

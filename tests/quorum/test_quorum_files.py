@@ -87,7 +87,9 @@ class Model:
                 write_meta(disk, Meta(ME.key))
             join_cluster(disk, META_OF_ME, self.snapshot, unit=SECTOR)
             self.keep()
-        contents = open_replica(disk, META_OF_ME, unit=SECTOR, cache=random.choice((0, 500, 1 << 20)), segment=random.choice((1, 3_000)))
+        contents = open_replica(
+            disk, META_OF_ME, unit=SECTOR, cache=random.choice((0, 500, 1 << 20)), segment=random.choice((1, 3_000))
+        )
         self.check(contents)
         log = contents.log
         for _ in range(random.randrange(1, 30)):
@@ -120,7 +122,9 @@ class Model:
                 log.reset(end)
                 self.most[1] += 1
             elif dice < 0.7:
-                self.next_election = ElectionState(self.election.epoch + 1, random.choice((None, ME.key)), random.choice((None, ME)))
+                self.next_election = ElectionState(
+                    self.election.epoch + 1, random.choice((None, ME.key)), random.choice((None, ME))
+                )
                 store_election(disk, self.next_election)
                 self.election = self.next_election
             elif dice < 0.75 and self.batches:
@@ -145,7 +149,9 @@ class Model:
             expected = [batch for batch in self.batches if batch.base_offset >= log.start.offset]
             assert log.read(log.start.offset) == expected
             stored = log.stored_end
-            assert log.start.offset <= stored.offset <= log.end.offset and stored.epoch == log.epoch_ahead_of(stored.offset)
+            assert log.start.offset <= stored.offset <= log.end.offset and stored.epoch == log.epoch_ahead_of(
+                stored.offset
+            )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -302,4 +308,8 @@ def test_what_is_missing_is_said(tmp_path, what):
 
 def test_every_empty_folder_is_another_replica():
     drawn = {directory.draw_id() for _ in range(1_000)}
-    assert len(drawn) == 1_000 and {len(each) for each in drawn} == {22} and not any(each.startswith("-") for each in drawn)
+    assert (
+        len(drawn) == 1_000
+        and {len(each) for each in drawn} == {22}
+        and not any(each.startswith("-") for each in drawn)
+    )

@@ -29,7 +29,9 @@ def explained(calls: list[Call]) -> bool:
 
 
 def fits(order: tuple[Call, ...]) -> bool:
-    """Whether calls happen one after another in this order, with what was answered, and no call before one that had ended when it began."""
+    """Whether calls happen one after another in this order, with what was answered, and no call before one that had
+    ended when it began.
+    """
     if any(later.end < call.begin for number, call in enumerate(order) for later in order[number + 1 :]):
         return False
     znode = None
@@ -50,7 +52,13 @@ def drawn(draw: Any) -> list[Call]:
     for number in range(count):
         begin, end = sorted(times[2 * number : 2 * number + 2])
         what = draw(st.sampled_from(["create", "write", "write", "read", "delete"]))
-        call = Call(begin, end, what, f"v{number}" if what in ("create", "write") else "", draw(st.sampled_from([ANY, ANY, 0, 1])))
+        call = Call(
+            begin,
+            end,
+            what,
+            f"v{number}" if what in ("create", "write") else "",
+            draw(st.sampled_from([ANY, ANY, 0, 1])),
+        )
         znode, result = done(znode, call)
         if draw(st.integers(0, 5)) == 0:
             result = None
@@ -67,7 +75,11 @@ def test_it_says_what_the_definition_says(calls):
 
 
 def test_a_write_that_is_lost_is_seen():
-    calls = [Call(0, 1, "create", "a", result=DONE), Call(2, 3, "write", "b", result=1), Call(4, 5, "read", result=("a", 0))]
+    calls = [
+        Call(0, 1, "create", "a", result=DONE),
+        Call(2, 3, "write", "b", result=1),
+        Call(4, 5, "read", result=("a", 0)),
+    ]
     assert "('a', 0)" in contradiction(calls)
 
 
@@ -79,7 +91,11 @@ def test_a_write_without_an_answer_is_done_until_its_end_or_never():
 
 
 def test_a_write_that_was_done_twice_is_seen():
-    calls = [Call(0, 1, "create", "a", result=DONE), Call(2, 3, "write", "b", result=1), Call(4, 5, "write", "c", result=3)]
+    calls = [
+        Call(0, 1, "create", "a", result=DONE),
+        Call(2, 3, "write", "b", result=1),
+        Call(4, 5, "write", "c", result=3),
+    ]
     assert contradiction(calls)
 
 
@@ -93,7 +109,11 @@ def test_long_histories_are_searched_in_no_time():
 
 def test_too_many_orders_are_said_to_be(monkeypatch):
     monkeypatch.setattr(histories, "LIMIT", 10)
-    calls = [Call(0, 1, "create", "", result=DONE), *(Call(2, 9, "write", str(number)) for number in range(9)), Call(10, 11, "read", result=("x", 5))]
+    calls = [
+        Call(0, 1, "create", "", result=DONE),
+        *(Call(2, 9, "write", str(number)) for number in range(9)),
+        Call(10, 11, "read", result=("x", 5)),
+    ]
     with pytest.raises(histories.TooMany, match="more than 10 orders"):
         contradiction(calls)
 

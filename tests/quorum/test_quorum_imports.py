@@ -1,4 +1,6 @@
-"""Rules, transitions and roles of a quorum import nothing that does input or output, reads a clock or draws random numbers."""
+"""Rules, transitions and roles of a quorum import nothing that does input or output, reads a clock or draws random
+numbers.
+"""
 
 from __future__ import annotations
 

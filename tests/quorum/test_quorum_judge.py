@@ -1,4 +1,6 @@
-"""Whatever a quorum of processes could do wrong to its clients, the judge of a campaign says; and a right one it lets pass."""
+"""Whatever a quorum of processes could do wrong to its clients, the judge of a campaign says; and a right one it lets
+pass.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ def records() -> list[Record]:
     one, other = Record(), Record()
     one.calls[PATH] = [Call(1, 2, "write", "a", ANY, 1, "one"), Call(3, 4, "write", "b", ANY, 2, "one")]
     one.wrote = [Wrote(1, 2, PATH, ("a", 1), 11, 1), Wrote(3, 4, PATH, ("b", 2), 13, 1)]
-    other.calls[PATH] = [Call(2.5, 2.6, "read", "", ANY, ("a", 1), "other"), Call(5, 6, "read", "", ANY, ("b", 2), "other")]
+    other.calls[PATH] = [
+        Call(2.5, 2.6, "read", "", ANY, ("a", 1), "other"),
+        Call(5, 6, "read", "", ANY, ("b", 2), "other"),
+    ]
     other.seen = [
         Seen(2.5, 2.6, PATH, ("a", 1), 11, 11, True, 2),
         Seen(4.5, 4.6, PATH, ("a", 1), 11, 12, False, 2),
@@ -53,7 +58,10 @@ def test_a_create_that_is_done_though_it_is_there_is_wrong(records):
 
 def test_a_sync_that_is_behind_what_was_answered_is_wrong(records):
     records[1].seen[2] = Seen(5, 6, PATH, ("a", 1), 11, 12, True, 2)
-    assert any("a read behind a sync of /shared/0 has zxid 12, and began after 13 was answered" in each for each in judge(records, THERE))
+    assert any(
+        "a read behind a sync of /shared/0 has zxid 12, and began after 13 was answered" in each
+        for each in judge(records, THERE)
+    )
 
 
 def test_a_change_that_comes_before_what_was_answered_is_wrong(records):

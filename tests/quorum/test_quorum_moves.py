@@ -1,4 +1,6 @@
-"""Simulated quorums whose hosts come back at other endpoints: what has to hold holds, and the voters say where all are."""
+"""Simulated quorums whose hosts come back at other endpoints: what has to hold holds, and the voters say where all
+are.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ class Moving(Cluster):
     moves = 0
 
     def _in_place(self, voters: VoterSet) -> set[ReplicaKey]:
-        return {node.key for node in voters.nodes for host in self.hosts if (host.key, host.endpoint) == (node.key, node.endpoint)}
+        return {
+            node.key
+            for node in voters.nodes
+            for host in self.hosts
+            if (host.key, host.endpoint) == (node.key, node.endpoint)
+        }
 
     def _survives(self, voters: VoterSet, lost: ReplicaKey | None = None) -> bool:
         return 2 * len(self._in_place(voters) - {lost}) > len(voters)

@@ -1,4 +1,6 @@
-"""The decisions of a quorum, one by one; and the high watermark and the cutting of logs against what they mean, spelled out."""
+"""The decisions of a quorum, one by one; and the high watermark and the cutting of logs against what they mean, spelled
+out.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_whoever_led_an_epoch_does_not_lead_it_again_after_a_restart() -> None:
         (5, 2, 6, 1, Learnt.UNATTACHED),  # 1 never led that
     ],
 )
-def test_what_replica_1_learns(epoch: int, leader: int | None, told: int, told_leader: int | None, learnt: Learnt) -> None:
+def test_what_replica_1_learns(
+    epoch: int, leader: int | None, told: int, told_leader: int | None, learnt: Learnt
+) -> None:
     assert rules.learns(epoch, leader, told, told_leader, me=1) is learnt
 
 
@@ -150,7 +154,9 @@ def common(one: list[int], other: list[int]) -> int:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[int], list[int]]:
-    """Two logs as Raft makes them: the leader of an epoch begins with a prefix of another's log, and appends its own records."""
+    """Two logs as Raft makes them: the leader of an epoch begins with a prefix of another's log, and appends its own
+    records.
+    """
     logs: list[list[int]] = [[], []]
     for epoch in range(1, draw(st.integers(1, 6))):
         source = draw(st.integers(0, 1))
@@ -201,7 +207,9 @@ def test_whoever_is_behind_the_start_of_the_log_has_to_fetch_the_snapshot() -> N
 
 
 @given(st.integers(0, 9), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 9))
-def test_the_high_watermark_is_what_a_majority_has_with_a_record_of_the_epoch(known: int, ends: list[int], start: int) -> None:
+def test_the_high_watermark_is_what_a_majority_has_with_a_record_of_the_epoch(
+    known: int, ends: list[int], start: int
+) -> None:
     agreed = max(offset for offset in range(10) if 2 * sum(end >= offset for end in ends) > len(ends))
     expected = max(known, agreed) if agreed > start else known
     assert rules.high_watermark(known, ends, start) == expected
@@ -223,7 +231,14 @@ def test_a_follower_believes_no_more_than_it_has_and_never_less_than_before() ->
 
 def test_why_a_voter_is_not_added() -> None:
     def refusal(**changes: object) -> Error:
-        facts = {"leads": True, "is_member": False, "high_watermark": 9, "epoch_start": 5, "voters_offset": 3, "caught_up": True}
+        facts = {
+            "leads": True,
+            "is_member": False,
+            "high_watermark": 9,
+            "epoch_start": 5,
+            "voters_offset": 3,
+            "caught_up": True,
+        }
         return rules.refuses_to_add(**{**facts, **changes})  # type: ignore[arg-type]
 
     assert refusal() is Error.NONE
@@ -236,7 +251,14 @@ def test_why_a_voter_is_not_added() -> None:
 
 def test_why_a_voter_is_not_removed() -> None:
     def refusal(**changes: object) -> Error:
-        facts = {"leads": True, "is_member": True, "voters": 2, "high_watermark": 9, "epoch_start": 5, "voters_offset": 3}
+        facts = {
+            "leads": True,
+            "is_member": True,
+            "voters": 2,
+            "high_watermark": 9,
+            "epoch_start": 5,
+            "voters_offset": 3,
+        }
         return rules.refuses_to_remove(**{**facts, **changes})  # type: ignore[arg-type]
 
     assert refusal() is Error.NONE

@@ -1,4 +1,6 @@
-"""Traces of simulated quorums are behaviours of `running-quorum`; those of quorums with a fault are not, and the step that is told is the wrong one."""
+"""Traces of simulated quorums are behaviours of `running-quorum`; those of quorums with a fault are not, and the step
+that is told is the wrong one.
+"""
 
 from __future__ import annotations
 
@@ -54,19 +56,31 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ("a candidate stands in the epoch that it is in", 1, "send_request_vote", "epoch is 1 then, and the trace says 0"),
     ("the epoch is forgotten at a restart", 2, "restart_with_state", "there is no Stored(epoch=0"),
     ("a log is cut off down to the beginning of the epoch", 20, "truncate", ""),
-    ("a follower acknowledges what it has not stored", 2, "send_fetch_request", "require(not self.syncs_before_fetching or"),
+    (
+        "a follower acknowledges what it has not stored",
+        2,
+        "send_fetch_request",
+        "require(not self.syncs_before_fetching or",
+    ),
     ("one voter is enough to commit", 2, "commit", ""),
     ("a follower takes all that it has for committed", 2, "learn_commit", ""),
     ("appends are stored later than is said", 8, "restart_with_state", "require(found)"),
     ("pre-votes count as votes", 2, "send_request_vote", "require(self._has_won(s))"),
     ("a vote is forgotten at a restart", 2, "restart_with_state", "there is no Stored(epoch=1, voted=None"),
-    ("a leader that restarts stands again at once as if it had not led", 2, "restart_with_state", "state is RESIGNED then"),
+    (
+        "a leader that restarts stands again at once as if it had not led",
+        2,
+        "restart_with_state",
+        "state is RESIGNED then",
+    ),
     ("a fetch of any epoch is answered", 3, "accept_fetch_request", "require(end <= fetched.end"),
     ("a leader that removes itself counts itself", 3, "commit", "high_watermark is 32 then, and the trace says 29"),
     ("a snapshot leaves no configuration", 2, "snapshot_installed", "then, and the trace says {}"),
     ("the election state is stored later", 2, "speak", "require(not (self.stores_before_speaking and"),
 ]
-"""The same of faults that are planted while the trace is written; most of them take the simulator's judge many more seeds."""
+"""The same of faults that are planted while the trace is written; most of them take the simulator's judge many more
+seeds.
+"""
 
 
 def run(seed: int, protections: Protections = ALL) -> tuple[str, list[Event]]:
@@ -94,13 +108,16 @@ def validated(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
 
 def said(verdict: Verdict) -> str:
     return verdict.problem or "; ".join(
-        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}" for each in verdict.refusals
+        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}"
+        for each in verdict.refusals
     )
 
 
 def is_told(verdict: Verdict, step: str, why: str) -> bool:
-    return not verdict.accepted and verdict.covered and any(
-        each.event.action == step and why in str(each.why) for each in verdict.refusals
+    return (
+        not verdict.accepted
+        and verdict.covered
+        and any(each.event.action == step and why in str(each.why) for each in verdict.refusals)
     )
 
 
@@ -110,7 +127,14 @@ def test_traces_of_quorums_are_accepted() -> None:
         verdict = validated(traced(seed))
         assert verdict.accepted, (seed, said(verdict))
         taken |= {event.action for event in traced(seed)}
-    assert taken >= {"restart_with_state", "lose_leader", "truncate", "install_snapshot", "snapshot_installed", "keep_leading"}
+    assert taken >= {
+        "restart_with_state",
+        "lose_leader",
+        "truncate",
+        "install_snapshot",
+        "snapshot_installed",
+        "keep_leading",
+    }
     assert taken >= {"accept_add_voter_request", "accept_remove_voter_request", "return_to_leader", "hear_end_of_epoch"}
 
 
@@ -148,7 +172,9 @@ def test_a_planted_fault_is_told(name: str, seed: int, step: str, why: str) -> N
 
 
 def test_an_election_state_that_is_stored_late_breaks_a_promise_too() -> None:
-    fault = next(each for each in PLANTED if isinstance(each, Planted) and each.name == "the election state is stored later")
+    fault = next(
+        each for each in PLANTED if isinstance(each, Planted) and each.name == "the election state is stored later"
+    )
     with pytest.MonkeyPatch.context() as patched:
         protections = plant(fault, patched)
         assert simulate(0, protections).promise == "votes are stored first"
@@ -194,7 +220,9 @@ def test_what_the_trace_does_not_tell_is_not_covered() -> None:
     without_one = validated([event for event in events if event.node != events[-1].node])
     assert not without_one.covered and "has written no trace" in without_one.problem
     later = next(
-        event for event in events if event.action == "restart_with_state" and event.node == "h1:1" and event.parameters["epoch"]
+        event
+        for event in events
+        if event.action == "restart_with_state" and event.node == "h1:1" and event.parameters["epoch"]
     )
     older = validated([event for event in events if event.node != "h1:1" or event.incarnation >= later.incarnation])
     assert not older.covered and "was there before the trace began" in older.problem

@@ -1,4 +1,6 @@
-"""A replica, event by event: elections, fetching, committing, snapshots, reconfiguration, and what must be durable when."""
+"""A replica, event by event: elections, fetching, committing, snapshots, reconfiguration, and what must be durable
+when.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ def test_a_voter_asks_first_then_stands_for_election_and_begins_its_epoch_with_a
     assert driven.effects.index(store) < driven.effects.index(append)
     change = LeaderChange(key(1), (key(1), key(2), key(3)), (key(1), key(3)))
     assert append.batches == (Batch(2, 2, control=change),)
-    assert [batch.control for appended in driven.all(Append) for batch in appended.batches][1] == VotersRecord(voters(1, 2, 3))
+    assert [batch.control for appended in driven.all(Append) for batch in appended.batches][1] == VotersRecord(
+        voters(1, 2, 3)
+    )
     assert driven.sent(BeginQuorum) == [BeginQuorum(2, node(1), key(n)) for n in (2, 3)]
 
 
@@ -415,7 +419,8 @@ def test_a_high_watermark_that_nobody_waits_for_is_told_a_little_later_or_with_t
     driven.fires(Timer.HIGH_WATERMARK)
     assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1, end + 1]
     answer = fetch(driven, 2, end + 1, hwm=end)
-    assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1  # it was told already, and is told again
+    # it was told already, and is told again
+    assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1
     assert fetch(driven, 2, end + 1, hwm=end + 1) is None
     driven(Proposed(2, (b"b",)))
     driven.stores()

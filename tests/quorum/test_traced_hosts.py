@@ -1,4 +1,6 @@
-"""What real drivers write into traces, in this process: what the role decides, when it is durable, and when it leaves."""
+"""What real drivers write into traces, in this process: what the role decides, when it is durable, and when it
+leaves.
+"""
 
 from __future__ import annotations
 

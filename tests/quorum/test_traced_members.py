@@ -1,4 +1,6 @@
-"""Members of a metadata quorum, as processes that are killed, wiped, removed and added: what they write into traces is a behaviour of `running-quorum`."""
+"""Members of a metadata quorum, as processes that are killed, wiped, removed and added: what they write into traces is
+a behaviour of `running-quorum`.
+"""
 
 from __future__ import annotations
 
@@ -77,13 +79,27 @@ def test_members_that_are_killed_wiped_removed_and_added_are_accepted(processes,
         members.kill(member)
     verdict, actions = judged(tmp_path / "traces")
     assert verdict.accepted, (verdict.problem, [(each.event, str(each.why)) for each in verdict.refusals])
-    assert actions >= {"accept_add_voter_request", "accept_remove_voter_request", "check_quorum_resign", "become_leader"}
+    assert actions >= {
+        "accept_add_voter_request",
+        "accept_remove_voter_request",
+        "check_quorum_resign",
+        "become_leader",
+    }
     assert list(verdict.names.values()) and verdict.taken > 200
 
 
 def test_a_quorum_of_one_that_grows_is_accepted(processes, tmp_path):
     members = processes(2)
-    command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / "1"), "--port", str(members.ports[1]), *members.settings]
+    command = [
+        sys.executable,
+        "-m",
+        "fencepost",
+        "metadata",
+        str(tmp_path / "1"),
+        "--port",
+        str(members.ports[1]),
+        *members.settings,
+    ]
     for _ in range(2):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
             assert service.stdout is not None

@@ -62,7 +62,9 @@ class Parcel(Message):
 
 
 class Post(Protocol):
-    """What the small ledger lacks: a parcel under way from the start, copies, connections that are cut, parcels to oneself."""
+    """What the small ledger lacks: a parcel under way from the start, copies, connections that are cut, parcels to
+    oneself.
+    """
 
     houses: tuple[ModelValue, ...] = model_values("h", 2)
     box: frozenset[int] = state(frozenset(), held_by="post office")

@@ -36,8 +36,15 @@ def test_everybody_has_one_card() -> None:
     (outcome,) = stepper.outcomes(root, before.ids)
     after = taken(stepper, before, root, outcome).state
     found = {card.name: {row.label: row for row in card.rows} for card in cards(after, before)}
-    assert {name: list(rows) for name, rows in found.items()} == {"k1": ["desk", "tray"], "k2": ["desk", "tray", "safe"], SHARED: ["clock"]}
-    assert [(r.text, r.before) for rows in found.values() for r in rows.values() if r.changed] == [("1", "0"), ("1", "0")]
+    assert {name: list(rows) for name, rows in found.items()} == {
+        "k1": ["desk", "tray"],
+        "k2": ["desk", "tray", "safe"],
+        SHARED: ["clock"],
+    }
+    assert [(r.text, r.before) for rows in found.values() for r in rows.values() if r.changed] == [
+        ("1", "0"),
+        ("1", "0"),
+    ]
     assert not any(row.changed for card in cards(before) for row in card.rows)
 
 

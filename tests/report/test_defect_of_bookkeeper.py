@@ -19,7 +19,9 @@ DELIVERED, LOST = "delivered", "lost"
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """Two bookies are fenced, the fence of the third is lost; its answer to the read is no, and then it takes the entry."""
+    """Two bookies are fenced, the fence of the third is lost; its answer to the read is no, and then it takes the
+    entry.
+    """
     return follow(
         BookKeeper413(),
         [
@@ -100,7 +102,8 @@ def test_the_story(result: Result) -> None:
     ]
     assert " 17  b3  bookie_sends_add_confirmed_response(b=b3, w=w1)" in told
     assert "         lost      w2 → b3  FenceRequest" in told
-    # Some do not fit with the names of all fields, so all are told without those of entries; where there is room, none is.
+    # Some do not fit with the names of all fields, so all are told without those of entries; where there is room, none
+    # is.
     assert "         lost      w1 → b1  AddEntryRequest(entry=Entry(1, 1), lac=0)" in told
     wide = story(result, width=120).splitlines()
     assert "         lost      w1 → b1  AddEntryRequest(entry=Entry(id=1, data=1), lac=0)" in wide

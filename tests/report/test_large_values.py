@@ -1,4 +1,6 @@
-"""Values that are longer than anybody reads, and names that are no text: both are told in lines that a terminal can take."""
+"""Values that are longer than anybody reads, and names that are no text: both are told in lines that a terminal can
+take.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,10 @@ class Odd(Protocol):
 def test_nothing_that_is_told_of_odd_names_does_anything_to_a_terminal(invariants: list[str] | None) -> None:
     from rich.console import Console
 
-    for result in (check(Odd(), engine="reference", keep_going=True), check(Odd(), engine="reference", invariants=invariants)):
+    for result in (
+        check(Odd(), engine="reference", keep_going=True),
+        check(Odd(), engine="reference", invariants=invariants),
+    ):
         assert all(line.isprintable() for line in str(result).split("\n"))
         assert "\\x1b[31m" in str(result)
         console = Console(width=100, color_system=None, force_terminal=False)

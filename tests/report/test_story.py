@@ -103,7 +103,9 @@ def test_a_counterexample_literally() -> None:
 
 
 def test_the_rest_of_what_can_happen_literally() -> None:
-    """A message under way from the start, one sent twice, dropped ones, a cut and a healed connection, other choices."""
+    """A message under way from the start, one sent twice, dropped ones, a cut and a healed connection, other
+    choices.
+    """
     script = [
         ("send(source=h2, dest=h1)", ("1",)),
         ("send(source=h2, dest=h1)", ("1",)),
@@ -373,7 +375,9 @@ def test_the_profile_tells_the_largest_levels_on_spark() -> None:
     seconds = {"job": 1.5, "complete": 0.25, "expand": 0.5, "deduplicate": 0.75, "build": 1.0}
     counts = {"candidates": 4.0, "found": 2500.0, "shuffled": 50.0, "parked": 7.0}
     cut_short = {"states": 9_000.0, **counts}
-    result.profile = {"levels on Spark": [{"states": 1000.0 * n, **counts, **seconds} for n in range(1, 15)] + [cut_short]}
+    result.profile = {
+        "levels on Spark": [{"states": 1000.0 * n, **counts, **seconds} for n in range(1, 15)] + [cut_short]
+    }
     told = story(result, profile=True).partition("Levels on Spark: ")[2].splitlines()
     assert told[:3] == [
         "14",

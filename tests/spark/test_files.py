@@ -1,4 +1,6 @@
-"""Runs in files: where a state is in them, and how they are divided, in a few reads; and what goes to whom, in one sort."""
+"""Runs in files: where a state is in them, and how they are divided, in a few reads; and what goes to whom, in one
+sort.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ class Counting(Storage):
         return super().read(name, dtype, offset, count)
 
 
-def written(storage: Storage, target: int, targets: int, states: int, wide: bool, seed: int = 1) -> tuple[Run, list[tuple[int, int]]]:
+def written(
+    storage: Storage, target: int, targets: int, states: int, wide: bool, seed: int = 1
+) -> tuple[Run, list[tuple[int, int]]]:
     """A run of a target, and its fingerprints in order. If ``wide``, many share their low half."""
     random = np.random.default_rng(seed)
     least, end = span_of(target, targets)
-    low = random.integers(least, end, states, np.uint64, endpoint=False) if end < 1 << 64 else random.integers(least, end - 1, states, np.uint64)
+    low = (
+        random.integers(least, end, states, np.uint64, endpoint=False)
+        if end < 1 << 64
+        else random.integers(least, end - 1, states, np.uint64)
+    )
     if wide:
         low[: states // 3] = low[states // 3 : 2 * (states // 3)]
     high = random.integers(0, 1 << 62, states, np.uint64)
@@ -47,7 +55,12 @@ def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, target: i
         storage.reads = 0
         found = find(storage, run, span, *held[number], wide)
         assert held[found if found is not None else -1] == held[number] and storage.reads <= 5
-    for low, high in [(span[0], 5), (span[1] - 1, 5), (held[1000][0], held[1000][1] + 1), ((span[0] + span[1]) // 2, 1)]:
+    for low, high in [
+        (span[0], 5),
+        (span[1] - 1, 5),
+        (held[1000][0], held[1000][1] + 1),
+        ((span[0] + span[1]) // 2, 1),
+    ]:
         if (low, high if wide else 0) not in held:
             assert find(storage, run, span, low, high, wide) is None
 
@@ -66,7 +79,10 @@ def test_a_state_is_found_however_uneven_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wide", [False, True])
 def test_targets_are_divided_by_fingerprint(tmp_path: Path, wide: bool) -> None:
     storage, targets = Counting(str(tmp_path)), 3
-    made = [[written(storage, t, targets, states, wide, seed=10 * t + states) for states in (1, 5, 40_000)] for t in range(targets)]
+    made = [
+        [written(storage, t, targets, states, wide, seed=10 * t + states) for states in (1, 5, 40_000)]
+        for t in range(targets)
+    ]
     storage.reads = 0
     runs = divided(storage, divided(storage, [[run for run, _ in some] for some in made]))
     assert len(runs) == 4 * targets and storage.reads <= 2 * 27

@@ -1,4 +1,6 @@
-"""Every answer on the page of questions to state spaces is what its question is answered with, and every plot shows that."""
+"""Every answer on the page of questions to state spaces is what its question is answered with, and every plot shows
+that.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answer(spark: Any, folder: Path) -> Nth:
-    """The n-th answer: questions are asked when they are needed, in the order of the page, since they build on each other."""
+    """The n-th answer: questions are asked when they are needed, in the order of the page, since they build on each
+    other.
+    """
     coming, told = answers(folder), list[str]()
 
     def nth(number: int) -> str:
@@ -40,7 +44,9 @@ def answer(spark: Any, folder: Path) -> Nth:
 def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
     shown = questions()[number].output
     assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/state-spaces.md"
-    assert same(shown) == same(selected(answer(number), shown)), "if it is right, run tests/docs/refresh.py docs/state-spaces.md"
+    assert same(shown) == same(selected(answer(number), shown)), (
+        "if it is right, run tests/docs/refresh.py docs/state-spaces.md"
+    )
 
 
 def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
@@ -48,7 +54,9 @@ def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
     page = PAGE.read_text()
     for name, drawn in plots(folder).items():
         assert f"(images/{name})" in page
-        assert (IMAGES / name).read_text() == drawn, f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
+        assert (IMAGES / name).read_text() == drawn, (
+            f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
+        )
 
 
 def test_where_no_message_is_lost_it_is_never_too_late(spark: Any, tmp_path: Path) -> None:

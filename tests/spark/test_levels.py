@@ -40,7 +40,11 @@ def by_spark(protocol: Protocol, **options: Any) -> dict[str, Any]:
 def test_agrees_on_random_protocols(part: int) -> None:
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
         random = seeded(seed)
-        options: dict[str, Any] = {"keep_going": seed % 2 == 0, "deadlock": seed % 3 == 0, "bits": (64, 128)[seed % 5 == 0]}
+        options: dict[str, Any] = {
+            "keep_going": seed % 2 == 0,
+            "deadlock": seed % 3 == 0,
+            "bits": (64, 128)[seed % 5 == 0],
+        }
         limited = by_reference(random.build(), **options, max_states=300)
         if limited["limit"]:
             options["max_depth"] = limited["depth"]
@@ -213,7 +217,8 @@ class Endless(Protocol):
 
 
 def test_a_timeout_ends_an_action_that_never_returns_in_the_driver() -> None:
-    assert check(Endless(at=9), engine="spark", handover=2, workers=1).distinct_states == 36  # by now everything is compiled
+    # by now everything is compiled
+    assert check(Endless(at=9), engine="spark", handover=2, workers=1).distinct_states == 36
     result = check(Endless(), engine="spark", handover=2, timeout=2.0, workers=1)
     assert (result.verdict, result.exit_code, result.limit) == ("not complete", 152, "the time limit of 2 seconds")
     assert result.unfinished is not None and result.unfinished.what == "action add_left"

@@ -58,7 +58,9 @@ def left(result: Result) -> list[tuple[int, int]]:
 
 
 def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
-    """The result of Spark when all that can be trimmed has been; the same as without trimming, and as the embedded engine's."""
+    """The result of Spark when all that can be trimmed has been; the same as without trimming, and as the embedded
+    engine's.
+    """
     shared = {name: value for name, value in options.items() if name != "handover"}
     expected = told(check(build(), engine="embedded", workers=1, **shared))
     assert told(on_spark(build, Room(), **options)) == expected
@@ -67,7 +69,8 @@ def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
         # Nothing was left of any property.
         assert told(least) == expected
         return least
-    # Room for what was left, and for no state more. Where a behaviour can stay somewhere, Room(0) has told that already.
+    # Room for what was left, and for no state more. Where a behaviour can stay somewhere, Room(0) has told that
+    # already.
     most = max((some for _, some in left(least)), default=0)
     result = on_spark(build, Room(most), **options)
     assert told(result) == expected
@@ -189,7 +192,9 @@ class TestHere:
         assert (again.verdict, again.judged) == ("holds", ("stable_leader_accepts_writes",))
         manifest = (place / "manifest.json").read_text()
         assert [f.name for f in place.glob("level-*") if f.name not in manifest] == []
-        other = on_spark(lambda: build(clients=2), Room(), handover=30, resume=place, invariants=["elected_client_accepts_writes"])
+        other = on_spark(
+            lambda: build(clients=2), Room(), handover=30, resume=place, invariants=["elected_client_accepts_writes"]
+        )
         assert isinstance(other.failure, SystemFailure) and "was made with other invariants" in str(other.failure)
 
     def test_a_predicate_that_raises_is_told_with_the_way_there(self) -> None:
@@ -198,7 +203,10 @@ class TestHere:
             def broken(self) -> bool:
                 return 1 // (3 - sum(self.at[p].value == "waiting" for p in self.processes) - self.held) == 0
 
-        results = [check(Raising(processes=4), engine="embedded"), on_spark(lambda: Raising(processes=4), Room(), handover=1)]
+        results = [
+            check(Raising(processes=4), engine="embedded"),
+            on_spark(lambda: Raising(processes=4), Room(), handover=1),
+        ]
         for result in results:
             assert result.verdict == "raised" and result.error_trace is not None
         first, second = (r.error_trace.states[-1].fingerprint for r in results if r.error_trace is not None)

@@ -120,7 +120,18 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
         until(lambda: MASTER.search(log.read_text()), "the master to listen")
         (master,) = MASTER.findall(log.read_text())
         for n in range(2):
-            words = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / str(n))]
+            words = [
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(folder / str(n)),
+            ]
             started.append(start(f"{base}.worker.Worker", *words, master))
         until(lambda: log.read_text().count("Registering worker") == 2, "the workers to register")
         yield Daemons(master, started[1:], environment)
@@ -133,7 +144,8 @@ def begin(daemons: Daemons, folder: Path, pause: int, *words: str) -> subprocess
     """Start a check on the cluster that waits at a level."""
     constants = [part for name, value in CONSTANTS.items() for part in ("-D", f"{name}={value}")]
     command = [
-        sys.executable, "-c", DRIVER, str(folder), str(pause), "check", "bookkeeper-4.13", *constants, "--engine", "spark",
+        sys.executable, "-c", DRIVER, str(folder), str(pause), "check", "bookkeeper-4.13", *constants, "--engine",
+        "spark",
         "--master", daemons.master, "--json", str(folder / "result.json"), *words,
     ]  # fmt: skip
     with open(folder / "output", "ab") as output:
@@ -162,7 +174,8 @@ def test_a_violation_is_told_while_the_system_goes_on(daemons: Daemons, tmp_path
     folder.mkdir()
     a, b = (TraceWriter(folder, node=node, run="r") for node in "ab")
     command = [
-        sys.executable, "-m", "fencepost", "validate", str(folder), "--conformance", str(COUNTING), "--follow", "--patience", "1",
+        sys.executable, "-m", "fencepost", "validate", str(folder), "--conformance", str(COUNTING), "--follow",
+        "--patience", "1",
         "--master", daemons.master,
     ]  # fmt: skip
     with open(output, "ab") as file:

@@ -1,4 +1,6 @@
-"""On a real Spark of two cores: the embedded engine's answer, for shipped protocols and for one that executors can not import."""
+"""On a real Spark of two cores: the embedded engine's answer, for shipped protocols and for one that executors can not
+import.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,11 @@ def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypa
     sent: list[Any] = []
     broadcast = SparkContext.broadcast
     monkeypatch.setattr(SparkContext, "broadcast", lambda self, value: sent.append(broadcast(self, value)) or sent[-1])
-    result = check(shipped("ledger-chaining")(), engine="spark", options=Options(workers=1, handover=20, max_depth=9, states=tmp_path / "states"))
+    result = check(
+        shipped("ledger-chaining")(),
+        engine="spark",
+        options=Options(workers=1, handover=20, max_depth=9, states=tmp_path / "states"),
+    )
     assert (result.failure, result.engine, result.on_spark) == (None, "spark", True)
     assert len(sent) > 1 and not any(shared._jbroadcast.isValid() for shared in sent)
 
@@ -93,7 +99,9 @@ def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypa
 def test_agrees_on_random_protocols(seed: int) -> None:
     random = seeded(seed)
     options = {"max_depth": 5, "keep_going": True, "deadlock": True}
-    assert disagreement(by_reference(random.build(), **options), by_spark(random.build(), handover=3, **options)) is None
+    assert (
+        disagreement(by_reference(random.build(), **options), by_spark(random.build(), handover=3, **options)) is None
+    )
 
 
 class Walk(Protocol):
@@ -121,7 +129,9 @@ seen_by_driver: Any = object()
 Walk.__module__ = "a_file_that_no_executor_has"
 
 
-def test_an_interrupt_cancels_the_job_and_what_was_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_cancels_the_job_and_what_was_found_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster, "TICK", 0.002)  # so that no job is over before it was looked at
     seen: list[Progress] = []
 

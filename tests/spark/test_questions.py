@@ -141,21 +141,31 @@ def test_parts_of_the_state_need_no_quotes() -> None:
     assert quoted("network.Add[w→b1] is null and depth > 2") == "`network.Add[w→b1]` is null and depth > 2"
     untouched = "'bookie.b1' = 'say \"depth\"' or `bookie.b1` -- \"bookie.b1\"\n or my_bookie.b1 or bookie.b10"
     assert quoted(untouched) == untouched
-    assert quoted('"bookie.b1.fenced" = "depth" or s."bookie.b1" as "a""b`c"') == '`bookie.b1.fenced` = `depth` or s.`bookie.b1` as `a"b``c`'
+    assert (
+        quoted('"bookie.b1.fenced" = "depth" or s."bookie.b1" as "a""b`c"')
+        == '`bookie.b1.fenced` = `depth` or s.`bookie.b1` as `a"b``c`'
+    )
 
 
 def test_data_frames_hold_the_table(spark: Any, spaces: tuple[str, str]) -> None:
     space = StateSpace(spaces[1])
-    for table, frame in (("states", fencepost.spark.states(spark, spaces[1])), ("edges", fencepost.spark.edges(spark, spaces[1]))):
+    for table, frame in (
+        ("states", fencepost.spark.states(spark, spaces[1])),
+        ("edges", fencepost.spark.edges(spark, spaces[1])),
+    ):
         kinds = space.manifest.columns
         found, expected = (
-            sorted(({name: from_column(value, kinds.get(name)) for name, value in row.items()} for row in some), key=repr)
+            sorted(
+                ({name: from_column(value, kinds.get(name)) for name, value in row.items()} for row in some), key=repr
+            )
             for some in ((row.asDict() for row in frame.collect()), rows(space, table))
         )
         assert found == expected
 
 
-def test_a_directory_is_sought_from_where_the_process_is(spark: Any, spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_is_sought_from_where_the_process_is(
+    spark: Any, spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark's own virtual machine does not follow when a notebook changes its directory."""
     monkeypatch.chdir(Path(spaces[1]).parent)
     assert fencepost.spark.states(spark, Path(spaces[1]).name).count() == StateSpace(spaces[1]).manifest.states
@@ -165,15 +175,21 @@ def test_a_directory_is_sought_from_where_the_process_is(spark: Any, spaces: tup
 def test_an_answer_for_people_and_for_programs(
     spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sql = "select meta.status, bool_or(bookie.b1.fenced) fenced, count(*) n from states group by all order by meta.status"
-    code, out, err = run(capsys, "query", spaces[0], sql, "--json", str(tmp_path / "rows.json"), "--csv", str(tmp_path / "rows.csv"))
+    sql = (
+        "select meta.status, bool_or(bookie.b1.fenced) fenced, count(*) n from states group by all order by meta.status"
+    )
+    code, out, err = run(
+        capsys, "query", spaces[0], sql, "--json", str(tmp_path / "rows.json"), "--csv", str(tmp_path / "rows.csv")
+    )
     expected: dict[Any, list[Any]] = {}
     for row in rows(StateSpace(spaces[0]), "states"):
         held = expected.setdefault(row["meta.status"], [False, 0])
         held[0] |= row["bookie.b1.fenced"]
         held[1] += 1
     told = json.loads((tmp_path / "rows.json").read_text())
-    assert (code, err) == (0, "") and {row["status"] if "status" in row else row["meta.status"]: [row["fenced"], row["n"]] for row in told} == expected
+    assert (code, err) == (0, "") and {
+        row["status"] if "status" in row else row["meta.status"]: [row["fenced"], row["n"]] for row in told
+    } == expected
     with open(tmp_path / "rows.csv") as file:
         assert [row[-1] for row in csv.reader(file)] == ["n", *(str(row["n"]) for row in told)]
     assert [line.split()[-1] for line in out.splitlines()[2:]] == [str(row["n"]) for row in told]
@@ -186,25 +202,57 @@ ALIKE = (
     "select * from edges",
     "select * from states",
     "select network.AddEntryRequest.w1.b1 from states",
-    "select bookie.b1.entries, meta.fragments, w2.curr_read_entry, size(w2.has_entry) n, array_contains(w2.has_entry, 'b1') has, "
-    "not array_contains(w1.confirmed.1, 'b2') lacks from states order by fingerprint",
-    "select count(*), min(depth), max(meta.status), count(meta.status), count(distinct meta.status), sum(depth), avg(depth) from states",
-    "select meta.status, count_if(w2.status = 'CLOSED') closed, count_if(w2.status is null) unknown, bool_or(depth > 5) late, "
-    "bool_and(bookie.b1.fenced) fenced from states group by meta.status order by meta.status",
-    "select depth, count_if(meta.status = 'OPEN') / count(*) share, depth / (1 / (depth + 1)) / 2 nested, count(*) / 4 quarter, (depth - 7) / (depth + 1) ratio, depth % 3 left, -depth less from states group by all order by depth desc",
-    "select meta.status || '!' name, coalesce(meta.status, 'none') held, nullif(meta.status, 'OPEN') other, greatest(meta.version, depth) most, "
-    "least(meta.version, 3) low, upper(left(meta.status, 2)) begin, right(meta.status, 0) nothing, substring(meta.status, 2, 3) middle, "
-    "length(meta.status) long, if(depth > 3, 'deep', 'high') how, case when depth = 1 then 'first' end which, string(depth) text, "
-    "cast(bookie.b1.fenced as string) truth, meta.status <=> w1.status same, abs(3 - depth) far from states order by all",
-    "select distinct w1.status, w2.status from states where meta.status in ('OPEN', 'CLOSED') and depth between 3 and 9 "
-    "and not (w1.status like 'CL%' or w2.status is null) order by 1 desc, 2",
-    "select size(filter(array(w1.status, w2.status, meta.status), x -> x = 'OPEN')) open, count(*) from states group by all order by open desc",
-    "select part, at, count(*) n from states lateral view posexplode(split(meta.status, '[_L]+')) as at, part group by all order by all",
+    (
+        "select bookie.b1.entries, meta.fragments, w2.curr_read_entry, size(w2.has_entry) n,"
+        " array_contains(w2.has_entry, 'b1') has, not array_contains(w1.confirmed.1, 'b2') lacks from states order by"
+        " fingerprint"
+    ),
+    (
+        "select count(*), min(depth), max(meta.status), count(meta.status), count(distinct meta.status), sum(depth),"
+        " avg(depth) from states"
+    ),
+    (
+        "select meta.status, count_if(w2.status = 'CLOSED') closed, count_if(w2.status is null) unknown, bool_or(depth"
+        " > 5) late, bool_and(bookie.b1.fenced) fenced from states group by meta.status order by meta.status"
+    ),
+    (
+        "select depth, count_if(meta.status = 'OPEN') / count(*) share, depth / (1 / (depth + 1)) / 2 nested, count(*)"
+        " / 4 quarter, (depth - 7) / (depth + 1) ratio, depth % 3 left, -depth less from states group by all order by"
+        " depth desc"
+    ),
+    (
+        "select meta.status || '!' name, coalesce(meta.status, 'none') held, nullif(meta.status, 'OPEN') other,"
+        " greatest(meta.version, depth) most, least(meta.version, 3) low, upper(left(meta.status, 2)) begin,"
+        " right(meta.status, 0) nothing, substring(meta.status, 2, 3) middle, length(meta.status) long, if(depth > 3,"
+        " 'deep', 'high') how, case when depth = 1 then 'first' end which, string(depth) text, cast(bookie.b1.fenced as"
+        " string) truth, meta.status <=> w1.status same, abs(3 - depth) far from states order by all"
+    ),
+    (
+        "select distinct w1.status, w2.status from states where meta.status in ('OPEN', 'CLOSED') and depth between 3"
+        " and 9 and not (w1.status like 'CL%' or w2.status is null) order by 1 desc, 2"
+    ),
+    (
+        "select size(filter(array(w1.status, w2.status, meta.status), x -> x = 'OPEN')) open, count(*) from states"
+        " group by all order by open desc"
+    ),
+    (
+        "select part, at, count(*) n from states lateral view posexplode(split(meta.status, '[_L]+')) as at, part group"
+        " by all order by all"
+    ),
     "select array_contains(split(meta.status, '_'), 'IN') inside, count(*) n from states group by all order by inside",
-    "with deep as (select fingerprint f, meta.status s from states where depth > 6), by as (select s, count(*) n from deep group by s) "
-    "select s, n, (select max(depth) from states) last from by where exists (select 1 from deep where deep.s = by.s) order by n, s",
-    "select e.action, count(*) n from edges e left semi join states on target = fingerprint group by all having n > 10 order by n desc, e.action",
-    "select count(*) n from states left anti join edges on fingerprint = source union all select count(*) from edges order by n limit 5",
+    (
+        "with deep as (select fingerprint f, meta.status s from states where depth > 6), by as (select s, count(*) n"
+        " from deep group by s) select s, n, (select max(depth) from states) last from by where exists (select 1 from"
+        " deep where deep.s = by.s) order by n, s"
+    ),
+    (
+        "select e.action, count(*) n from edges e left semi join states on target = fingerprint group by all having n >"
+        " 10 order by n desc, e.action"
+    ),
+    (
+        "select count(*) n from states left anti join edges on fingerprint = source union all select count(*) from"
+        " edges order by n limit 5"
+    ),
 )
 
 FOR_SPARK = (
@@ -247,26 +295,38 @@ def test_duckdb_answers_what_spark_does(spaces: tuple[str, str], monkeypatch: py
 
 @pytest.mark.parametrize("sql", FOR_SPARK)
 def test_what_duckdb_may_take_otherwise_is_for_spark(sql: str, spaces: tuple[str, str]) -> None:
-    with pytest.raises(OptionError, match=r"DuckDB can not answer that as Spark would \(.*\): leave out engine"), answered(StateSpace(spaces[0]), sql, By("duckdb")):
+    with (
+        pytest.raises(OptionError, match=r"DuckDB can not answer that as Spark would \(.*\): leave out engine"),
+        answered(StateSpace(spaces[0]), sql, By("duckdb")),
+    ):
         pass
 
 
-def test_who_is_asked(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_is_asked(
+    spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(spark_sql, "session", no_spark)
     code, out, err = run(capsys, "query", spaces[0], "select count(*) from states")
     assert (code, err) == (0, "") and out.splitlines()[0] == "count(1)"
-    assert run(capsys, "witness", spaces[0], "--where", "meta.status = 'CLOSED' -- or not")[1].startswith("REACHED  meta.status = 'CLOSED'")
+    assert run(capsys, "witness", spaces[0], "--where", "meta.status = 'CLOSED' -- or not")[1].startswith(
+        "REACHED  meta.status = 'CLOSED'"
+    )
     assert run(capsys, "witness", spaces[0], "--where", "depth > 1000")[0] == errors.NOT_REACHED
     assert "there is no column dept: did you mean depth" in run(capsys, "witness", spaces[0], "--where", "dept = 1")[2]
     for by in (By("spark"), By(master="local[2]"), By(conf={"spark.sql.ansi.enabled": "true"})):
         with pytest.raises(AssertionError, match="Spark is asked"), answered(StateSpace(spaces[0]), "select 1", by):
             pass
-    assert run(capsys, "query", spaces[0], "select 1", "--engine", "duckdb", "--master", "local")[0] == errors.WRONG_OPTIONS
+    assert (
+        run(capsys, "query", spaces[0], "select 1", "--engine", "duckdb", "--master", "local")[0]
+        == errors.WRONG_OPTIONS
+    )
 
 
 def test_a_question_in_a_session_of_ones_own(spark: Any, spaces: tuple[str, str]) -> None:
     before = spark.conf.get("spark.sql.caseSensitive")
-    frame = fencepost.spark.query(spark, spaces[1], "select meta.status, count(*) n from states join edges on fingerprint = source group by all")
+    frame = fencepost.spark.query(
+        spark, spaces[1], "select meta.status, count(*) n from states join edges on fingerprint = source group by all"
+    )
     assert sum(row.n for row in frame.collect()) == StateSpace(spaces[1]).manifest.edges
     assert spark.conf.get("spark.sql.caseSensitive") == before and not spark.catalog.tableExists("states")
     with pytest.raises(OptionError, match="there is no column metta.status: did you mean meta.status"):
@@ -277,7 +337,10 @@ def test_a_question_in_a_session_of_ones_own(spark: Any, spaces: tuple[str, str]
 @pytest.mark.parametrize(
     ("sql", "line"),
     [
-        ("select bokie.b1.fenced from states", "there is no column bokie.b1.fenced: did you mean bookie.b1.fenced or bookie.b2.fenced"),
+        (
+            "select bokie.b1.fenced from states",
+            "there is no column bokie.b1.fenced: did you mean bookie.b1.fenced or bookie.b2.fenced",
+        ),
         ("select * from sates", "there is no table sates: there are states and edges"),
         ("selec 1", "the SQL can not be read: "),
         ("select (depth from states", "the SQL can not be read: "),
@@ -325,9 +388,12 @@ def test_no_witness_from_another_version_of_the_file(counting: tuple[Path, Path]
 
 
 @pytest.mark.usefixtures("spark")
-def test_values_with_parts_and_names_in_quotes(spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_with_parts_and_names_in_quotes(
+    spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sql = (
-        'select "bookie.b1.entries" as held, meta.fragments[0].id as first, w2.curr_read_entry.data as data, count(*) as n from states '
+        'select "bookie.b1.entries" as held, meta.fragments[0].id as first, w2.curr_read_entry.data as data, count(*)'
+        " as n from states "
         """where "meta.status" = 'CLOSED' group by all order by n, held, data"""
     )
     code, out, err = run(capsys, "query", spaces[0], sql, "--json", str(tmp_path / "rows.json"))
@@ -335,7 +401,9 @@ def test_values_with_parts_and_names_in_quotes(spaces: tuple[str, str], tmp_path
     for row in rows(StateSpace(spaces[0]), "states"):
         if row["meta.status"] == "CLOSED":
             entry, fragments = row["w2.curr_read_entry"], row["meta.fragments"]
-            key = json.dumps([row["bookie.b1.entries"], fragments[0]["id"] if fragments else None, entry and entry["data"]])
+            key = json.dumps(
+                [row["bookie.b1.entries"], fragments[0]["id"] if fragments else None, entry and entry["data"]]
+            )
             expected[key] = expected.get(key, 0) + 1
     told = json.loads((tmp_path / "rows.json").read_text())
     assert (code, err) == (0, "") and len(told) > 1
@@ -353,7 +421,11 @@ def test_a_file_that_is_missing_or_damaged(
     count = ("query", str(counting[1]), "select count(*) from states")
     assert run(capsys, *count)[1].split()[-1] == "25"
     file.write_bytes(file.read_bytes()[:-50])
-    for command in (count, ("witness", str(counting[1]), "--where", "a = 2"), ("diff", str(tmp_path / "other"), str(counting[1]))):
+    for command in (
+        count,
+        ("witness", str(counting[1]), "--where", "a = 2"),
+        ("diff", str(tmp_path / "other"), str(counting[1])),
+    ):
         code, _, err = run(capsys, *command)
         line = f"fencepost: {counting[1]} is damaged: states/{file.name} is not what was written; check again\n"
         assert (code, err) == (errors.SYSTEM_FAILED, line), command
@@ -362,7 +434,9 @@ def test_a_file_that_is_missing_or_damaged(
 @pytest.mark.usefixtures("spark")
 def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "diff", *spaces, "--parts", "meta,bookie", "--json", str(tmp_path / "diff.json"))
-    assert code == 0 and "recovery_reads_fence=False" in out and f"Every state of {spaces[1]} is one of {spaces[0]}" in out
+    assert (
+        code == 0 and "recovery_reads_fence=False" in out and f"Every state of {spaces[1]} is one of {spaces[0]}" in out
+    )
     assert "\n\n\n" not in out
     told = json.loads((tmp_path / "diff.json").read_text())
 
@@ -371,7 +445,10 @@ def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: p
         return {tuple(repr(row[name]) for name in names) for row in rows(StateSpace(space), "states")}
 
     broken, fixed = (projected(space) for space in spaces)
-    assert [(side["states"], side["only"]) for side in told["sides"]] == [(len(broken), len(broken - fixed)), (len(fixed), 0)]
+    assert [(side["states"], side["only"]) for side in told["sides"]] == [
+        (len(broken), len(broken - fixed)),
+        (len(fixed), 0),
+    ]
     assert told["common"] == len(broken & fixed) and told["sides"][1]["trace"] is None
     nearest = told["sides"][0]["trace"][-1]["state"]
     # What the fix made impossible: the ledger is closed while a bookie still takes the writer's entries.
@@ -401,7 +478,12 @@ def _with_constants(folder: Path, source: str, one: dict[str, Any], other: dict[
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("pair", "parts"),
-    [("spaces", ("--parts", "meta,bookie,w2")), ("odd", ()), ("odd", ("--parts", "n,label,seen")), ("odd", ("--parts", "keyed"))],
+    [
+        ("spaces", ("--parts", "meta,bookie,w2")),
+        ("odd", ()),
+        ("odd", ("--parts", "n,label,seen")),
+        ("odd", ("--parts", "keyed")),
+    ],
 )
 def test_duckdb_tells_the_difference_as_spark_does(
     pair: str, parts: tuple[str, ...], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
@@ -416,17 +498,25 @@ def test_values_of_many_kinds_are_told_apart(odd: tuple[str, str], capsys: pytes
     told = json.loads(run(capsys, "diff", *odd, "--json", "-", "--engine", "duckdb")[1])
     names = list(StateSpace(odd[0]).parts)
     one, other = ({repr([row[name] for name in names]) for row in rows(StateSpace(space), "states")} for space in odd)
-    assert [(side["states"], side["only"]) for side in told["sides"]] == [(len(one), len(one - other)), (len(other), len(other - one))]
+    assert [(side["states"], side["only"]) for side in told["sides"]] == [
+        (len(one), len(one - other)),
+        (len(other), len(other - one)),
+    ]
     assert told["common"] == len(one & other) == 1
     assert told["sides"][1]["values"]["numbers"] == ["{10: 1, 12: None}", "{10: 2, 24: None}", "{10: 3, 36: None}"]
     assert told["sides"][0]["values"]["held"][0] == "{Pair(left=2, right=2), Pair(left=3, right=3)}"
 
 
 @pytest.mark.parametrize(
-    ("part", "why"), [("n", None), ("pair", "fields whose names differ in capitals only"), ("shares", "numbers that are not whole")]
+    ("part", "why"),
+    [("n", None), ("pair", "fields whose names differ in capitals only"), ("shares", "numbers that are not whole")],
 )
 def test_a_difference_that_duckdb_may_take_otherwise_is_for_spark(
-    part: str, why: str | None, unlike: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    part: str,
+    why: str | None,
+    unlike: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(spark_sql, "session", no_spark)
     one, other = map(StateSpace, unlike)
@@ -445,7 +535,10 @@ def test_a_difference_that_makes_no_sense(
     spaces: tuple[str, str], counting: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "no part of the state in common" in run(capsys, "diff", spaces[0], str(counting[1]))[2]
-    assert "there is no part metta of the state: there are meta, bookie" in run(capsys, "diff", *spaces, "--parts", "metta")[2]
+    assert (
+        "there is no part metta of the state: there are meta, bookie"
+        in run(capsys, "diff", *spaces, "--parts", "metta")[2]
+    )
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
@@ -454,5 +547,8 @@ def test_what_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     code, _, err = run(capsys, "query", spaces[0], "select 1", "--engine", "spark")
-    assert (code, err) == (errors.WRONG_OPTIONS, f"fencepost: Spark needs {missing}, which is not installed: pip install 'fencepost[spark]'\n")
+    assert (code, err) == (
+        errors.WRONG_OPTIONS,
+        f"fencepost: Spark needs {missing}, which is not installed: pip install 'fencepost[spark]'\n",
+    )
     assert run(capsys, "query", "nowhere", "select 1")[2].startswith("fencepost: nowhere holds no state space")

@@ -1,4 +1,6 @@
-"""Refinement on Spark: the reference engine's answer, and a resumed search that knows what was decided to be read next."""
+"""Refinement on Spark: the reference engine's answer, and a resumed search that knows what was decided to be read
+next.
+"""
 
 from __future__ import annotations
 

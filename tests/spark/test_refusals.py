@@ -18,13 +18,28 @@ from fencepost import OptionError, Options, SystemFailure, check
 from fencepost.protocols import shipped
 from fencepost.spark.session import reason, require_java
 
-CHECK = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "-D", "ack_quorum=1", "-D", "recovery_reads_fence=true"]
+CHECK = [
+    "check",
+    "bookkeeper-4.13",
+    "-D",
+    "bookies=2",
+    "-D",
+    "write_quorum=2",
+    "-D",
+    "ack_quorum=1",
+    "-D",
+    "recovery_reads_fence=true",
+]
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A whole process."""
     return subprocess.run(
-        [sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+        [sys.executable, "-m", "fencepost", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
     )
 
 
@@ -62,7 +77,11 @@ def test_no_java_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_master() -> None:
-    refused(run(*CHECK, "--engine", "spark", "--master", "local[two]"), 151, "master 'local[two]' is no place that Spark knows")
+    refused(
+        run(*CHECK, "--engine", "spark", "--master", "local[two]"),
+        151,
+        "master 'local[two]' is no place that Spark knows",
+    )
 
 
 def test_a_master_that_is_not_there(tmp_path: Path) -> None:
@@ -100,10 +119,16 @@ class TestCheckpoints:
     """A checkpoint that can not be gone on from."""
 
     def search(
-        self, name: str = "ledger-chaining", constants: dict[str, Any] | None = None, invariants: Sequence[str] | None = None, **options: Any
+        self,
+        name: str = "ledger-chaining",
+        constants: dict[str, Any] | None = None,
+        invariants: Sequence[str] | None = None,
+        **options: Any,
     ) -> None:
         options = {"workers": 1, "handover": 2, "max_depth": 9, **options}
-        result = check(shipped(name)(**constants or {}), engine="spark", invariants=invariants, options=Options(**options))
+        result = check(
+            shipped(name)(**constants or {}), engine="spark", invariants=invariants, options=Options(**options)
+        )
         if result.failure is not None:
             raise result.failure
 
@@ -174,15 +199,23 @@ class TestCheckpoints:
 
 
 def test_a_full_disk_is_said() -> None:
-    text = 'Py4JJavaError: x\nTraceback (most recent call last):\n  File "a"\nfencepost.errors.SystemFailure: /d/f can not be written: No space left\n\n\tat org.apache'
+    text = (
+        'Py4JJavaError: x\nTraceback (most recent call last):\n  File "a"\nfencepost.errors.SystemFailure: /d/f can not'
+        " be written: No space left\n\n\tat org.apache"
+    )
     assert reason(RuntimeError(text)) == "/d/f can not be written: No space left"
 
 
 def test_another_version_is_said() -> None:
-    text = "\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File \"a\"\nModuleNotFoundError: {}\n"
+    text = (
+        "\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File"
+        ' "a"\nModuleNotFoundError: {}\n'
+    )
     said = reason(RuntimeError(text.format("No module named 'fencepost.spark.later'")))
     assert said.startswith("the executors have another Fencepost than the driver, without fencepost.spark.later")
-    assert reason(RuntimeError(text.format("No module named 'fencepost'"))).startswith("the executors have no Fencepost")
+    assert reason(RuntimeError(text.format("No module named 'fencepost'"))).startswith(
+        "the executors have no Fencepost"
+    )
 
 
 def test_pyspark_is_imported_for_spark_only() -> None:

@@ -1,4 +1,6 @@
-"""Where Spark is, whoever says so: the option, a session that there is, spark-submit, spark-defaults.conf, or nobody."""
+"""Where Spark is, whoever says so: the option, a session that there is, spark-submit, spark-defaults.conf, or
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def defaults(folder: Path, text: str) -> str:
 @pytest.mark.usefixtures("nothing")
 def test_the_master_is_the_one_that_spark_itself_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert session.master_of(None, {}) == "local[*]"
-    monkeypatch.setenv("SPARK_CONF_DIR", defaults(tmp_path, "# spark.master local[7]\nspark.master  spark://here:7077 \nspark.app.name=mine\n"))
+    monkeypatch.setenv(
+        "SPARK_CONF_DIR",
+        defaults(tmp_path, "# spark.master local[7]\nspark.master  spark://here:7077 \nspark.app.name=mine\n"),
+    )
     assert session.master_of(None, {}) == "spark://here:7077"
     assert session.configuration() == {"spark.master": "spark://here:7077", "spark.app.name": "mine"}
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.executor.memory=2g --master=local[5] pyspark-shell")
@@ -57,7 +62,14 @@ def test_the_master_is_the_one_that_spark_itself_would_take(tmp_path: Path, monk
 
 @pytest.mark.usefixtures("nothing")
 def test_a_master_that_makes_no_sense_is_refused_before_anything_is_explored(monkeypatch: pytest.MonkeyPatch) -> None:
-    for master in ("local", "local[2]", "local[*, 4]", "local-cluster[2,1,1024]", "spark://a:1,b:2", "k8s://https://a:6443"):
+    for master in (
+        "local",
+        "local[2]",
+        "local[*, 4]",
+        "local-cluster[2,1,1024]",
+        "spark://a:1,b:2",
+        "k8s://https://a:6443",
+    ):
         assert session.master_of(master, {}) == master
     for master in ("local[two]", "localhost", "spark://a", "spark:7077", "host:7077"):
         with pytest.raises(OptionError, match="is no place that Spark knows: give"):
@@ -90,16 +102,20 @@ def test_what_defaults_and_spark_submit_say_is_what_spark_gets(tmp_path: Path) -
     """Two virtual machines: one is spark-submit's, the other is started with the defaults of a cluster."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from fencepost.spark.cluster import Cluster\n"
-        "here = Cluster()\n"
-        "conf = here.session.sparkContext.getConf()\n"
-        "print('got', here.master, here.cores, conf.get('spark.app.name'), conf.get('spark.executor.memory'), conf.get('spark.python.worker.reuse'))\n"
-        "here.close()\n"
+        "from fencepost.spark.cluster import Cluster\nhere = Cluster()\nconf ="
+        " here.session.sparkContext.getConf()\nprint('got', here.master, here.cores, conf.get('spark.app.name'),"
+        " conf.get('spark.executor.memory'), conf.get('spark.python.worker.reuse'))\nhere.close()\n"
     )
     home = os.path.dirname(pyspark.__file__)
     folder = defaults(tmp_path, "spark.app.name mine\nspark.executor.memory 600m\nspark.master local[5]\n")
     quick = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    environment = {**os.environ, **quick, "SPARK_HOME": home, "SPARK_CONF_DIR": folder, "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        **quick,
+        "SPARK_HOME": home,
+        "SPARK_CONF_DIR": folder,
+        "PYSPARK_PYTHON": sys.executable,
+    }
 
     def got(*command: str) -> list[str]:
         done = subprocess.run([*command, str(script)], capture_output=True, text=True, check=True, env=environment)
@@ -125,17 +141,24 @@ def test_a_session_of_another_thread_is_used_and_left_as_it_is(spark: Any) -> No
 
 
 def test_what_a_running_session_can_not_be_given(spark: Any) -> None:
-    with pytest.raises(OptionError, match=r"master is local\[1\], but this process has a Spark session at local\[2\] already"):
+    with pytest.raises(
+        OptionError, match=r"master is local\[1\], but this process has a Spark session at local\[2\] already"
+    ):
         cluster.Cluster("local[1]")
     here = cluster.Cluster(conf={"spark.executor.memory": "3g"})
-    with pytest.raises(OptionError, match=r"conf: spark\.executor\.memory can not be changed in a Spark session that is running"):
+    with pytest.raises(
+        OptionError, match=r"conf: spark\.executor\.memory can not be changed in a Spark session that is running"
+    ):
         _ = here.session
     here.close()
     assert spark.range(2).count() == 2
 
 
 def test_settings_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "ledger-chaining", "--engine", "spark", "--conf", "executor.memory"]) == fencepost.errors.WRONG_OPTIONS
+    assert (
+        main(["check", "ledger-chaining", "--engine", "spark", "--conf", "executor.memory"])
+        == fencepost.errors.WRONG_OPTIONS
+    )
     assert "'executor.memory' is no setting of Spark" in capsys.readouterr().err
     assert main(["check", "ledger-chaining", "--conf", "spark.executor.memory=1g"]) == fencepost.errors.WRONG_OPTIONS
     assert "--conf is for --engine spark" in capsys.readouterr().err
@@ -148,7 +171,9 @@ class AtOnce:
         self.start = target
 
 
-def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Although no level is large enough to be handed over."""
     place = tmp_path / "checkpoint"
     with monkeypatch.context() as patched:
@@ -161,11 +186,15 @@ def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(tmp_
         patched.setattr(engine, "Cluster", Here)
         resumed = engine.explore(Stepper(shipped("ledger-chaining")()), Options(workers=1, resume=place))
     whole = check(shipped("ledger-chaining")(), engine="embedded")
-    assert resumed.complete and resumed.distinct == whole.distinct_states and resumed.generated == whole.generated_states
+    assert (
+        resumed.complete and resumed.distinct == whole.distinct_states and resumed.generated == whole.generated_states
+    )
 
 
 def test_a_search_that_never_needs_spark_says_so() -> None:
     result = check(shipped("ledger-chaining")(), engine="spark", options=Options(workers=1, max_depth=4))
     assert (result.engine, result.on_spark) == ("embedded", False)
     assert "embedded engine; Spark was not needed" in str(result)
-    assert "Spark" not in str(check(shipped("ledger-chaining")(), engine="embedded", options=Options(workers=1, max_depth=4)))
+    assert "Spark" not in str(
+        check(shipped("ledger-chaining")(), engine="embedded", options=Options(workers=1, max_depth=4))
+    )

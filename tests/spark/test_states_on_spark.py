@@ -1,4 +1,6 @@
-"""The state space as a table from Spark: the embedded engine's, to the cell, whatever is tried again, killed or resumed on the way."""
+"""The state space as a table from Spark: the embedded engine's, to the cell, whatever is tried again, killed or resumed
+on the way.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,12 @@ def contents(space: StateSpace) -> list[Any]:
         read = space.dataset(name).to_table()
         # A file of a level can not know which parts of values are never null, as one of a whole search does.
         schema = schema_of(kinds_of(read.schema), read.schema.metadata)
-        read = pa.table([completed(read.column(field.name).combine_chunks(), field.type) for field in schema], schema=schema)
-        text = pa.schema([field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in read.schema])
+        read = pa.table(
+            [completed(read.column(field.name).combine_chunks(), field.type) for field in schema], schema=schema
+        )
+        text = pa.schema(
+            [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in read.schema]
+        )
         found += [read.schema, read.schema.metadata, read.cast(text).sort_by([(column, "ascending") for column in key])]
     return found
 
@@ -96,7 +102,11 @@ def files(space: StateSpace) -> int:
 
 def spilled(directory: Path) -> list[str]:
     """The files in a directory that are no part of a table."""
-    return [file.name for file in directory.rglob("*") if file.is_file() and not file.name.startswith("part-") and file.name != "manifest.json"]
+    return [
+        file.name
+        for file in directory.rglob("*")
+        if file.is_file() and not file.name.startswith("part-") and file.name != "manifest.json"
+    ]
 
 
 @pytest.mark.usefixtures("here")
@@ -115,7 +125,9 @@ class TestHere:
 
     @pytest.mark.parametrize("seed", [0, 16, 24, 38])
     def test_the_same_table_of_random_protocols(self, seed: int, tmp_path: Path) -> None:
-        got, expected = (written(seeded(seed).build(), tmp_path / name, engine=name, max_depth=5) for name in ("spark", "embedded"))
+        got, expected = (
+            written(seeded(seed).build(), tmp_path / name, engine=name, max_depth=5) for name in ("spark", "embedded")
+        )
         assert contents(got) == contents(expected) and files(got) > 2
 
     def test_columns_that_turn_out_otherwise(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +162,8 @@ class TestHere:
         assert contents(got) == contents(expected) and spilled(tmp_path) == []
 
     @pytest.mark.parametrize(
-        ("owner", "method", "times"), [(Writer, "take_edges", 3), (Writer, "take_level", 3), (Storage, "replace", 3), (Place, "write", 20)]
+        ("owner", "method", "times"),
+        [(Writer, "take_edges", 3), (Writer, "take_level", 3), (Storage, "replace", 3), (Place, "write", 20)],
     )
     def test_a_killed_search_goes_on_with_its_table(
         self, owner: type, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,14 +203,22 @@ class TestHere:
             cut = check(Late(), tmp_path / "spark", checkpoint=tmp_path / "checkpoint")
         assert cut.interrupted and cut.table is not None and cut.table.depth == cut.depth - 1
         read = StateSpace(tmp_path / "spark").manifest
-        assert read.ended == "it was interrupted" and read.states == pq.read_table(tmp_path / "spark" / "states").num_rows
+        assert (
+            read.ended == "it was interrupted" and read.states == pq.read_table(tmp_path / "spark" / "states").num_rows
+        )
         got = written(Late(), tmp_path / "spark", resume=tmp_path / "checkpoint")
         assert contents(got) == contents(written(Late(), tmp_path / "embedded", engine="embedded"))
 
     def test_a_table_that_ends_early_can_be_read_and_gone_on_with(self, tmp_path: Path) -> None:
         place, directory = tmp_path / "checkpoint", f"file://{tmp_path}/spark"
         for depth in (4, 5, 8):
-            got = check(Late(), directory if depth == 4 else None, edges=depth == 4, max_depth=depth, **{"checkpoint" if depth == 4 else "resume": place})
+            got = check(
+                Late(),
+                directory if depth == 4 else None,
+                edges=depth == 4,
+                max_depth=depth,
+                **{"checkpoint" if depth == 4 else "resume": place},
+            )
             assert got.table is not None and not got.table.complete and got.table.depth == depth
             expected = written(Late(), tmp_path / f"embedded{depth}", engine="embedded", max_depth=depth)
             assert contents(StateSpace(directory)) == contents(expected)
@@ -206,7 +227,10 @@ class TestHere:
         place = tmp_path / "checkpoint"
         assert check(Late(), tmp_path / "one", edges=False, max_depth=5, checkpoint=place).table is not None
         for given, why in (
-            ({"directory": tmp_path / "other", "edges": False}, rf"writes its states to {tmp_path}/one, and goes on with it"),
+            (
+                {"directory": tmp_path / "other", "edges": False},
+                rf"writes its states to {tmp_path}/one, and goes on with it",
+            ),
             ({"directory": tmp_path / "one"}, "writes its states without the steps"),
         ):
             with pytest.raises(SystemFailure, match=why):
@@ -217,7 +241,9 @@ class TestHere:
         assert str(lost).endswith(f"there is no {tmp_path}/one/states/part-00003.parquet; start again without --resume")
         (tmp_path / "one" / "states" / "part-00003.parquet").write_bytes((tmp_path / "lost").read_bytes()[:-9])
         damaged = check(Late(), None, edges=False, resume=place).failure
-        assert str(damaged).endswith(f"{tmp_path}/one/states/part-00003.parquet is not what was written; start again without --resume")
+        assert str(damaged).endswith(
+            f"{tmp_path}/one/states/part-00003.parquet is not what was written; start again without --resume"
+        )
         (tmp_path / "lost").rename(tmp_path / "one" / "states" / "part-00003.parquet")
         assert contents(StateSpace(tmp_path / "one")) == held
         check(Late(), None, edges=False, max_depth=5, checkpoint=tmp_path / "without")
@@ -237,7 +263,10 @@ class TestHere:
         monkeypatch.setattr(Place, "write", refuse)
         given = {"checkpoint": tmp_path / "checkpoint"} if saved else {}
         full = check(Late(), directory, **given)
-        assert str(full.failure) == f"the state space can not be written to {directory}: No space left on device" and full.table is None
+        assert (
+            str(full.failure) == f"the state space can not be written to {directory}: No space left on device"
+            and full.table is None
+        )
         if not saved:
             assert not directory.exists()
             return
@@ -248,7 +277,9 @@ class TestHere:
 
 @pytest.fixture(scope="module")
 def on_spark(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> StateSpace:
-    """BookKeeper 4.13 without its fix, from a real Spark of two cores: executors write the largest levels, and the driver those after."""
+    """BookKeeper 4.13 without its fix, from a real Spark of two cores: executors write the largest levels, and the
+    driver those after.
+    """
     protocol = shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "FEWEST_ROWS", 1000)  # for each of the two cores a task

@@ -16,7 +16,6 @@ from fencepost.tracing import RunsFile, TraceError, TraceWriter
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
 
 
-
 def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) -> None:
     a, b = (TraceWriter(tmp_path, node=node, run="r") for node in "ab")
     b.emit("reads", "good", {"value": 1})
@@ -44,7 +43,10 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
     finally:
         rejected.set()
         writing.join()
-    assert [(outcome.run, outcome.subject, outcome.verdict) for outcome in told] == [("r", "bad", "rejected"), ("r", "good", "accepted")]
+    assert [(outcome.run, outcome.subject, outcome.verdict) for outcome in told] == [
+        ("r", "bad", "rejected"),
+        ("r", "good", "accepted"),
+    ]
     assert told[0].refusals[0].step == "reads(w=w1)"
 
 

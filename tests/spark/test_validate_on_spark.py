@@ -34,7 +34,10 @@ CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
 def here(path: Path, conformance: str) -> list[Outcome]:
     """The outcomes in this process."""
     traces, validator = Traces(tracing.read(path)), Validator(registry.found(conformance))
-    return [judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100)) for name in traces.names()]  # type: ignore[misc]
+    return [
+        judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100))
+        for name in traces.names()
+    ]  # type: ignore[misc]
 
 
 def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None:
@@ -55,7 +58,9 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
     assert [(outcome.run, outcome.verdict) for outcome in found] == [
         ("four", "rejected"), ("one", "accepted"), ("three", "accepted"), ("two", "rejected"),
     ]  # fmt: skip
-    assert [outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])[0]] == ["two"]
+    assert [
+        outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])[0]
+    ] == ["two"]
     with pytest.raises(OptionError, match="run x is not in the traces"):
         validated([str(tmp_path)], Given(CONFORMANCE), runs=["x"])
 
@@ -71,13 +76,18 @@ def test_spools_of_killed_processes_are_read(spark: object, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        ([(1, 1), (1, 2), (1, 4)], "events are missing in the trace of node a, incarnation 1 .run r.: there are 3, and the last has number 4"),
+        (
+            [(1, 1), (1, 2), (1, 4)],
+            "events are missing in the trace of node a, incarnation 1 .run r.: there are 3, and the last has number 4",
+        ),
         ([(1, 1), (1, 2), (1, 2)], "events are there twice in the trace of node a, incarnation 1"),
         ([(1, 1), (3, 1)], "there are events of 2 incarnations of node a .run r., and some of incarnation 3"),
         ([], "there is no event in"),
     ],
 )
-def test_what_is_missing_is_told(spark: object, tmp_path: Path, events: Sequence[tuple[int, int]], complaint: str) -> None:
+def test_what_is_missing_is_told(
+    spark: object, tmp_path: Path, events: Sequence[tuple[int, int]], complaint: str
+) -> None:
     with RunsFile(tmp_path / "t.parquet") as file:
         for incarnation, seq in events:
             file.emit("r", "a", incarnation, seq, "writes", "7", {"value": seq})
@@ -95,11 +105,16 @@ def batches(rows: Sequence[tuple[str, str, str, int, int, str, str, str, str]], 
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_traces_are_cut_where_they_end_however_they_come(size: int, asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]) -> None:
+def test_traces_are_cut_where_they_end_however_they_come(
+    size: int, asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]
+) -> None:
     rows = asked(7)
     found = [(run, subject, len(events)) for run, subject, events in traces_of(batches(rows, size))]
     assert found == [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", 7)]
-    judged = [dict(zip(batch.schema.names, (c[0].as_py() for c in batch.columns), strict=True)) for batch in Task(Given(CONFORMANCE))(batches(rows, size))]
+    judged = [
+        dict(zip(batch.schema.names, (c[0].as_py() for c in batch.columns), strict=True))
+        for batch in Task(Given(CONFORMANCE))(batches(rows, size))
+    ]
     assert [row["accepted"] for row in judged] == [True, True, True]
 
 
@@ -107,19 +122,35 @@ def test_traces_are_cut_where_they_end_however_they_come(size: int, asked: Calla
 def asked() -> Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]:
     def rows(last: int) -> list[tuple[str, str, str, int, int, str, str, str, str]]:
         traces = [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", last)]
-        return [(r, s, "a", 1, n, "", "writes", s, f'{{"value": {n}}}') for r, s, count in traces for n in range(1, count + 1)]
+        return [
+            (r, s, "a", 1, n, "", "writes", s, f'{{"value": {n}}}')
+            for r, s, count in traces
+            for n in range(1, count + 1)
+        ]
 
     return rows
 
 
-def test_an_outcome_and_its_row_are_the_same(asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]) -> None:
-    [row] = [batch.to_pylist()[0] for batch in Task(Given(CONFORMANCE))(batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9))]
+def test_an_outcome_and_its_row_are_the_same(
+    asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]],
+) -> None:
+    [row] = [
+        batch.to_pylist()[0]
+        for batch in Task(Given(CONFORMANCE))(
+            batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9)
+        )
+    ]
 
     assert outcome_of(row).refusals[0].step == "writes(w=w1)"
 
 
 def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
-    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space", edges=True)
+    fencepost.check(
+        loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None),
+        engine="reference",
+        states=tmp_path / "space",
+        edges=True,
+    )
     write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD[:2], "four": GOOD})
     space = StateSpace(tmp_path / "space")
     coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
@@ -127,14 +158,18 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     for name in traces.names():
         judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage))  # type: ignore[misc]
         within.note(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
-    _, visits, found = validated([str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space")))
+    _, visits, found = validated(
+        [str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
+    )
     assert visits == coverage.visits
     assert found == in_space(space, within.visited)
     assert found is not None and (found.traces, found.fitting, found.visited, found.taken) == (4, 3, 6, 5)
 
 
 @pytest.mark.parametrize("edges", [True, False])
-def test_a_join_with_the_table_counts_as_one_process_does(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: bool) -> None:
+def test_a_join_with_the_table_counts_as_one_process_does(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: bool
+) -> None:
     fencepost.check(Counting(limit=5), engine="reference", states=tmp_path / "space", edges=edges)
     space = StateSpace(tmp_path / "space")
     cluster = Cluster()
@@ -151,22 +186,39 @@ def test_a_join_with_the_table_counts_as_one_process_does(spark: Any, tmp_path: 
 
 def test_what_is_visited_is_emitted_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_spark, "MOST_HELD", 3)
-    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space")
-    rows = [("r1", subject, "a", 1, n, "", "writes", subject, f'{{"value": {n}}}') for subject in "123" for n in (1, 2, 3)]
+    fencepost.check(
+        loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space"
+    )
+    rows = [
+        ("r1", subject, "a", 1, n, "", "writes", subject, f'{{"value": {n}}}') for subject in "123" for n in (1, 2, 3)
+    ]
     visiting = on_spark.Visiting(subjects_of, Given(CONFORMANCE).find, str(tmp_path / "space"))
     told = [row for batch in visiting(batches(rows, 2)) for row in batch.to_pylist()]
     assert sum(row["traces"] or 0 for row in told) == sum(row["fitting"] or 0 for row in told) == 3
-    assert len([row for row in told if row["action"]]) == 9 and len({row["target"] for row in told if row["target"]}) == 4
+    assert (
+        len([row for row in told if row["action"]]) == 9 and len({row["target"] for row in told if row["target"]}) == 4
+    )
 
 
 def test_numbers_are_told_in_stretches() -> None:
-    events = [("r", "b", 1, 3), ("r", "a", 1, 2), ("r", "a", 1, 1), ("r", "a", 1, 2), ("r", "a", 2, 3), ("r", "a", 1, 6), ("r", "b", 1, 4)]
+    events = [
+        ("r", "b", 1, 3),
+        ("r", "a", 1, 2),
+        ("r", "a", 1, 1),
+        ("r", "a", 1, 2),
+        ("r", "a", 2, 3),
+        ("r", "a", 1, 6),
+        ("r", "b", 1, 4),
+    ]
     names = ("run", "node", "incarnation", "seq")
     stopped = [False, False, False, False, False, True, False]
-    columns = [pa.array([event[place] for event in events], pa.string() if place < 2 else pa.int64()) for place in range(4)]
+    columns = [
+        pa.array([event[place] for event in events], pa.string() if place < 2 else pa.int64()) for place in range(4)
+    ]
     batch = pa.RecordBatch.from_arrays([*columns, pa.array(stopped)], [*names, "stopped"])
     (found,) = stretches_of(iter([batch, batch.slice(0, 0)]))
     assert [tuple(row.values()) for row in found.to_pylist()] == [
-        ("r", "a", 1, 1, 2, 2, None), ("r", "a", 1, 2, 2, 1, None), ("r", "a", 1, 6, 6, 1, 6), ("r", "a", 2, 3, 3, 1, None),
+        ("r", "a", 1, 1, 2, 2, None), ("r", "a", 1, 2, 2, 1, None), ("r", "a", 1, 6, 6, 1, 6),
+        ("r", "a", 2, 3, 3, 1, None),
         ("r", "b", 1, 3, 4, 2, None),
     ]  # fmt: skip

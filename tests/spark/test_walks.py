@@ -20,7 +20,9 @@ from fencepost.step import Stepper
 
 
 def on_spark(protocol: Protocol, report: Any = None, **options: Any) -> Exploration:
-    exploration = simulate.explore(Stepper(protocol), Options(**{"workers": 1, "seed": 7, "master": "local[2]", **options}), report)
+    exploration = simulate.explore(
+        Stepper(protocol), Options(**{"workers": 1, "seed": 7, "master": "local[2]", **options}), report
+    )
     if exploration.failure is not None:
         raise exploration.failure
     return exploration
@@ -32,7 +34,10 @@ def here(protocol: Protocol, **options: Any) -> Exploration:
 
 def told(exploration: Exploration) -> Any:
     """What must not depend on where walks are taken. How far higher walks were when a lower one ended it does."""
-    found = [(f.kind, f.name, f.walk, f.walked, list(f.path), f.loop, f.fairness) for f in [*exploration.found, *exploration.witnesses]]
+    found = [
+        (f.kind, f.name, f.walk, f.walked, list(f.path), f.loop, f.fairness)
+        for f in [*exploration.found, *exploration.witnesses]
+    ]
     at = None if exploration.raised_at is None else (exploration.raised_at.walk, exploration.raised_at.walked)
     counts = exploration.taken, exploration.generated, exploration.distinct, exploration.depth, exploration.walks
     return found, str(exploration.raised), at, exploration.limit, None if exploration.limit is None else counts
@@ -167,11 +172,14 @@ def test_walks_are_dealt_out_once_and_evenly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("java", "says"), [("/nonexistent", "Spark needs Java 17 or newer"), (None, "no Spark master answers at spark://127.0.0.1:1")]
+    ("java", "says"),
+    [("/nonexistent", "Spark needs Java 17 or newer"), (None, "no Spark master answers at spark://127.0.0.1:1")],
 )
 def test_without_spark(java: str | None, says: str) -> None:
     words = ["check", "ledger-chaining", "--engine", "simulate", "--walks", "5", "--master", "spark://127.0.0.1:1"]
     environment = {**os.environ, **({"JAVA_HOME": java} if java else {})}
-    done = subprocess.run([sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 153 and done.stderr.startswith("fencepost: ") and done.stderr.count("\n") == 1
     assert says in done.stderr

@@ -13,7 +13,9 @@ from fencepost.spec.values import freeze
 class Plain:
     """A state, and the options to take at the choices to come. ``log`` is what was read, written, chosen and told."""
 
-    def __init__(self, protocol: Protocol, held: dict[tuple[Any, ...], Any] | None = None, script: Sequence[int] = ()) -> None:
+    def __init__(
+        self, protocol: Protocol, held: dict[tuple[Any, ...], Any] | None = None, script: Sequence[int] = ()
+    ) -> None:
         self.protocol = protocol
         self.held = dict(held or {})
         self.script = list(script)

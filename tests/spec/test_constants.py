@@ -35,7 +35,10 @@ class Ledgers(Protocol):
     anything: Any = constant(())
     bookies: tuple[ModelValue, ...] = model_values("b", 3)
     clients: tuple[ModelValue, ...] = model_values("c", ["ada", "bob"])
-    configurations = {"big": configuration(bookies=5, quorum=3), "lossy": configuration(expect="deadlock", journal=False)}
+    configurations = {
+        "big": configuration(bookies=5, quorum=3),
+        "lossy": configuration(expect="deadlock", journal=False),
+    }
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,8 @@ class Ledgers(Protocol):
         ("mode", "SAFE", Mode.SAFE), ("mode", Mode.SAFE, Mode.SAFE),
         ("journal", "true", True), ("journal", "No", False), ("journal", "off", False), ("journal", "ON", True),
         ("journal", False, False),
-        ("sizes", "3,4", Set({3, 4})), ("sizes", "{3, 4}", Set({3, 4})), ("sizes", "", Set()), ("sizes", [5, 5], Set({5})),
+        ("sizes", "3,4", Set({3, 4})), ("sizes", "{3, 4}", Set({3, 4})), ("sizes", "", Set()),
+        ("sizes", [5, 5], Set({5})),
         ("sizes", {1}, Set({1})),
         ("order", "b, a", ("b", "a")), ("order", "(b,a)", ("b", "a")), ("order", ["z"], ("z",)),
         ("flags", "false,yes", (False, True)),
@@ -87,12 +91,15 @@ def test_a_constant_takes_its_own_type_and_its_text(name: str, given: Any, value
         ("bookies", "0", "constant bookies needs between 1 and 1000 model values, not 0"),
         ("bookies", 1001, "constant bookies needs between 1 and 1000 model values, not 1001"),
         ("bookies", "b1,b1", "constant bookies names a model value twice: b1, b1"),
-        ("bookies", "b1,b 2", "constant bookies is a set of model values, not 'b 2', for example bookies=3 or bookies=b1,b2"),
-        ("bookies", True, "constant bookies is a set of model values, not True, for example bookies=3 or bookies=b1,b2"),
+        ("bookies", "b1,b 2",
+        "constant bookies is a set of model values, not 'b 2', for example bookies=3 or bookies=b1,b2"),
+        ("bookies", True,
+        "constant bookies is a set of model values, not True, for example bookies=3 or bookies=b1,b2"),
         ("bookies", 2.5, "constant bookies is a set of model values, not 2.5, for example bookies=3 or bookies=b1,b2"),
         ("bookies", [], None),
         ("qorum", 3, "ledgers has no constant named qorum: did you mean quorum?"),
-        ("zzz", 3, "ledgers has no constant named zzz: it has quorum, ratio, label, fence, mode, journal, sizes, order, flags, "
+        ("zzz", 3,
+        "ledgers has no constant named zzz: it has quorum, ratio, label, fence, mode, journal, sizes, order, flags, "
          "fences, anything, bookies, clients"),
     ],
 )  # fmt: skip

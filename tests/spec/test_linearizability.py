@@ -61,7 +61,9 @@ def log(calls: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, list[Any]]:
 
 
 def explained(events: Sequence[Event], run: Any) -> set[Any]:
-    """Every way in which a history can be explained: the content of the object, and the results of the calls that go on."""
+    """Every way in which a history can be explained: the content of the object, and the results of the calls that go
+    on.
+    """
     calls: list[dict[str, Any]] = []
     for time, event in enumerate(events):
         if len(event) == 3:
@@ -74,12 +76,16 @@ def explained(events: Sequence[Event], run: Any) -> set[Any]:
     for size in range(len(going_on) + 1):
         for some in itertools.combinations(going_on, size):
             for order in itertools.permutations([*ended, *some]):
-                late = (b["end"] is not None and b["end"] < a["begin"] for n, a in enumerate(order) for b in order[n + 1 :])
+                late = (
+                    b["end"] is not None and b["end"] < a["begin"] for n, a in enumerate(order) for b in order[n + 1 :]
+                )
                 if any(late):
                     continue
                 content, returned = run([c["call"] for c in order])
                 if all(c["end"] is None or same(c["result"], r) for c, r in zip(order, returned, strict=True)):
-                    results = frozenset((c["client"], r) for c, r in zip(order, returned, strict=True) if c["end"] is None)
+                    results = frozenset(
+                        (c["client"], r) for c, r in zip(order, returned, strict=True) if c["end"] is None
+                    )
                     found.add((content, results))
     return found
 
@@ -266,7 +272,9 @@ WAYS: list[dict[str, Any]] = [
 def test_a_quorum_without_writing_back_is_not_linearizable(way: dict[str, Any]) -> None:
     protocol = load(str(EXAMPLE))
     trace = check(protocol(write_back=False, readers=1), **way).must_violate("linearizable")
-    assert (len(trace) == 11 or way["engine"] == "simulate") and trace.states[-1].variables()["history"].linearizations == frozenset()
+    assert (len(trace) == 11 or way["engine"] == "simulate") and trace.states[-1].variables()[
+        "history"
+    ].linearizations == frozenset()
 
 
 def test_a_quorum_that_writes_back_is_linearizable() -> None:
@@ -287,7 +295,9 @@ def test_misuse_in_an_action_names_the_action() -> None:
             self.tally.invoke(c, "read")
 
     result = check(Twice(), engine="reference")
-    assert result.verdict == "raised" and "action reads(c=c1) begins a call of c1, whose read has not ended" in str(result.error)
+    assert result.verdict == "raised" and "action reads(c=c1) begins a call of c1, whose read has not ended" in str(
+        result.error
+    )
 
 
 def test_a_history_comes_back_from_a_checkpoint(tmp_path: Path) -> None:

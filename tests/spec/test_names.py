@@ -22,14 +22,19 @@ def defined(body: str, **more: Any) -> type[Protocol]:
 
 
 @pytest.mark.parametrize("name", ["constants", "shapes", "declared", "bound_to", "configured", "_shape", "_declared"])
-@pytest.mark.parametrize("declaration", ["{} = state(0)", "{} = constant(1)", "@action\ndef {}(self): self.n = 3", "{} = 5", "def {}(self): pass"])
+@pytest.mark.parametrize(
+    "declaration",
+    ["{} = state(0)", "{} = constant(1)", "@action\ndef {}(self): self.n = 3", "{} = 5", "def {}(self): pass"],
+)
 def test_a_name_of_fenceposts_own_is_refused_with_the_class(name: str, declaration: str) -> None:
     with pytest.raises(NotAProtocol, match=rf"^{name} can not be .* of P: Protocol\.{name} is Fencepost's own"):
         defined(declaration.format(name))
 
 
 @pytest.mark.parametrize("name", ["name", "fairness", "configurations"])
-@pytest.mark.parametrize("declaration", ["{} = state(0)", "{} = constant(1)", "@invariant\ndef {}(self): return True", "{} = 5"])
+@pytest.mark.parametrize(
+    "declaration", ["{} = state(0)", "{} = constant(1)", "@invariant\ndef {}(self): return True", "{} = 5"]
+)
 def test_a_setting_that_is_none_is_refused_with_the_class(name: str, declaration: str) -> None:
     with pytest.raises(NotAProtocol, match=f"^{name} is a setting of Fencepost's own, .*: it can not be a"):
         defined(declaration.format(name))
@@ -48,7 +53,10 @@ def test_settings_are_still_settings() -> None:
         ("@action\ndef tick(self): self.n = 3", "tick is declared twice, as an action:"),
         ("@invariant\ndef tick(self): return True", "tick is declared twice, as an action and then as an invariant:"),
         ("n = 3", "n is declared twice, as a state variable and then as something else:"),
-        ("size = constant(1)\n@step_invariant\ndef size(self, after): return True", "as a constant and then as a step invariant:"),
+        (
+            "size = constant(1)\n@step_invariant\ndef size(self, after): return True",
+            "as a constant and then as a step invariant:",
+        ),
     ],
 )
 def test_a_name_that_is_declared_twice_is_refused(body: str, said: str) -> None:
@@ -149,7 +157,10 @@ def test_fairness_is_of_actions() -> None:
         ("log = network({Entry: ('a', 'b')})", "state variable log can not hold 'a' as an end of its messages"),
         ("log = per_key(5, 0)", "state variable log is not declared rightly: 'int' object is not iterable"),
         ("log = state(Entry(data=[]))", "state variable log can not hold a Entry whose field data is a list"),
-        ("log = state(Server)", "state variable log can not hold a Server whose field inner is a Entry whose field data is a list"),
+        (
+            "log = state(Server)",
+            "state variable log can not hold a Server whose field inner is a Entry whose field data is a list",
+        ),
     ],
 )
 def test_what_can_not_be_declared_is_told_by_the_name_of_the_variable(body: str, said: str) -> None:
@@ -178,15 +189,24 @@ def test_what_an_action_can_not_write_is_told_by_its_place(body: str, said: str)
     class Entry(fencepost.Message):
         data: Any = ()
 
-    made = defined(f"seen = table()\nps = model_values('p', 1)\nnet = network({{Entry: (ps, ps)}})\n@action\ndef go(self):\n    {body}\n", Entry=Entry)
+    made = defined(
+        "seen = table()\nps = model_values('p', 1)\nnet = network({Entry: (ps, ps)})\n@action\ndef go(self):\n   "
+        f" {body}\n",
+        Entry=Entry,
+    )
     assert said in str(check(made()).error)
 
 
-@pytest.mark.parametrize("kind", ["action", "invariant", "step_invariant", "constraint", "view", "initial", "always_eventually"])
+@pytest.mark.parametrize(
+    "kind", ["action", "invariant", "step_invariant", "constraint", "view", "initial", "always_eventually"]
+)
 @pytest.mark.parametrize("override", ["def x(self): pass", "x = None", "x = property(lambda self: 3)"])
 def test_a_variant_declares_anew_what_it_overrides(kind: str, override: str) -> None:
     base = defined(f"@{kind}\ndef x(self): pass")
-    with pytest.raises(NotAProtocol, match=f"^x of P takes the place of an? {kind.replace('_', ' ')} and is none itself: .* with @{kind},"):
+    with pytest.raises(
+        NotAProtocol,
+        match=f"^x of P takes the place of an? {kind.replace('_', ' ')} and is none itself: .* with @{kind},",
+    ):
         defined(override, base=base)
 
 

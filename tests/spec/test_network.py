@@ -130,7 +130,9 @@ class Model:
             known = [kind(n) in {*here, *lost, *processed} for n in NUMBERS]  # type: ignore[call-arg]
             asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, known)
         if self.flags["can_be_cut"]:
-            asked |= {f"{a} {b}": frozenset({a, b}) not in self.cuts for a in range(self.nodes) for b in range(self.nodes)}
+            asked |= {
+                f"{a} {b}": frozenset({a, b}) not in self.cuts for a in range(self.nodes) for b in range(self.nodes)
+            }
         return asked
 
 
@@ -184,7 +186,10 @@ def step(plain: Plain, model: Model, operation: Operation) -> list[tuple[Plain, 
 def operations(count: int, flags: dict[str, bool]) -> list[Operation]:
     pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
     found: list[Operation] = [("send", (Ping, n, a, b)) for n in (0, 1) for a, b in pairs]
-    found += [("send", (Pong, 1, a, b)) for a, b in pairs[:1]] + [("send", (Ping, 1, 0, 0)), ("receive", (Ping, 0, 0, None))]
+    found += [("send", (Pong, 1, a, b)) for a, b in pairs[:1]] + [
+        ("send", (Ping, 1, 0, 0)),
+        ("receive", (Ping, 0, 0, None)),
+    ]
     found += [("receive", (Ping, to, None, None)) for to in range(count)]
     found += [("receive", (Ping, 1, 0, None)), ("receive", (Ping, 1, 0, 1)), ("receive", (Pong, 1, None, 1))]
     found += [(name, (Ping, a, b)) for name in ("lose", "forget_lost") for a, b in pairs]
@@ -195,7 +200,8 @@ def operations(count: int, flags: dict[str, bool]) -> list[Operation]:
 
 
 EVERY_WAY = [dict(zip(OPTIONS, on, strict=True)) for on in itertools.product((False, True), repeat=len(OPTIONS))]
-EVERY_WAY = [flags for flags in EVERY_WAY if flags["lossy"] or flags["timeouts"]]  # which only matter on a lossy network
+# which only matter on a lossy network
+EVERY_WAY = [flags for flags in EVERY_WAY if flags["lossy"] or flags["timeouts"]]
 
 
 @pytest.mark.parametrize("flags", EVERY_WAY, ids=lambda flags: "+".join(n for n, on in flags.items() if on))
@@ -206,7 +212,9 @@ def test_every_operation_in_every_nearby_state(flags: dict[str, bool]) -> None:
     for plain, model in todo:
         for operation in operations(2, flags):
             for after, wanted in step(plain, model, operation):
-                content = frozenset((path, held) for path, held in after.held.items() if held != plain_default(protocol, path))
+                content = frozenset(
+                    (path, held) for path, held in after.held.items() if held != plain_default(protocol, path)
+                )
                 # The state is the same exactly when the model's is: no two ways of holding the same messages.
                 assert states.setdefault(content, wanted.key()) == wanted.key()
                 if wanted.key() not in known and len(todo) < 16:
@@ -229,7 +237,9 @@ def test_long_scripts_among_three(data: st.DataObject) -> None:
         st.tuples(st.just("send"), st.builds(lambda k, i, e: (k, i, *e), kinds, n, ends)),
         st.tuples(
             st.just("receive"),
-            st.builds(lambda k, e, one, i: (k, e[1], e[0] if one else None, i), kinds, ends, st.booleans(), st.none() | n),
+            st.builds(
+                lambda k, e, one, i: (k, e[1], e[0] if one else None, i), kinds, ends, st.booleans(), st.none() | n
+            ),
         ),
         st.tuples(st.sampled_from(["lose", "forget_lost"]), st.builds(lambda k, e: (k, *e), kinds, ends)),
     ]
@@ -258,7 +268,9 @@ BOOKKEEPER = flags("lossy", "once", "remember")
 
 
 def test_bookkeeper_a_message_has_four_lives() -> None:
-    """Unknown, deliverable, lost, processed: as the published delivery counts (absent, 1, -1, 0), and never sent again."""
+    """Unknown, deliverable, lost, processed: as the published delivery counts (absent, 1, -1, 0), and never sent
+    again.
+    """
     start = Plain(protocol_with(2, BOOKKEEPER))
     a, b = nodes_of(start)
 
@@ -363,10 +375,15 @@ def test_kraft_a_cut_connection_loses_what_is_in_flight_and_what_is_sent() -> No
     for source, dest in ((a, b), (b, a), (a, c)):
         plain = run(plain, lambda s, source=source, dest=dest: s.net.send(Ping(1), source, dest))
     plain = run(plain, lambda s: s.net.cut(b, a))
-    assert look(plain, lambda s: (s.net.connected(a, b), s.net.connected(b, a), s.net.connected(a, c), s.net.connected(a, a))) == (
+    assert look(plain,
+    lambda s: (s.net.connected(a, b), s.net.connected(b, a), s.net.connected(a, c), s.net.connected(a, a))) == (
         False, False, True, True,
     )  # fmt: skip
-    assert look(plain, lambda s: [s.net.in_flight(Ping, *ends) for ends in ((a, b), (b, a), (a, c))]) == [(), (), (Ping(1),)]
+    assert look(plain, lambda s: [s.net.in_flight(Ping, *ends) for ends in ((a, b), (b, a), (a, c))]) == [
+        (),
+        (),
+        (Ping(1),),
+    ]
     sent = run(plain, lambda s: s.net.send(Ping(2), a, b))
     assert [(e.kind, e.lost) for e in sent.events] == [("send", True)]
     assert sent.held == plain.held, "a message sent over a cut connection leaves no trace"
@@ -436,7 +453,9 @@ def test_a_topic_changes_nothing_but_the_parts(data: st.DataObject) -> None:
             plain = both[i][i]
             assert held_by_kind(plain)[0] == held_by_kind(plain)[1]
 
-    for name in data.draw(st.lists(st.sampled_from(["send", "send", "receive", "forget", "lose", "drop", "cut", "heal"]), max_size=12)):
+    for name in data.draw(
+        st.lists(st.sampled_from(["send", "send", "receive", "forget", "lose", "drop", "cut", "heal"]), max_size=12)
+    ):
         a, b = data.draw(st.sampled_from([(0, 1), (1, 0), (0, 0)]), label="ends")
         n = data.draw(st.integers(0, 1), label="n")
         if name == "send":
@@ -487,7 +506,9 @@ def test_only_the_channels_that_are_named_are_read() -> None:
     assert sent.log == [("read", channel), ("read", message), ("write", channel)]
     plain = run(plain, lambda s: s.net.send(Ping(1), c, b))
     received = list(ways(plain, lambda s: s.net.receive(Ping, to=b)))
-    assert [p.names("choose") for p in received] == [[[a, b, c]]], "the sender is chosen first, then only its channel is read"
+    assert [p.names("choose") for p in received] == [[[a, b, c]]], (
+        "the sender is chosen first, then only its channel is read"
+    )
     assert set(received[0].names("read")) == {"net.Ping.n3.n2"}
 
 
@@ -574,13 +595,29 @@ class Roles(Protocol):
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        (lambda s: s.net.send(Ping(1), s.servers[0], s.clients[0]), FencepostError, "Ping has no channel from s1 to c1"),
-        (lambda s: s.net.send(Stranger(1), s.clients[0], s.servers[0]), FencepostError, "Stranger is not a kind of message of net"),
-        (lambda s: s.net.receive(Stranger, to=s.servers[0]), FencepostError, "Stranger is not a kind of message of net"),
+        (
+            lambda s: s.net.send(Ping(1), s.servers[0], s.clients[0]),
+            FencepostError,
+            "Ping has no channel from s1 to c1",
+        ),
+        (
+            lambda s: s.net.send(Stranger(1), s.clients[0], s.servers[0]),
+            FencepostError,
+            "Stranger is not a kind of message of net",
+        ),
+        (
+            lambda s: s.net.receive(Stranger, to=s.servers[0]),
+            FencepostError,
+            "Stranger is not a kind of message of net",
+        ),
         (lambda s: s.net.receive(Ping, to=s.clients[0]), FencepostError, "Ping has no channel to c1"),
         (lambda s: s.net.cut(s.clients[0], s.servers[0]), FencepostError, "net was not declared with can_be_cut=True"),
         (lambda s: setattr(s, "net", {}), NotAValue, "a network can not be assigned; send and receive messages"),
-        (lambda s: s.net.send(Ping([1]), s.clients[0], s.servers[0]), NotAValue, "a list, which is mutable; use a tuple"),
+        (
+            lambda s: s.net.send(Ping([1]), s.clients[0], s.servers[0]),
+            NotAValue,
+            "a list, which is mutable; use a tuple",
+        ),
     ],
 )
 def test_mistakes_are_named(body: Any, error: type[Exception], message: str) -> None:

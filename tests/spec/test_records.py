@@ -172,7 +172,9 @@ def test_records_and_maps_in_the_state_compare_by_value() -> None:
         ]
 
     assert look(fresh(), question) == [True] * 8
-    changed = run(fresh(), lambda s: (setattr(s.bookie[s.bookies[0]], "low", 1), s.level[s.bookies[0]].__setitem__(1, 1)))
+    changed = run(
+        fresh(), lambda s: (setattr(s.bookie[s.bookies[0]], "low", 1), s.level[s.bookies[0]].__setitem__(1, 1))
+    )
     assert look(changed, question) == [False, False, False, True, True, False, False, True]
     both = fresh()
     assert both.state.level == fresh().state.level
@@ -191,7 +193,9 @@ def test_a_record_as_a_value_is_one_slot_and_is_replaced() -> None:
     assert after.names("write") == ["writer.entry"]
     after = run(after, lambda s: setattr(s.writer, "entry", s.writer.entry.replace(data="b")))
     assert look(after, lambda s: s.writer.entry) == Entry(1, "b")
-    with pytest.raises(AttributeError, match=r"a Entry is an immutable value: make a changed copy with \.replace\(data=\.\.\.\)"):
+    with pytest.raises(
+        AttributeError, match=r"a Entry is an immutable value: make a changed copy with \.replace\(data=\.\.\.\)"
+    ):
         run(after, lambda s: setattr(s.writer.entry, "data", "c"))
 
 
@@ -221,7 +225,9 @@ def test_mistakes_are_named(body: Any, error: type[Exception], message: str) -> 
 
 
 def test_a_variable_has_a_value_only_in_a_state() -> None:
-    with pytest.raises(FencepostError, match="count is a state variable: it has a value only inside an action or a property"):
+    with pytest.raises(
+        FencepostError, match="count is a state variable: it has a value only inside an action or a property"
+    ):
         _ = Ledger().count
     with pytest.raises(FencepostError, match="count is a state variable: it can be assigned only inside an action"):
         Ledger().count = 1
@@ -236,7 +242,8 @@ def test_a_map_is_walked_in_the_order_of_its_constant() -> None:
     protocol = Ledger(bookies=["z", "a"], first=2)
     plain = Plain(protocol)
     assert look(plain, lambda s: [b.name for b in s.bookie]) == ["z", "a"]
-    assert look(plain, lambda s: (list(s.computed.items()), len(s.bookie), s.bookies[1] in s.bookie, 7 in s.computed)) == (
+    assert look(plain,
+    lambda s: (list(s.computed.items()), len(s.bookie), s.bookies[1] in s.bookie, 7 in s.computed)) == (
         [(0, 5), (1, 5)], 2, True, False,
     )  # fmt: skip
 
@@ -292,4 +299,8 @@ def test_a_record_made_anew_has_its_maps_as_declared() -> None:
         s.known[n1] = Known(rank=1)
 
     after = run(run(plain, learn), forget)
-    assert look(after, lambda s: (dict(s.known[n1].by), dict(s.known[n1].seen), s.known[n1].rank)) == ({n1: 7, n2: 7}, {"first": 1}, 1)
+    assert look(after, lambda s: (dict(s.known[n1].by), dict(s.known[n1].seen), s.known[n1].rank)) == (
+        {n1: 7, n2: 7},
+        {"first": 1},
+        1,
+    )

@@ -1,4 +1,6 @@
-"""What belongs to the source of a protocol: all of its author's code that it can reach, by whatever way of importing, and nothing else."""
+"""What belongs to the source of a protocol: all of its author's code that it can reach, by whatever way of importing,
+and nothing else.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ def test_values_are_values() -> None:
     with pytest.raises(NotAValue, match="a list, which is mutable"):
         run(Plain(Store()), lambda s: s.logs.__setitem__([2], 1))
     plain = run(Plain(Store()), lambda s: s.logs.__setitem__(1, Entry(1)))
-    with pytest.raises(AttributeError, match=r"a Entry is an immutable value: make a changed copy with \.replace\(data=\.\.\.\)"):
+    with pytest.raises(
+        AttributeError, match=r"a Entry is an immutable value: make a changed copy with \.replace\(data=\.\.\.\)"
+    ):
         run(plain, lambda s: setattr(s.logs[1], "data", 2))
     plain = run(plain, lambda s: s.logs.__setitem__(1, s.logs[1].replace(data=2)))
     assert look(plain, lambda s: s.logs[1]) == Entry(2)

@@ -18,9 +18,10 @@ import enum
 from typing import Any
 
 from fencepost import (
-    Map, Message, ModelValue, Network, PerKey, Protocol, Record, Table, action, always_eventually, assumption, canonical, check,
-    configuration, constant, constraint, eventually_always, initial, invariant, leads_to, model_values, network, one_of, per_key,
-    require, state, step_constraint, step_invariant, strong, subsets, table, view, weak,
+    Map, Message, ModelValue, Network, PerKey, Protocol, Record, Table, action, always_eventually, assumption,
+    canonical, check, configuration, constant, constraint, eventually_always, initial, invariant, leads_to,
+    model_values, network, one_of, per_key, require, state, step_constraint, step_invariant, strong, subsets, table,
+    view, weak,
 )
 
 
@@ -159,6 +160,11 @@ def test_an_authors_file_is_clean_under_strict_mypy(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\nfollow_imports_for_stubs = true\n")
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", os.devnull, "author.py"],
-        cwd=tmp_path, env=environment(MYPYPATH=environment()["PYTHONPATH"]), capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment(MYPYPATH=environment()["PYTHONPATH"]),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,4 +1,6 @@
-"""Values: what can be one, in which order they are walked, and that their bytes tell them apart and are the same everywhere."""
+"""Values: what can be one, in which order they are walked, and that their bytes tell them apart and are the same
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -96,11 +98,16 @@ values = st.recursive(
 )
 
 ALIKE = [
-    None, True, False, 1, 0, 1.0, 0.0, "1", "", "True", b"1", b"", (), (1,), (True,), (1.0,), ("1",), ((),), (1, 1), ((1,), 1),
-    (1, (1,)), frozenset(), frozenset({1}), frozenset({True}), frozenset({frozenset()}), Map(), Map({1: 1}), Map({1: True}),
-    Map({True: 1}), frozenset({(1, 1)}), Pair(), Pair(0, False), Riap(), Colour.RED, Colour.BLUE, Level.HIGH, Level.LOW, Word.A,
-    "a", "Colour.RED", B1, "b1", ("b1",), ("a", "b"), ("ab",), ("a", "", "b"), ("a1:b",), ("s1:a",), 10, -10, 2**64, -(2**64),
-    float("inf"), float("-inf"), 1e300, ("asb",), ("bi1;",), ("b", 1), ("a)", "b"), ("a", ")b"), b"asb", ("xi1;", 1), ("x", 1, 1),
+    None, True, False, 1, 0, 1.0, 0.0, "1", "", "True", b"1", b"", (), (1, ), (True, ), (1.0, ), ("1", ), ((), ),
+    (1, 1), ((1, ), 1),
+    (1, (1, )), frozenset(), frozenset({1}), frozenset({True}), frozenset({frozenset()}), Map(), Map({1: 1}),
+    Map({1: True}),
+    Map({True: 1}), frozenset({(1, 1)}), Pair(), Pair(0, False), Riap(), Colour.RED, Colour.BLUE, Level.HIGH, Level.LOW,
+    Word.A,
+    "a", "Colour.RED", B1, "b1", ("b1", ), ("a", "b"), ("ab", ), ("a", "", "b"), ("a1:b", ), ("s1:a", ), 10, -10, 2**64,
+    -(2**64),
+    float("inf"), float("-inf"), 1e300, ("asb", ), ("bi1;", ), ("b", 1), ("a)", "b"), ("a", ")b"), b"asb", ("xi1;", 1),
+    ("x", 1, 1),
 ]  # fmt: skip
 
 
@@ -135,8 +142,10 @@ def test_any_two_values_can_be_ordered_whatever_order_they_come_in(items: list[A
 
 def test_canonical_order_is_by_kind_and_then_natural() -> None:
     ordered = [
-        None, False, True, -2, 3, 10, -0.5, 2.0, "", "a", "b", Colour.RED, Colour.GREEN, Colour.BLUE, B1, B2, (), (9,), (0, 0),
-        frozenset(), frozenset({5}), frozenset({1, 2}), Pair(0, 1), Pair(1, 0), Riap(0, 0), Map(), Map({1: 1}), b"", b"a",
+        None, False, True, -2, 3, 10, -0.5, 2.0, "", "a", "b", Colour.RED, Colour.GREEN, Colour.BLUE, B1, B2, (), (9, ),
+        (0, 0),
+        frozenset(), frozenset({5}), frozenset({1, 2}), Pair(0, 1), Pair(1, 0), Riap(0, 0), Map(), Map({1: 1}), b"",
+        b"a",
     ]  # fmt: skip
     assert [tag(v) for v in canonical(reversed(ordered))] == [tag(v) for v in ordered]
 
@@ -233,7 +242,9 @@ def test_records_are_immutable_and_compare_by_content() -> None:
     assert pair == Pair(1, (2,)) and hash(pair) == hash(Pair(1, (2,)))
     assert pair != Pair(1, (3,)) and pair != Riap(1, (2,)) and pair != (1, (2,))
     assert pair.replace(y=3) == Pair(1, 3) and pair == Pair(1, (2,))
-    with pytest.raises(AttributeError, match=r"a Pair is an immutable value: make a changed copy with \.replace\(x=\.\.\.\)"):
+    with pytest.raises(
+        AttributeError, match=r"a Pair is an immutable value: make a changed copy with \.replace\(x=\.\.\.\)"
+    ):
         pair.x = 2
     with pytest.raises(AttributeError, match=r"a Pair is an immutable value: its field x can not be deleted"):
         del pair.x
@@ -260,7 +271,9 @@ def test_numbers_of_any_length_are_written_and_read(digits: int, more: int) -> N
         assert show(number) == f"{text[: 20 + (number < 0)]}…{text[-20:]} ({length:,} digits)"
 
 
-@pytest.mark.parametrize("text", ["", "x", "1" * 5_000 + "x", "-" * 5_000, "1" * 5_000 + "_1", "+" + "²" * 700, "1.5", "1" * 700 + "\n"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1" * 5_000 + "x", "-" * 5_000, "1" * 5_000 + "_1", "+" + "²" * 700, "1.5", "1" * 700 + "\n"]
+)
 def test_what_is_no_whole_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal|not a whole number"):
         whole_number(text)
@@ -269,7 +282,15 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
 def test_nothing_that_is_shown_does_anything_to_a_terminal() -> None:
     odd = "\x1b[31m\n\u202e\ud800\x00é"
     member = enum.Enum("Odd", {odd: 1})[odd]
-    for value in (odd, odd.encode("utf-8", "surrogatepass"), ModelValue(odd), member, (odd,), Map({odd: odd}), frozenset({odd})):
+    for value in (
+        odd,
+        odd.encode("utf-8", "surrogatepass"),
+        ModelValue(odd),
+        member,
+        (odd,),
+        Map({odd: odd}),
+        frozenset({odd}),
+    ):
         assert show(value).isprintable()
     assert show(ModelValue(odd)) == "\\x1b[31m\\n\\u202e\\ud800\\x00é"
     assert fencepost.spec.context.slot_name((odd, ModelValue(odd), "a")).isprintable()
@@ -281,7 +302,7 @@ def test_subsets_are_smallest_first_in_canonical_order() -> None:
     assert subsets("ab", 3) == [] and subsets("ab", 0) == [frozenset()]
 
 
-SCRIPT = '''
+SCRIPT = """
 import enum
 from fencepost import *
 from fencepost.spec.values import encode, Set
@@ -328,7 +349,7 @@ for start in stepper.initial_states():
         for outcome in stepper.outcomes(root, start.ids):
             print(root.title, outcome)
 print([encode(v) for v in (Status.OPEN, Set({"a", "b", None}), Map({"x": 1, "y": frozenset("pqr")}), Ping("a"))])
-'''
+"""
 
 
 def test_everything_is_the_same_in_every_process_whatever_the_hash_seed() -> None:
@@ -336,7 +357,9 @@ def test_everything_is_the_same_in_every_process_whatever_the_hash_seed() -> Non
     outputs = set()
     for seed in ("0", "1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source}
-        run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+        )
         assert len(run.stdout) > 2_000
         outputs.add(run.stdout)
     assert len(outputs) == 1

@@ -84,11 +84,20 @@ def test_duckdb_reads_what_arrow_reads() -> None:
         fields = [column.field().with_name(name) for name, column in made.items()] if certain else []
         schema = schema_of({name: column.kind for name, column in made.items()}, {}, fields)
         tables = [
-            pa.table([column.array(schema.field(name), rng.integers(0, len(known[name]), rows)) for name, column in made.items()], schema=schema)
+            pa.table(
+                [
+                    column.array(schema.field(name), rng.integers(0, len(known[name]), rows))
+                    for name, column in made.items()
+                ],
+                schema=schema,
+            )
             for rows in (1, 2_000, 7)
         ]
         with file_of(schema, tables) as path:
-            assert duckdb.sql(f"select * from read_parquet('{path}')").to_arrow_table().to_pylist() == pq.read_table(path).to_pylist()
+            assert (
+                duckdb.sql(f"select * from read_parquet('{path}')").to_arrow_table().to_pylist()
+                == pq.read_table(path).to_pylist()
+            )
 
 
 def test_parts_that_are_never_null_are_declared_so() -> None:
@@ -107,4 +116,8 @@ def test_how_columns_are_encoded(tmp_path: Path) -> None:
         assert set(found[rising].encodings) <= {"RLE", "DELTA_BINARY_PACKED"} and found[rising].statistics.has_min_max
         assert set(found[random].encodings) <= {"RLE", "PLAIN"} and found[random].compression == "UNCOMPRESSED"
         assert found["action"].has_dictionary_page and found["action"].compression == "ZSTD"
-        assert all(column.has_dictionary_page and not column.is_stats_set for path, column in found.items() if path.endswith(".list.element"))
+        assert all(
+            column.has_dictionary_page and not column.is_stats_set
+            for path, column in found.items()
+            if path.endswith(".list.element")
+        )

@@ -1,4 +1,6 @@
-"""The state space as a table: the plain explorer's states and steps, value by value, from any engine and number of workers."""
+"""The state space as a table: the plain explorer's states and steps, value by value, from any engine and number of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,12 @@ def test_every_step(tmp_path: Path) -> None:
 
     space = written(build(), tmp_path / "space")
     found = {
-        (row["source"], row["target"], row["action"], f"{row['action']}({row['parameters']})" if row["parameters"] else row["action"])
+        (
+            row["source"],
+            row["target"],
+            row["action"],
+            f"{row['action']}({row['parameters']})" if row["parameters"] else row["action"],
+        )
         for row in rows(space, "edges")
     }
     expected = {(signed(source), signed(target), action, title) for source, target, action, title in steps(build())}
@@ -166,14 +173,23 @@ def test_kinds_of_columns(tmp_path: Path) -> None:
     columns = space.manifest.columns
     assert columns == {
         "fingerprint": "int", "depth": "int", "parent": "int", "action": "text", "parameters": "text",
-        "depth_": "int", "light": "text", "flag": "bool", "share": "float", "owner": "text", "maybe": "int", "mixed": "text",
+        "depth_": "int", "light": "text", "flag": "bool", "share": "float", "owner": "text", "maybe": "int",
+        "mixed": "text",
         "huge": "text", "seen.keys": {"set": "int"}, "seen.1": "bool", "seen.2": "bool", "seen.3": "bool",
     }  # fmt: skip
     assert {"depth", "fingerprint"} <= set(columns)
     start = next(row for row in rows(space, "states") if row["parent"] is None)
     assert (start["depth"], start["depth_"], start["light"], start["flag"], start["share"]) == (1, 0, "RED", False, 0.5)
-    assert (start["owner"], start["maybe"], start["mixed"], start["huge"], start["seen.2"]) == ("nobody", None, "0", "0", None)
-    changed = next(row for row in rows(space, "states") if row["flag"] and row["depth_"] == 2 and row["seen.2"] is not None)
+    assert (start["owner"], start["maybe"], start["mixed"], start["huge"], start["seen.2"]) == (
+        "nobody",
+        None,
+        "0",
+        "0",
+        None,
+    )
+    changed = next(
+        row for row in rows(space, "states") if row["flag"] and row["depth_"] == 2 and row["seen.2"] is not None
+    )
     assert (changed["light"], changed["share"], changed["owner"], changed["maybe"]) == ("GREEN", 1.5, "somebody", 14)
     assert (changed["mixed"], changed["huge"], changed["seen.2"]) == ("⟨True, 1⟩", str(1 << 64), True)
     forgotten = [row for row in rows(space, "states") if row["action"] == "forget" and row["parameters"] == "n=2"]
@@ -230,23 +246,35 @@ def test_values_with_parts_are_lists_structs_and_maps(tmp_path: Path) -> None:
     for engine in ("reference", "embedded"):
         space = written(Nested(), tmp_path / engine, engine=engine)
         assert space.parts == {
-            "ids": {"set": "int"}, "log": {"list": entry}, "by_id": {"map": ["text", {"set": entry}]}, "entry": entry, "empty": {"set": "text"},
-            "unlike": "text", "parts_unlike": {"list": "text"}, "missing": {"list": "text"}, "nothing": {"set": None}, "n": "int",
+            "ids": {"set": "int"}, "log": {"list": entry}, "by_id": {"map": ["text", {"set": entry}]}, "entry": entry,
+            "empty": {"set": "text"},
+            "unlike": "text", "parts_unlike": {"list": "text"}, "missing": {"list": "text"}, "nothing": {"set": None},
+            "n": "int",
         }  # fmt: skip
         by_n = {row["n"]: row for row in rows(space, "states")}
         first, last = by_n[0], by_n[12]
         assert (first["ids"], first["log"], first["by_id"], first["entry"]) == ([], [], [], None)
-        assert (first["unlike"], first["parts_unlike"], first["missing"], first["nothing"]) == ("{1}", ["a"], [None], [])
+        assert (first["unlike"], first["parts_unlike"], first["missing"], first["nothing"]) == (
+            "{1}",
+            ["a"],
+            [None],
+            [],
+        )
         entries = [{"id": n, "data": "x" if n > 3 else None} for n in range(1, 13)]
         assert (last["ids"], last["log"], last["entry"]) == (list(range(1, 13)), entries, entries[-1])
-        assert dict(last["by_id"]) == {f"k{e['id']}": [e] for e in entries} and [key for key, _ in last["by_id"]] == sorted(dict(last["by_id"]))
+        assert dict(last["by_id"]) == {f"k{e['id']}": [e] for e in entries} and [
+            key for key, _ in last["by_id"]
+        ] == sorted(dict(last["by_id"]))
         assert (last["unlike"], last["empty"]) == ("⟨1, {b}⟩", ["Empty()"])
         assert (last["parts_unlike"], last["missing"]) == (["1", "Entry(id=1, data=⟨True⟩)", None], [None, "found"])
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.integers(0, 6))
 def test_what_a_file_is_written_again_as_does_not_depend_on_when_it_was_written(values: list[Any], at: int) -> None:
-    """Some values are written when only those before them are known; in the end they are as if all had been known from the start."""
+    """Some values are written when only those before them are known; in the end they are as if all had been known from
+    the start.
+    """
+
     def kind_of_all(some: list[Any]) -> Kind:
         return reduce(merged, (plain(value)[0] for value in some), None)
 
@@ -300,7 +328,9 @@ def test_every_file_has_the_same_schema(tmp_path: Path, monkeypatch: pytest.Monk
         schemas = [pq.read_schema(file) for file in space.files("states")]
         assert len(schemas) > 3 and all(schema.equals(schemas[0], check_metadata=True) for schema in schemas)
         assert schemas[0].names == list(space.manifest.columns)
-        assert [pq.read_metadata(file).num_rows for file in space.files("states")] == [file.rows for file in space.manifest.files["states"]]
+        assert [pq.read_metadata(file).num_rows for file in space.files("states")] == [
+            file.rows for file in space.manifest.files["states"]
+        ]
     assert rows(StateSpace(tmp_path / "reference"), "states") == rows(StateSpace(tmp_path / "embedded"), "states")
 
 
@@ -314,7 +344,9 @@ def test_only_the_files_that_the_manifest_names_are_read(tmp_path: Path, monkeyp
     assert rows(space, "states") == expected and len(expected) == space.manifest.states
     for damaged in (whole[:-100], other.read_bytes(), b""):
         file.write_bytes(damaged)
-        with pytest.raises(SystemFailure, match=rf"is damaged: states/{file.name} is not what was written; check again"):
+        with pytest.raises(
+            SystemFailure, match=rf"is damaged: states/{file.name} is not what was written; check again"
+        ):
             space.files("states")
     file.unlink()
     with pytest.raises(SystemFailure, match=rf"is damaged: states/{file.name} is missing; check again"):
@@ -330,7 +362,9 @@ def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
-        with pytest.raises(SystemFailure, match=rf"is damaged: states/{file.name} is not what was written; check again"):
+        with pytest.raises(
+            SystemFailure, match=rf"is damaged: states/{file.name} is not what was written; check again"
+        ):
             StateSpace(directory).files("states")
     file.write_bytes(whole)
     StateSpace(directory).files("states")
@@ -362,7 +396,9 @@ def test_a_search_that_ends_early_says_so(tmp_path: Path) -> None:
     assert StateSpace(tmp_path / "violated").manifest.ended == "never_two is violated"
 
 
-@pytest.mark.parametrize(("owner", "method", "times"), [(Spool, "add", 4), (Spool, "close", 1), (Files, "write", 1), (Files, "write", 4)])
+@pytest.mark.parametrize(
+    ("owner", "method", "times"), [(Spool, "add", 4), (Spool, "close", 1), (Files, "write", 1), (Files, "write", 4)]
+)
 @pytest.mark.parametrize("engine", ["embedded", "reference"])
 def test_a_full_disk_leaves_nothing(
     engine: str, owner: type, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -397,7 +433,12 @@ def test_progress_and_an_interrupt_while_states_are_encoded(tmp_path: Path, monk
     assert told == [f"writing states: {done} of {states}" for done in range(0, states, 5)] and len(told) > 2
     told, wanted = [], 2
     result = fencepost.check(Zoo(), engine="embedded", states=tmp_path / "other", report=report)
-    assert (result.verdict, result.exit_code, result.distinct_states, result.table) == ("interrupted", 130, states, None)
+    assert (result.verdict, result.exit_code, result.distinct_states, result.table) == (
+        "interrupted",
+        130,
+        states,
+        None,
+    )
     assert not (tmp_path / "other").exists()
 
 

@@ -22,10 +22,12 @@ class Entry(Record):
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, 1 << 70, "a", "1", Light.RED, ModelValue("b1")]),
+    st.none() | st.booleans() | st.integers(-5,
+    5) | st.sampled_from([0.5, 1 << 70, "a", "1", Light.RED, ModelValue("b1")]),
     lambda of: st.one_of(
         st.lists(of, max_size=3).map(tuple), st.lists(of, max_size=3).map(frozenset), st.builds(Entry, of, of),
-        st.dictionaries(st.sampled_from(["a", "b", 1, None, ("c",), Entry(1, None), Entry(1, "x")]), of, max_size=3).map(Map),
+        st.dictionaries(st.sampled_from(["a", "b", 1, None, ("c", ), Entry(1, None), Entry(1, "x")]), of,
+        max_size=3).map(Map),
     ),
     max_leaves=6,
 )  # fmt: skip

@@ -44,7 +44,9 @@ class Abc(Protocol):
     c: Any = state(0)
 
 
-def stepper_of(body: Callable[..., Any], kind: Callable[[Any], Any] = action, base: type[Protocol] = Abc) -> tuple[Stepper, Root]:
+def stepper_of(
+    body: Callable[..., Any], kind: Callable[[Any], Any] = action, base: type[Protocol] = Abc
+) -> tuple[Stepper, Root]:
     def go(self: Any, *rest: Any) -> Any:
         return body(self, *rest)
 
@@ -65,7 +67,11 @@ def row(stepper: Stepper, **held: Any) -> tuple[int, ...]:
 def shape(tree: Branch, stepper: Stepper) -> Any:
     """A tree as nested tuples: ("a", 0, then), [branches], or what each outcome writes."""
     if isinstance(tree, Read):
-        return (stepper.store.slots[tree.slot].name, stepper.store.values[tree.slot][tree.value], shape(tree.then, stepper))
+        return (
+            stepper.store.slots[tree.slot].name,
+            stepper.store.values[tree.slot][tree.value],
+            shape(tree.then, stepper),
+        )
     if isinstance(tree, Fork):
         return [shape(branch, stepper) for branch in tree.branches]
     return tuple((o.choices, written(stepper, o)) for o in tree.outcomes)
@@ -73,7 +79,9 @@ def shape(tree: Branch, stepper: Stepper) -> Any:
 
 def written(stepper: Stepper, outcome: Outcome) -> dict[str, tuple[Any, Any]]:
     store = stepper.store
-    return {store.slots[s].name: (store.values[s][old], store.values[s][new]) for s, (old, new) in outcome.writes.items()}
+    return {
+        store.slots[s].name: (store.values[s][old], store.values[s][new]) for s, (old, new) in outcome.writes.items()
+    }
 
 
 def tree_of(body: Callable[..., Any], **held: Any) -> Any:
@@ -168,7 +176,9 @@ def catches_everything(s: Any) -> None:
 def test_what_goes_on_after_require_failed_is_refused(body: Any, checking: bool) -> None:
     stepper, root = stepper_of(body)
     stepper.checking = checking
-    with pytest.raises(ProtocolRaised, match=r"^action .* went on after require\(\.\.\.\) was not satisfied, which can not be caught") as raised:
+    with pytest.raises(
+        ProtocolRaised, match=r"^action .* went on after require\(\.\.\.\) was not satisfied, which can not be caught"
+    ) as raised:
         stepper.evaluate(root, row(stepper))
     assert "\n" not in str(raised.value)
     if body is not catches_everything:
@@ -296,7 +306,8 @@ def test_a_choice_outside_an_action_is_refused() -> None:
         one_of((1, 2))
 
 
-# -- what disables, and what is an error --------------------------------------------------------------------------------
+# -- what disables, and what is an error
+# --------------------------------------------------------------------------------
 
 
 def test_an_author_s_except_can_not_swallow_that_an_action_is_disabled() -> None:
@@ -353,7 +364,10 @@ def test_any_other_exception_names_the_action_and_the_state() -> None:
     ("body", "message"),
     [
         (lambda s: s.nothing, "action go raised AttributeError: 'P' object has no attribute 'nothing'"),
-        (lambda s: setattr(s, "nothing", 1), "action go raised AttributeError: nothing is not a state variable of p: declare it"),
+        (
+            lambda s: setattr(s, "nothing", 1),
+            "action go raised AttributeError: nothing is not a state variable of p: declare it",
+        ),
         (lambda s: {}["k"], "action go raised KeyError: "),
         (lambda s: 1 // s.a, "action go raised ZeroDivisionError: "),
         (lambda s: next(iter(())), "action go raised StopIteration"),
@@ -408,15 +422,15 @@ def unsteady(*answers: Any) -> Callable[[], Any]:
     "make",
     [
         # The number of options, before and at the choice that is looked into.
-        lambda: (lambda s, n=unsteady(3, 1): one_of(range(n()))),
-        lambda: (lambda s, n=unsteady(3, 2): one_of(range(n()))),
-        lambda: (lambda s, n=unsteady(2, 3): one_of(range(n()))),
+        lambda: lambda s, n=unsteady(3, 1): one_of(range(n())),
+        lambda: lambda s, n=unsteady(3, 2): one_of(range(n())),
+        lambda: lambda s, n=unsteady(2, 3): one_of(range(n())),
         # What is read before a choice, and between two.
-        lambda: (lambda s, n=unsteady("a", "b"): (getattr(s, n()), one_of("xy"))),
-        lambda: (lambda s, n=unsteady("a", "b"): (one_of("xy"), getattr(s, n()), one_of("xy"))),
+        lambda: lambda s, n=unsteady("a", "b"): (getattr(s, n()), one_of("xy")),
+        lambda: lambda s, n=unsteady("a", "b"): (one_of("xy"), getattr(s, n()), one_of("xy")),
         # Whether there is anything more.
-        lambda: (lambda s, n=unsteady(True, False): (one_of("xy"), n() and one_of("xy"))),
-        lambda: (lambda s, n=unsteady(False, True): (one_of("xy") if n() else s.a, one_of("xy"))),
+        lambda: lambda s, n=unsteady(True, False): (one_of("xy"), n() and one_of("xy")),
+        lambda: lambda s, n=unsteady(False, True): (one_of("xy") if n() else s.a, one_of("xy")),
     ],
 )
 def test_an_action_that_is_not_deterministic_is_found_out(make: Any) -> None:
@@ -605,7 +619,10 @@ def test_events_belong_to_their_outcome() -> None:
 
     stepper = Stepper(Net())
     outcomes = stepper.outcomes(stepper.roots[0], ())
-    assert [(o.labels, [e.lost for e in o.events]) for o in outcomes] == [(("delivered",), [False]), (("lost",), [True])]
+    assert [(o.labels, [e.lost for e in o.events]) for o in outcomes] == [
+        (("delivered",), [False]),
+        (("lost",), [True]),
+    ]
 
 
 # -- fingerprints -----------------------------------------------------------------------------------------------------

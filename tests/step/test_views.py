@@ -1,4 +1,6 @@
-"""Views: which states count as one. A view that only picks parts of the state hides the others; any other is a value of its own."""
+"""Views: which states count as one. A view that only picks parts of the state hides the others; any other is a value of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Ping(Message):
 
 
 class Wide(Protocol):
-    """Every combination of what the cells can hold is an initial state, so that a view alone decides how many there are."""
+    """Every combination of what the cells can hold is an initial state, so that a view alone decides how many there
+    are.
+    """
 
     nodes: Any = model_values("n", 2)
     a: Any = state(0)
@@ -194,7 +198,9 @@ class Ledger(Protocol):
     ],
     ids=["table", "table and field", "cell and record"],
 )
-def test_a_view_that_picks_tables_cells_and_fields_is_free(picks: Callable[[Any], Any], computes: Callable[[Any], Any], engine: str) -> None:
+def test_a_view_that_picks_tables_cells_and_fields_is_free(
+    picks: Callable[[Any], Any], computes: Callable[[Any], Any], engine: str
+) -> None:
     picking = type("Ledger", (Ledger,), {"seen": fencepost.view(picks)})
     computing = type("Ledger", (Ledger,), {"seen": fencepost.view(computes)})
     one, other = (fencepost.check(protocol(), engine=engine, workers=1) for protocol in (picking, computing))

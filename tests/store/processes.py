@@ -25,7 +25,10 @@ class Process:
         self.complaints = (folder / f"{arguments[0]}.log").open("ab")
         environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fencepost", *arguments], stdout=subprocess.PIPE, stderr=self.complaints, env=environment
+            [sys.executable, "-m", "fencepost", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self.complaints,
+            env=environment,
         )
         assert self.process.stdout is not None
         self.told = self.process.stdout.readline().decode().strip()

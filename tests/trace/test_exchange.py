@@ -139,7 +139,9 @@ LONG = 10**7_000 + 7
 
 def test_long_numbers_and_halves_of_pairs_are_exchanged(violated: fencepost.Result) -> None:
     value = (LONG, -LONG, 1 << 64, "\ud800", Map({LONG: 1}))
-    assert [loads(dumps({"x": expression(v)})) for v in value[:2]] == [{"x": {"#bigint": text}} for text in (decimal(LONG), decimal(-LONG))]
+    assert [loads(dumps({"x": expression(v)})) for v in value[:2]] == [
+        {"x": {"#bigint": text}} for text in (decimal(LONG), decimal(-LONG))
+    ]
     written = json.loads(dumps(plain(value), indent=2))
     assert written == [decimal(LONG), decimal(-LONG), str(1 << 64), "\ud800", {decimal(LONG): 1}]
     assert loads(b'{"n": %s}' % decimal(LONG).encode()) == {"n": LONG}
@@ -153,7 +155,10 @@ def test_long_numbers_and_halves_of_pairs_are_exchanged(violated: fencepost.Resu
         (b'{"a": "\xe9"}', "it is not UTF-8 from byte 7 on"),
         (b"[" * 100_000, "it is nested too deeply"),
         (b'{"a":' * 100_000, "it is nested too deeply"),
-        (b'{"trace": [{"state": {}}], "constants": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}", "it is nested too deeply"),
+        (
+            b'{"trace": [{"state": {}}], "constants": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}",
+            "it is nested too deeply",
+        ),
         (b"", "it is not JSON"),
         (b"\x00", "it is not JSON"),
         (b"[]", "it holds no behaviour"),
@@ -265,7 +270,9 @@ def neutral(value: Value) -> Any:
 
 
 def has_twins(value: Value) -> bool:
-    """Whether the format can not tell parts of this value apart: it knows no kinds of strings, and here 1 equals True."""
+    """Whether the format can not tell parts of this value apart: it knows no kinds of strings, and here 1 equals
+    True.
+    """
     if isinstance(value, (frozenset, Mapping)):
         if len({neutral(v) for v in value}) < len(value):
             return True

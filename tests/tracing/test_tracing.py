@@ -26,7 +26,11 @@ SMALL = {"segment": 1 << 16, "event_limit": 1 << 12, "size_limit": 1 << 20}
 
 KEYS = st.text(string.ascii_lowercase, min_size=1, max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=8,
 )
@@ -62,7 +66,9 @@ def test_what_is_emitted_is_read(tmp_path_factory: pytest.TempPathFactory, emitt
     assert (found[0].action, found[0].parameter_values(), found[0].subject) == ("started", {"kind": "test"}, None)
     told = [(e.action, e.subject, e.parameter_values(), e.state_values(), e.actor) for e in found[1 : len(emitted) + 1]]
     assert told == emitted
-    assert table(folder).to_pylist() == [{name: getattr(event, name) for name in tracing.event.COLUMNS} for event in found]
+    assert table(folder).to_pylist() == [
+        {name: getattr(event, name) for name in tracing.event.COLUMNS} for event in found
+    ]
     trace.close()
     assert not spools(folder)
 
@@ -77,7 +83,9 @@ trace.close()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
     assert rows(tmp_path) == [(1, "started"), (2, "leader_appends"), (3, "ended")]
-    assert [*read(tmp_path)][1] == TraceEvent((tmp_path / "_run").read_text().strip(), "server-1", 1, 2, "", "leader_appends", "7", '{"index":4}', None)
+    assert [*read(tmp_path)][1] == TraceEvent(
+        (tmp_path / "_run").read_text().strip(), "server-1", 1, 2, "", "leader_appends", "7", '{"index":4}', None
+    )
 
 
 @pytest.mark.parametrize("packs", [False, True])
@@ -117,7 +125,9 @@ for number in range(10**9):
 
 @settings(max_examples=60, deadline=None)
 @given(where=st.floats(0, 1), how=st.sampled_from(["cut", "zeros", "payload"]))
-def test_a_torn_frame_ends_the_events_before_it(tmp_path_factory: pytest.TempPathFactory, where: float, how: str) -> None:
+def test_a_torn_frame_ends_the_events_before_it(
+    tmp_path_factory: pytest.TempPathFactory, where: float, how: str
+) -> None:
     folder = tmp_path_factory.mktemp("traces")
     trace = TraceWriter(folder, "r", node="n", **SMALL)
     ends = [8, trace._end]
@@ -147,7 +157,9 @@ def test_damage_in_the_middle_is_no_torn_end(tmp_path: Path) -> None:
     (path,) = spools(tmp_path)
     damaged = path.read_bytes().replace(b"abc", b"abd")
     path.write_bytes(damaged)
-    with pytest.raises(TraceError, match=r"is damaged at byte \d+: the checksum of a frame is wrong, and others follow it"):
+    with pytest.raises(
+        TraceError, match=r"is damaged at byte \d+: the checksum of a frame is wrong, and others follow it"
+    ):
         [*read(tmp_path)]
     trace.close()
 
@@ -189,7 +201,9 @@ def test_many_writers_at_once_have_incarnations_of_their_own(tmp_path: Path) -> 
 def test_threads_share_a_writer(tmp_path: Path) -> None:
     with TraceWriter(tmp_path, node="n", **SMALL) as trace:
         threads = [
-            threading.Thread(target=lambda who=who: [trace.emit("does", parameters={"n": n}, actor=who) for n in range(500)])
+            threading.Thread(
+                target=lambda who=who: [trace.emit("does", parameters={"n": n}, actor=who) for n in range(500)]
+            )
             for who in ("a", "b", "c")
         ]
         for thread in threads:
@@ -210,7 +224,9 @@ def test_a_trace_over_its_limit_says_so(tmp_path: Path, after: int, caplog: pyte
     for _ in range(after):
         trace.emit("is lost")
     assert f"stops with event {stopped}: it has reached its limit of bytes" in caplog.text
-    with pytest.raises(TraceError, match=f"node n, incarnation 1 \\(run r\\) stopped with event {stopped}: it has reached its limit"):
+    with pytest.raises(
+        TraceError, match=f"node n, incarnation 1 \\(run r\\) stopped with event {stopped}: it has reached its limit"
+    ):
         [*read(tmp_path)]
     trace.close()
     for reading in (lambda: [*read(tmp_path)], lambda: table(tmp_path)):
@@ -236,7 +252,9 @@ def test_a_full_disk_stops_the_trace_and_nothing_else(tmp_path: Path, monkeypatc
     trace.emit("is not written though there is room again")
     trace.close()
     assert not spools(tmp_path)
-    with pytest.raises(TraceError, match=r"stopped with event \d+: its file of frames can not be made: No space left on device"):
+    with pytest.raises(
+        TraceError, match=r"stopped with event \d+: its file of frames can not be made: No space left on device"
+    ):
         [*read(tmp_path)]
 
 
@@ -258,7 +276,9 @@ def test_a_real_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def test_an_event_that_can_not_be_written_is_missing_by_its_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_that_can_not_be_written_is_missing_by_its_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     trace = TraceWriter(tmp_path, "r", node="n", **SMALL)
     trace.emit("is there")
     trace.emit("too large", parameters={"text": "x" * 5000})
@@ -295,7 +315,11 @@ os.waitpid(child, 0)
 trace.close()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-    assert [(event.action, event.actor) for event in read(tmp_path)] == [("started", ""), ("does", "parent"), ("ended", "")]
+    assert [(event.action, event.actor) for event in read(tmp_path)] == [
+        ("started", ""),
+        ("does", "parent"),
+        ("ended", ""),
+    ]
 
 
 def _write(folder: Path, seqs: list[tuple[int, int]]) -> None:
@@ -311,7 +335,10 @@ def _write(folder: Path, seqs: list[tuple[int, int]]) -> None:
         ([(1, 2)], "event 1 is missing"),
         ([(1, 1), (1, 2), (1, 2)], "event 2 is there after event 2, twice or out of order, of node n"),
         ([(2, 1), (1, 1), (2, 4)], "events 2 to 3 are missing in the trace of node n, incarnation 2"),
-        ([(1, 1), (3, 1)], "there is no event of node n, incarnation 2 \\(run r\\), and there are some of incarnation 3"),
+        (
+            [(1, 1), (3, 1)],
+            "there is no event of node n, incarnation 2 \\(run r\\), and there are some of incarnation 3",
+        ),
         ([], "there is no event in"),
     ],
 )
@@ -410,8 +437,14 @@ for do in (pack, table):
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     first, second = done.stdout.splitlines()
-    assert first == "OptionError writing traces as Parquet needs pyarrow, which is not installed: pip install 'fencepost[query]'"
-    assert second == "OptionError reading traces as tables needs pyarrow, which is not installed: pip install 'fencepost[query]'"
+    assert (
+        first
+        == "OptionError writing traces as Parquet needs pyarrow, which is not installed: pip install 'fencepost[query]'"
+    )
+    assert (
+        second
+        == "OptionError reading traces as tables needs pyarrow, which is not installed: pip install 'fencepost[query]'"
+    )
     assert len(spools(tmp_path)) >= 2 and not parquets(tmp_path)
     assert pack(tmp_path) == len(parquets(tmp_path)) >= 2
     assert table(tmp_path).num_rows == 3002
@@ -427,7 +460,9 @@ def test_a_segment_that_was_packed_and_not_removed_counts_once(tmp_path: Path) -
     assert rows(tmp_path) == [(1, "started"), (2, "does"), (3, "ended")]
 
 
-def test_a_parquet_file_that_can_not_be_written_leaves_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parquet_file_that_can_not_be_written_leaves_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = TraceWriter(tmp_path, "r", node="n")
     trace.emit("does")
 
@@ -441,7 +476,9 @@ def test_a_parquet_file_that_can_not_be_written_leaves_the_spool(tmp_path: Path,
 
 def test_parameters_that_are_no_object() -> None:
     event = TraceEvent("r", "n", 1, 5, "", "does", None, "[1]", json.dumps(3))
-    with pytest.raises(TraceError, match="the parameters of event 5 of node n, incarnation 1 \\(run r\\) are no JSON object"):
+    with pytest.raises(
+        TraceError, match="the parameters of event 5 of node n, incarnation 1 \\(run r\\) are no JSON object"
+    ):
         event.parameter_values()
     with pytest.raises(TraceError, match="the state of event 5"):
         event.state_values()

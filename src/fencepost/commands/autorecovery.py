@@ -25,7 +25,10 @@ VERBS = ("run", "status", "enable", "disable")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what can be typed."""
-    parser.description = "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end it cleanly."
+    parser.description = (
+        "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end"
+        " it cleanly."
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "verb",
@@ -76,7 +79,8 @@ async def _about(given: argparse.Namespace, settings: Settings) -> None:
 
     if not settings.metadata_service_uri:
         raise OptionError(
-            f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+            f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
+            " metadataServiceUri"
         )
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()

@@ -43,7 +43,6 @@ VERBS = {
 }
 
 
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what can be typed."""
     parser.usage = (
@@ -56,20 +55,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie list under-replicated --metadata URI [--json]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it is about")
+    parser.add_argument(
+        "words",
+        metavar="DIR",
+        nargs="+",
+        help=(
+            "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it"
+            " is about"
+        ),
+    )
     running = parser.add_argument_group("running a bookie")
     running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-    running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
-    running.add_argument("--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces (docs/traces.md)")
+    running.add_argument(
+        "--port",
+        metavar="N",
+        type=_port,
+        help="the port; 0: any free one at the first start, and the same one ever after (3181)",
+    )
+    running.add_argument(
+        "--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces (docs/traces.md)"
+    )
     running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
-    running.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)")
+    running.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)"
+    )
     running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     looking = parser.add_argument_group("inspect")
     looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
     looking.add_argument("--json", action="store_true", help="as JSON; also of cookie show and validate, and list")
     mending = parser.add_argument_group("cookie, recover, decommission")
     mending.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
-    mending.add_argument("--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on")
+    mending.add_argument(
+        "--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on"
+    )
     parser.epilog = _settings_help()
 
 
@@ -81,7 +99,10 @@ def run(given: argparse.Namespace) -> int:
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:
             raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
-        raise OptionError(f"fencepost bookie {verb} takes one directory" + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else ""))
+        raise OptionError(
+            f"fencepost bookie {verb} takes one directory"
+            + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else "")
+        )
     return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
 
 
@@ -98,7 +119,9 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 def _serve(given: argparse.Namespace, directory: str) -> int:
     settings = _settings(given)
-    logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
     from fencepost.store.bookie.process import serve
 
@@ -121,12 +144,19 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
     stamped = directories.stamped()
     cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
     if cookie is None:
-        raise SystemFailure(f"{directory} is no directory of a bookie: no cookie is in {' or '.join(dict.fromkeys(directories))}")
+        raise SystemFailure(
+            f"{directory} is no directory of a bookie: no cookie is in {' or '.join(dict.fromkeys(directories))}"
+        )
     journal, ledgers = (str(Path(each, cookies.CURRENT)) for each in directories)
     inspection = inspect(journal, ledgers, given.verify)
     problems = [f"{each.path} has no cookie" for each in stamped if each.cookie is None] + inspection.problems
     if given.json:
-        document = {"bookie": cookie.bookie_id, "cluster": cookie.instance_id, **msgspec.to_builtins(inspection), "problems": problems}
+        document = {
+            "bookie": cookie.bookie_id,
+            "cluster": cookie.instance_id,
+            **msgspec.to_builtins(inspection),
+            "problems": problems,
+        }
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
         output.say("\n".join(_told(cookie, inspection, given.verify)))
@@ -139,13 +169,22 @@ def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[st
     yield f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}"
     for journal in inspection.journals:
         needed = "" if journal.needed else ", of which nothing is needed any more"
-        yield f"journal {journal.name}: {journal.records:,} records, {journal.bytes:,} bytes, its end is {journal.ending}{needed}"
+        yield (
+            f"journal {journal.name}: {journal.records:,} records, {journal.bytes:,} bytes, its end is"
+            f" {journal.ending}{needed}"
+        )
     for log in inspection.entry_logs:
-        yield f"entry log {log.name}: {log.entries:,} entries in {log.sections:,} sections, {log.bytes:,} bytes, {log.garbage:.0%} garbage"
+        yield (
+            f"entry log {log.name}: {log.entries:,} entries in {log.sections:,} sections, {log.bytes:,} bytes,"
+            f" {log.garbage:.0%} garbage"
+        )
     for ledger in inspection.ledgers:
         state = "".join(f", {word}" for word, holds in (("fenced", ledger.fenced), ("in limbo", ledger.limbo)) if holds)
         span = f" from {ledger.first_entry} to {ledger.last_entry}" if ledger.entries else ""
-        yield f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal alone, LAC {ledger.lac}{state}"
+        yield (
+            f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal"
+            f" alone, LAC {ledger.lac}{state}"
+        )
     if verified:
         yield f"{inspection.verified:,} entries were compared with their checksums"
 

@@ -17,15 +17,26 @@ from fencepost.store.client import Store
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
     """The options of a client. ``secret``: what the password is, if there is one."""
-    parser.add_argument("--metadata", metavar="URI", default=os.environ.get("FENCEPOST_METADATA"), help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    parser.add_argument(
+        "--metadata",
+        metavar="URI",
+        default=os.environ.get("FENCEPOST_METADATA"),
+        help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers",
+    )
     if secret:
         parser.add_argument("--password", metavar="TEXT", help=f"{secret}; by default none")
-        parser.add_argument("--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end")
+        parser.add_argument(
+            "--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end"
+        )
     parser.add_argument("--json", action="store_true", help="results as JSON, one object a line")
-    parser.add_argument("--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)")
+    parser.add_argument(
+        "--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)"
+    )
 
 
-def on_store(action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]], given: argparse.Namespace) -> int:
+def on_store(
+    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]], given: argparse.Namespace
+) -> int:
     """Do what was typed with the store that was named; the exit code."""
     if not given.metadata:
         raise OptionError("give the address of the metadata service: --metadata zk://HOST:PORT/ledgers")

@@ -37,11 +37,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bookie-port",
         metavar="N",
         type=arguments.port,
-        help=f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is taken",
+        help=(
+            f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is"
+            " taken"
+        ),
     )
-    starting.add_argument("--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it")
     starting.add_argument(
-        "--trace", metavar="DIR", type=Path, help="every part writes a trace of what it does to a folder of traces (docs/traces.md)"
+        "--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it"
+    )
+    starting.add_argument(
+        "--trace",
+        metavar="DIR",
+        type=Path,
+        help="every part writes a trace of what it does to a folder of traces (docs/traces.md)",
     )
     _json(starting, "how everything is as a line of JSON, after every change")
     for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):

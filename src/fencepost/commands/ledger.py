@@ -37,7 +37,9 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost ledger``."""
-    parser.description = "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
+    parser.description = (
+        "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
@@ -45,19 +47,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     def action(name: str, purpose: str, ledger: str = "LEDGER", secret: bool = True) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         if ledger:
-            made.add_argument("ledger", metavar=ledger.strip("[]"), type=arguments.number, nargs="?" if ledger[0] == "[" else None, help="the number of a ledger")
+            made.add_argument(
+                "ledger",
+                metavar=ledger.strip("[]"),
+                type=arguments.number,
+                nargs="?" if ledger[0] == "[" else None,
+                help="the number of a ledger",
+            )
         client_options(made, "the ledger's password" if secret else "")
         return made
 
     _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
-    appending = action("append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]")
+    appending = action(
+        "append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]"
+    )
     _create_options(appending)
     format_option(appending)
-    appending.add_argument("--in-flight", metavar="N", type=arguments.count, default=1000, help="entries that are under way at once, at most (1000)")
+    appending.add_argument(
+        "--in-flight",
+        metavar="N",
+        type=arguments.count,
+        default=1000,
+        help="entries that are under way at once, at most (1000)",
+    )
     reading = action("read", "write entries to standard output, up to the last one that is confirmed")
     format_option(reading)
     reading.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
-    reading.add_argument("--last", metavar="N", type=arguments.number, help="the last entry; by default the last one that is confirmed")
+    reading.add_argument(
+        "--last", metavar="N", type=arguments.number, help="the last entry; by default the last one that is confirmed"
+    )
     tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
     format_option(tailing)
     tailing.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
@@ -71,12 +89,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a new ledger")
-    group.add_argument("--ensemble", metavar="N", type=arguments.count, default=3, help="bookies that its entries are spread over (3)")
-    group.add_argument("--write-quorum", metavar="N", type=arguments.count, help="bookies that each entry is sent to; by default all of them")
-    group.add_argument("--ack-quorum", metavar="N", type=arguments.count, help="bookies that must have an entry before it is confirmed; by default a majority")
-    group.add_argument("--digest", choices=DIGESTS, help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password")
-    group.add_argument("--custom", metavar="KEY=VALUE", action="append", type=_custom, default=[], help="metadata of your own (repeatable)")
-    group.add_argument("--id", metavar="N", dest="number", type=arguments.number, help="its number; by default the next one")
+    group.add_argument(
+        "--ensemble", metavar="N", type=arguments.count, default=3, help="bookies that its entries are spread over (3)"
+    )
+    group.add_argument(
+        "--write-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that each entry is sent to; by default all of them",
+    )
+    group.add_argument(
+        "--ack-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that must have an entry before it is confirmed; by default a majority",
+    )
+    group.add_argument(
+        "--digest",
+        choices=DIGESTS,
+        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
+    )
+    group.add_argument(
+        "--custom",
+        metavar="KEY=VALUE",
+        action="append",
+        type=_custom,
+        default=[],
+        help="metadata of your own (repeatable)",
+    )
+    group.add_argument(
+        "--id", metavar="N", dest="number", type=arguments.number, help="its number; by default the next one"
+    )
 
 
 def _custom(text: str) -> tuple[str, bytes]:
@@ -137,7 +180,9 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
         raise
     entries = ledger.last_add_confirmed + 1
     told = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
-    output.say(json.dumps(told) if given.json else f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed")
+    output.say(
+        json.dumps(told) if given.json else f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed"
+    )
 
 
 def _acknowledged(counted: _Counted) -> str:

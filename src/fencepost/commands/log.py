@@ -39,7 +39,9 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost log``."""
-    parser.description = "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
+    parser.description = (
+        "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
@@ -51,30 +53,109 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         return made
 
     creating = action("create", "make a log, without an entry yet", secret=False)
-    creating.add_argument("--ensemble", metavar="N", type=arguments.count, default=3, help="bookies that the entries of a ledger are spread over (3)")
-    creating.add_argument("--write-quorum", metavar="N", type=arguments.count, help="bookies that each entry is sent to; by default all of them")
-    creating.add_argument("--ack-quorum", metavar="N", type=arguments.count, help="bookies that must have an entry before it is confirmed; by default a majority")
-    creating.add_argument("--digest", choices=DIGESTS, default=DIGESTS[0], help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password")
+    creating.add_argument(
+        "--ensemble",
+        metavar="N",
+        type=arguments.count,
+        default=3,
+        help="bookies that the entries of a ledger are spread over (3)",
+    )
+    creating.add_argument(
+        "--write-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that each entry is sent to; by default all of them",
+    )
+    creating.add_argument(
+        "--ack-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that must have an entry before it is confirmed; by default a majority",
+    )
+    creating.add_argument(
+        "--digest",
+        choices=DIGESTS,
+        default=DIGESTS[0],
+        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
+    )
     appending = action("append", "append what comes on standard input, as the one writer that leads")
     format_option(appending)
-    appending.add_argument("--in-flight", metavar="N", type=arguments.count, default=10_000, help="entries that are under way at once, at most (10,000)")
-    appending.add_argument("--wait", metavar="SECONDS", type=arguments.seconds, default=30.0, help="for how long to wait while another writer leads (30)")
-    appending.add_argument("--ledger-entries", metavar="N", type=arguments.number, default=0, help="entries after which another ledger is begun; 0: any number (0)")
-    appending.add_argument("--ledger-bytes", metavar="SIZE", type=arguments.size, default=1 << 30, help="bytes after which another ledger is begun (1 GiB)")
-    appending.add_argument("--ledger-seconds", metavar="SECONDS", type=arguments.seconds, default=3600.0, help="seconds after which another ledger is begun (3600)")
+    appending.add_argument(
+        "--in-flight",
+        metavar="N",
+        type=arguments.count,
+        default=10_000,
+        help="entries that are under way at once, at most (10,000)",
+    )
+    appending.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=arguments.seconds,
+        default=30.0,
+        help="for how long to wait while another writer leads (30)",
+    )
+    appending.add_argument(
+        "--ledger-entries",
+        metavar="N",
+        type=arguments.number,
+        default=0,
+        help="entries after which another ledger is begun; 0: any number (0)",
+    )
+    appending.add_argument(
+        "--ledger-bytes",
+        metavar="SIZE",
+        type=arguments.size,
+        default=1 << 30,
+        help="bytes after which another ledger is begun (1 GiB)",
+    )
+    appending.add_argument(
+        "--ledger-seconds",
+        metavar="SECONDS",
+        type=arguments.seconds,
+        default=3600.0,
+        help="seconds after which another ledger is begun (3600)",
+    )
     tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
     format_option(tailing)
-    tailing.add_argument("--at", metavar="PLACE", type=_place, default=EARLIEST, help="where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)")
+    tailing.add_argument(
+        "--at",
+        metavar="PLACE",
+        type=_place,
+        default=EARLIEST,
+        help="where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)",
+    )
     tailing.add_argument("--no-follow", action="store_true", help="end where the log does now")
-    tailing.add_argument("--skip-trimmed", action="store_true", help="where the place was trimmed, begin with what is there")
-    tailing.add_argument("--cursor", metavar="NAME", help="begin at a cursor, made at --at if there is none, and move it along with what was written")
-    action("show", "show a log: its ledgers, who leads, how far its cursors are; without LOG the names of all", secret=False, optional=True)
+    tailing.add_argument(
+        "--skip-trimmed", action="store_true", help="where the place was trimmed, begin with what is there"
+    )
+    tailing.add_argument(
+        "--cursor",
+        metavar="NAME",
+        help="begin at a cursor, made at --at if there is none, and move it along with what was written",
+    )
+    action(
+        "show",
+        "show a log: its ledgers, who leads, how far its cursors are; without LOG the names of all",
+        secret=False,
+        optional=True,
+    )
     trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
     how = trimming.add_mutually_exclusive_group(required=True)
-    how.add_argument("--before", metavar="PLACE", type=_place, help="those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00")
+    how.add_argument(
+        "--before",
+        metavar="PLACE",
+        type=_place,
+        help="those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00",
+    )
     how.add_argument("--keep", metavar="N", type=arguments.count, help="all but the newest so many")
-    how.add_argument("--keep-seconds", metavar="SECONDS", type=arguments.seconds, help="those that end before so many seconds ago")
-    trimming.add_argument("--keep-unread", action="store_true", help="of those, keep the ones that a cursor still has something to read in")
+    how.add_argument(
+        "--keep-seconds", metavar="SECONDS", type=arguments.seconds, help="those that end before so many seconds ago"
+    )
+    trimming.add_argument(
+        "--keep-unread",
+        action="store_true",
+        help="of those, keep the ones that a cursor still has something to read in",
+    )
     action("seal", "end a log: nobody appends to it any more")
     deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
     deleting.add_argument("--yes", action="store_true", help="do it: without, nothing is deleted")
@@ -125,7 +206,10 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     except (FencepostError, asyncio.CancelledError) as error:
         if counted is not None:
             sent, confirmed = counted.entries, counted.writer.confirmed
-            note(f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest may be in the log or not")
+            note(
+                f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the"
+                " rest may be in the log or not"
+            )
             if isinstance(error, StoreError):
                 error.args = (f"not all could be appended: {error}",)
         raise
@@ -133,7 +217,11 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     if positions:
         told |= {"first": str(positions[0]), "last": str(positions[-1])}
     between = f", {told['first']} to {told['last']}" if positions else ""
-    output.say(json.dumps(told) if given.json else f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}")
+    output.say(
+        json.dumps(told)
+        if given.json
+        else f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}"
+    )
 
 
 class _Counted:
@@ -256,7 +344,9 @@ def _as_object(view: LogView) -> dict[str, Any]:
         "trimmed": view.chain.trimmed,
         "ledgers": [{"ledger": link.ledger, "created": link.created} for link in view.chain.links],
         "settings": {name: value.decode(errors="backslashreplace") for name, value in view.chain.settings},
-        "cursors": {name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()},
+        "cursors": {
+            name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()
+        },
         "unremoved": [*view.unremoved],
     }
 
@@ -269,7 +359,9 @@ def _drawn(view: LogView) -> str:
     chain, settings = view.chain, {name: value.decode(errors="replace") for name, value in view.chain.settings}
     state = "sealed" if chain.sealed else "open"
     led = f"led by {view.leader}" if view.leader is not None else "nobody leads"
-    quorums = ", ".join(f"{name.replace('_', ' ')} {settings.get(name, '?')}" for name in ("ensemble", "write_quorum", "ack_quorum"))
+    quorums = ", ".join(
+        f"{name.replace('_', ' ')} {settings.get(name, '?')}" for name in ("ensemble", "write_quorum", "ack_quorum")
+    )
     lines = [f"log {view.name}   {state}   {led}   {quorums}   {settings.get('digest', '?')}", ""]
     count = len(chain.links)
     trimmed = f", after {chain.trimmed:,} that were trimmed" if chain.trimmed else ""
@@ -280,7 +372,10 @@ def _drawn(view: LogView) -> str:
             lines.append("    ...")
         else:
             link = chain.links[index]
-            lines.append(f"    {link.ledger:>10}   since {_time(link.created)}{'' if index + 1 < count or chain.sealed else '   the last one'}")
+            lines.append(
+                f"    {link.ledger:>10}   since"
+                f" {_time(link.created)}{'' if index + 1 < count or chain.sealed else '   the last one'}"
+            )
     if view.unremoved:
         lines.append(f"  {len(view.unremoved):,} trimmed ledgers are still to be deleted: the next trim does it")
     if view.cursors:
@@ -294,7 +389,9 @@ def _time(milliseconds: int) -> str:
 
 def _cursor(view: LogView, at: Acknowledged) -> str:
     index = view.chain.index(at.before.ledger)
-    behind = "where it was is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
+    behind = (
+        "where it was is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
+    )
     if not view.chain.links or (index is None and not view.chain.trimmed):
         return "at the beginning"
     ranges = f", and {at.count():,} runs of entries after it are acknowledged" if at.runs else ""
@@ -323,7 +420,14 @@ async def _delete(store: Store, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
     if not given.yes:
         count = len((await log.chain()).links)
-        raise OptionError(f"the log {given.log} has {count:,} {'ledger' if count == 1 else 'ledgers'}, which would be gone for good: give --yes to delete it")
+        raise OptionError(
+            f"the log {given.log} has {count:,} {'ledger' if count == 1 else 'ledgers'}, which would be gone for good:"
+            " give --yes to delete it"
+        )
     count = await log.delete()
     told = {"log": given.log, "deleted_ledgers": count}
-    output.say(json.dumps(told) if given.json else f"log {given.log} is deleted, with {count:,} {'ledger' if count == 1 else 'ledgers'}")
+    output.say(
+        json.dumps(told)
+        if given.json
+        else f"log {given.log} is deleted, with {count:,} {'ledger' if count == 1 else 'ledgers'}"
+    )

@@ -17,46 +17,70 @@ from fencepost.metadata_service.settings import Settings, descriptions
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost metadata``."""
     parser.description = (
-        "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the only one. SIGTERM and Ctrl-C end it"
-        " cleanly."
+        "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the"
+        " only one. SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing")
-    parser.add_argument("--port", metavar="N", type=_port, help="the port, instead of the setting clientPort; 0: any free one")
-    parser.add_argument("--address", metavar="HOST", help="the address to listen on, instead of the setting clientPortAddress")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=_port, help="the port, instead of the setting clientPort; 0: any free one"
+    )
+    parser.add_argument(
+        "--address", metavar="HOST", help="the address to listen on, instead of the setting clientPortAddress"
+    )
     parser.add_argument(
         "--controllers",
         metavar="ID@HOST:PORT,...",
         type=controllers,
-        help="the ids of the members of the quorum, and where they listen to each other; those that are all given when all folders are empty are its"
-        " first voters; others join as observers (fencepost quorum add). By default, an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that"
-        " it keeps, and any other is a member of the quorum that it knows",
+        help=(
+            "the ids of the members of the quorum, and where they listen to each other; those that are all given when"
+            " all folders are empty are its first voters; others join as observers (fencepost quorum add). By default,"
+            " an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other is a"
+            " member of the quorum that it knows"
+        ),
     )
-    parser.add_argument("--id", metavar="ID", type=int, help="which of the controllers this one is; not needed if there is one, or for a folder that has one")
+    parser.add_argument(
+        "--id",
+        metavar="ID",
+        type=int,
+        help="which of the controllers this one is; not needed if there is one, or for a folder that has one",
+    )
     parser.add_argument(
         "--kafka-port",
         metavar="N",
         type=arguments.port,
-        help="answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host of this controller;"
-        " they may add and remove voters",
+        help=(
+            "answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host"
+            " of this controller; they may add and remove voters"
+        ),
     )
     parser.add_argument(
         "--auto-join",
         action="store_true",
-        help="become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk was lost"
-        " (Kafka's controller.quorum.auto.join.enable)",
+        help=(
+            "become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk"
+            " was lost (Kafka's controller.quorum.auto.join.enable)"
+        ),
     )
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
         type=_listener,
-        help="where it listens to the other members, if that is not the endpoint by which they reach it: there is a proxy or a forwarded port between",
+        help=(
+            "where it listens to the other members, if that is not the endpoint by which they reach it: there is a"
+            " proxy or a forwarded port between"
+        ),
     )
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
+    parser.add_argument(
+        "--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)"
+    )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     parser.epilog = "settings:\n" + "\n".join(
-        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}" for name, default, purpose in descriptions()
+        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
+        for name, default, purpose in descriptions()
     )
 
 
@@ -110,7 +134,9 @@ def controllers(text: str) -> dict[int, str]:
 def _quorum(given: argparse.Namespace) -> service.Quorum:
     hosts: dict[int, str] = given.controllers or {}
     if given.listen is not None and not hosts:
-        raise errors.OptionError("to listen elsewhere than where others reach this one, give the controllers, which say where that is")
+        raise errors.OptionError(
+            "to listen elsewhere than where others reach this one, give the controllers, which say where that is"
+        )
     host_id = given.id
     if host_id is not None and host_id < 0:
         raise errors.OptionError("an id is a number from 0 on")

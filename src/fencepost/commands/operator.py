@@ -39,7 +39,10 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
     if len(rest) != 1:
         raise OptionError(f"fencepost bookie {verb} takes one {takes}")
     if not settings.metadata_service_uri:
-        raise OptionError(f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri")
+        raise OptionError(
+            f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
+            " metadataServiceUri"
+        )
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_DOES[verb](given, settings, rest[0]))
@@ -105,8 +108,14 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
             raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
         stake = await by_hand.stake_of(client, found.own.bookie_id)
         does = "would be" if given.dry_run else "are"
-        output.say(f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery when the bookie serves")
-        output.say(f"{len(stake.closed):,} closed ledgers {does} fenced; entries of both that are missing are copied from other bookies")
+        output.say(
+            f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery"
+            " when the bookie serves"
+        )
+        output.say(
+            f"{len(stake.closed):,} closed ledgers {does} fenced; entries of both that are missing are copied from"
+            " other bookies"
+        )
         if not given.dry_run:
             await by_hand.fix(client, directories, settings)
             output.say(f"bookie {found.own.bookie_id} has its cookies again, and starts")
@@ -120,7 +129,10 @@ async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_i
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         _, version = await client.read_cookie(bookie_id)
         stake = await by_hand.stake_of(client, bookie_id)
-        has = f"{len(stake.open) + len(stake.closed):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        has = (
+            f"{len(stake.open) + len(stake.closed):,} ledgers have entries on bookie {bookie_id}, of which"
+            f" {len(stake.open):,} are not closed"
+        )
         if stake.is_registered:
             raise SystemFailure(f"bookie {bookie_id} is registered: stop it first")
         if given.dry_run:
@@ -134,14 +146,20 @@ async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_i
 
 
 def _fields(cookie: Cookie) -> dict[str, Any]:
-    return {name: getattr(cookie, name) for name in ("bookie_id", "instance_id", "journal_directories", "ledger_directories", "token")}
+    return {
+        name: getattr(cookie, name)
+        for name in ("bookie_id", "instance_id", "journal_directories", "ledger_directories", "token")
+    }
 
 
 def _cookie_told(cookie: Cookie | None) -> str:
     if cookie is None:
         return "no cookie"
     directories = ", ".join(dict.fromkeys((*cookie.journal_directories, *cookie.ledger_directories)))
-    return f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}, in {directories}, {cookie.token[:8] or 'without a token'}"
+    return (
+        f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}, in {directories},"
+        f" {cookie.token[:8] or 'without a token'}"
+    )
 
 
 async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
@@ -155,11 +173,18 @@ async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str
     async with await Store.connect(settings.metadata_service_uri, ClientSettings()) as store:
         stake = await by_hand.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
-        told = f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        told = (
+            f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        )
         if stake.is_registered:
-            raise SystemFailure(f"bookie {bookie_id} is registered: stop it first, so that nothing is added to it meanwhile")
+            raise SystemFailure(
+                f"bookie {bookie_id} is registered: stop it first, so that nothing is added to it meanwhile"
+            )
         if given.dry_run:
-            output.say(f"{told}: those are closed by a recovery if they still write to it, and all get another bookie in its place")
+            output.say(
+                f"{told}: those are closed by a recovery if they still write to it, and all get another bookie in its"
+                " place"
+            )
             return errors.HOLDS
         output.say(told)
         copied, pace, failed, replaced = Copied(), Pace(settings.replication_rate_by_bytes), 0, 0
@@ -171,7 +196,10 @@ async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str
             except StoreError as error:
                 failed += 1
                 output.complain(f"ledger {ledger} still has entries on bookie {bookie_id}: {error}", None, False)
-    output.say(f"{copied.entries:,} entries of {copied.bytes:,} bytes were copied, and {replaced:,} fragments have another bookie now")
+    output.say(
+        f"{copied.entries:,} entries of {copied.bytes:,} bytes were copied, and {replaced:,} fragments have another"
+        " bookie now"
+    )
     return errors.SYSTEM_FAILED if failed else errors.HOLDS
 
 

@@ -16,7 +16,9 @@ from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost quorum``."""
-    parser.description = "See how the quorum of a replicated metadata service stands, and add and remove voters while it runs."
+    parser.description = (
+        "See how the quorum of a replicated metadata service stands, and add and remove voters while it runs."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, purpose in (
         ("status", "print the leader, the voters and the observers, and how far their logs are"),
@@ -25,13 +27,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ):
         options = verbs.add_parser(verb, help=purpose, description=f"{purpose[:1].upper()}{purpose[1:]}.")
         if verb == "add":
-            options.add_argument("endpoint", metavar="HOST:PORT", type=_endpoint, help="where the observer listens to members")
+            options.add_argument(
+                "endpoint", metavar="HOST:PORT", type=_endpoint, help="where the observer listens to members"
+            )
         elif verb == "remove":
-            options.add_argument("replica", metavar="ID[-DIRECTORY]", type=_replica, help="its id, and the id of its directory if that matters")
+            options.add_argument(
+                "replica",
+                metavar="ID[-DIRECTORY]",
+                type=_replica,
+                help="its id, and the id of its directory if that matters",
+            )
         options.add_argument(
-            "--controllers", metavar="[ID@]HOST:PORT,...", type=_endpoints, required=True, help="members of the quorum, one that runs is enough"
+            "--controllers",
+            metavar="[ID@]HOST:PORT,...",
+            type=_endpoints,
+            required=True,
+            help="members of the quorum, one that runs is enough",
         )
-        options.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, default=30.0, help="give up after this (default 30)")
+        options.add_argument(
+            "--timeout", metavar="SECONDS", type=arguments.seconds, default=30.0, help="give up after this (default 30)"
+        )
         options.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -48,7 +63,9 @@ async def _run(given: argparse.Namespace) -> int:
             output.say(msgspec.json.encode({"added": str(node.key)}).decode() if given.json else f"{node} is a voter")
         elif given.verb == "remove":
             key = await administrator.remove(*given.replica)
-            output.say(msgspec.json.encode({"removed": str(key)}).decode() if given.json else f"{key} is no voter any more")
+            output.say(
+                msgspec.json.encode({"removed": str(key)}).decode() if given.json else f"{key} is no voter any more"
+            )
         else:
             _print_status(*await administrator.describe(), given.json)
     finally:

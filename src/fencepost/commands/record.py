@@ -37,28 +37,71 @@ faults:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost record``."""
     parser.description = (
-        "Stand between clients and bookies, theirs or ours, and write down every message and every version of the metadata of ledgers. "
-        "SIGTERM and Ctrl-C end it cleanly."
+        "Stand between clients and bookies, theirs or ours, and write down every message and every version of the"
+        " metadata of ledgers. SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("--metadata", metavar="URI", required=True, help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-    parser.add_argument("--trace", metavar="DIR", type=Path, required=True, help="the folder of traces to write to; made if it is missing")
-    parser.add_argument("--listen", metavar="HOST:PORT", type=_address, action="append", default=[], help="where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)")
-    parser.add_argument("--bookie", metavar="[ID=]HOST:PORT", type=_bookie, action="append", default=[], help="where that bookie listens, with its id if it registers later (repeatable); by default all that are registered")
+    parser.add_argument(
+        "--metadata", metavar="URI", required=True, help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers"
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="the folder of traces to write to; made if it is missing",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_address,
+        action="append",
+        default=[],
+        help="where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)",
+    )
+    parser.add_argument(
+        "--bookie",
+        metavar="[ID=]HOST:PORT",
+        type=_bookie,
+        action="append",
+        default=[],
+        help=(
+            "where that bookie listens, with its id if it registers later (repeatable); by default all that are"
+            " registered"
+        ),
+    )
     parser.add_argument("--node", metavar="NAME", default="proxy", help="the name of the proxy in the trace (proxy)")
-    parser.add_argument("--run", metavar="NAME", dest="run_name", help="the name of the run; by default that of the folder")
+    parser.add_argument(
+        "--run", metavar="NAME", dest="run_name", help="the name of the run; by default that of the folder"
+    )
     making = parser.add_argument_group("faults")
-    making.add_argument("--fault", metavar="RULE", action="append", default=[], help="a rule, see below (repeatable; the first that is due acts)")
+    making.add_argument(
+        "--fault",
+        metavar="RULE",
+        action="append",
+        default=[],
+        help="a rule, see below (repeatable; the first that is due acts)",
+    )
     making.add_argument("--faults", metavar="N", type=arguments.count, default=0, help="so many faults at random")
-    making.add_argument("--seed", metavar="N", type=arguments.number, help="the seed of those; by default any, which is told")
-    parser.add_argument("--max-message", metavar="SIZE", type=arguments.size, default=DEFAULT_LIMIT, help="the largest message that is told (5MiB)")
+    making.add_argument(
+        "--seed", metavar="N", type=arguments.number, help="the seed of those; by default any, which is told"
+    )
+    parser.add_argument(
+        "--max-message",
+        metavar="SIZE",
+        type=arguments.size,
+        default=DEFAULT_LIMIT,
+        help="the largest message that is told (5MiB)",
+    )
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
 
 
 def run(given: argparse.Namespace) -> int:
     """Record until a signal comes."""
-    logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
     if given.seed is not None and not given.faults:
         raise errors.OptionError("--seed is for faults at random: give --faults N too")
@@ -97,7 +140,10 @@ def _told(done: Done) -> str:
     counts = done.counts
     missed = f", {done.missed:,} missed" if done.missed else ""
     told = [
-        f"{_many(counts.requests, 'request')} and {_many(counts.responses, 'response')} of {_many(counts.connections, 'connection')}",
+        (
+            f"{_many(counts.requests, 'request')} and {_many(counts.responses, 'response')} of"
+            f" {_many(counts.connections, 'connection')}"
+        ),
         f"{_many(done.seen, 'version')} of metadata{missed}",
         _many(counts.faults, "fault"),
     ]

@@ -1,4 +1,6 @@
-"""``fencepost simulate-log``: runs worlds of writers, readers and cursors of one log under seeded faults, on virtual time."""
+"""``fencepost simulate-log``: runs worlds of writers, readers and cursors of one log under seeded faults, on virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost simulate-log``."""
     parser.description = "Run worlds of writers, readers and cursors of one log under seeded faults, on virtual time."
     what = parser.add_argument_group("what is simulated")
-    what.add_argument("--seeds", metavar="A..B", type=arguments.seeds, default=range(1, 1001), help="the seeds, one world for each; by default 1..1000")
-    what.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the log off (repeatable)")
+    what.add_argument(
+        "--seeds",
+        metavar="A..B",
+        type=arguments.seeds,
+        default=range(1, 1001),
+        help="the seeds, one world for each; by default 1..1000",
+    )
+    what.add_argument(
+        "--without",
+        metavar="PROTECTION",
+        action="append",
+        default=[],
+        help="switch a protection of the log off (repeatable)",
+    )
     what.add_argument("--jobs", metavar="N", type=arguments.workers, help="processes; by default one for each core")
     what.add_argument("--replay", metavar="SEED", type=arguments.number, help="run one seed, and tell it step by step")
     told = parser.add_argument_group("results")
-    told.add_argument("--json", metavar="FILE", nargs="?", const="-", help="the result as JSON; by default to standard output, which then has nothing else on it")
-    told.add_argument("--trace", metavar="DIR", type=Path, help="write traces of all worlds to a folder of traces (docs/traces.md)")
+    told.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="the result as JSON; by default to standard output, which then has nothing else on it",
+    )
+    told.add_argument(
+        "--trace", metavar="DIR", type=Path, help="write traces of all worlds to a folder of traces (docs/traces.md)"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -76,9 +98,13 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
     lines: list[str] = []
     world: World
 
-    def tell(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
+    def tell(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
         about = "  ".join(f"{name}={value}" for name, value in parameters.items())
-        lines.append(f"{world.now / 1000 if subject is not None else 0:>10.3f} ms  {node:<9} {action:<30} {about}".rstrip())
+        lines.append(
+            f"{world.now / 1000 if subject is not None else 0:>10.3f} ms  {node:<9} {action:<30} {about}".rstrip()
+        )
 
     world = World(given.replay, protections, SimTrace(tell))
     outcome = campaign.simulated(world)
@@ -118,7 +144,10 @@ def _verdict(outcome: campaign.Outcome) -> list[str]:
 
 
 def _end(outcome: campaign.Outcome) -> str:
-    return f"{numbers.plural(outcome.appends, 'append')} in {numbers.seconds(outcome.time / 1e6)} of virtual time, hash {outcome.hash}"
+    return (
+        f"{numbers.plural(outcome.appends, 'append')} in {numbers.seconds(outcome.time / 1e6)} of virtual time, hash"
+        f" {outcome.hash}"
+    )
 
 
 def _story(tally: campaign.Tally) -> str:
@@ -126,7 +155,10 @@ def _story(tally: campaign.Tally) -> str:
     if tally.failed is not None:
         lines += [f"VIOLATED  {tally.failed.promise}, by seed {tally.failed.seed}", tally.failed.what]
     else:
-        lines.append(f"{'INTERRUPTED' if tally.interrupted else 'HELD'}  no promise was broken in {numbers.plural(tally.seeds, 'seed')}")
+        lines.append(
+            f"{'INTERRUPTED' if tally.interrupted else 'HELD'}  no promise was broken in"
+            f" {numbers.plural(tally.seeds, 'seed')}"
+        )
     lines += [f"simulate-log  seeds {asked.seeds.start}..{asked.seeds.stop - 1}{_off(asked.protections)}", ""]
     if tally.failed is not None:
         lines += ["To see it step by step:", f"  {replay_command(tally.failed.seed, asked.protections)}", ""]

@@ -29,7 +29,12 @@ _LARGEST = 64 * 1024 * 1024
 
 def format_option(parser: argparse.ArgumentParser) -> None:
     """How entries stand on standard input or output."""
-    parser.add_argument("--format", choices=(LINES, PREFIXED), default=LINES, help="an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)")
+    parser.add_argument(
+        "--format",
+        choices=(LINES, PREFIXED),
+        default=LINES,
+        help="an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)",
+    )
 
 
 def prefixed(data: bytes) -> bytes:
@@ -104,7 +109,9 @@ def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
     while len(data) - place >= _LENGTH.size:
         (size,) = _LENGTH.unpack_from(data, place)
         if size > _LARGEST:
-            raise OptionError(f"standard input says that an entry has {size:,} bytes: is it made of entries behind their lengths?")
+            raise OptionError(
+                f"standard input says that an entry has {size:,} bytes: is it made of entries behind their lengths?"
+            )
         end = place + _LENGTH.size + size
         if end > len(data):
             break

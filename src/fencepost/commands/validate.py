@@ -45,7 +45,10 @@ Report = Callable[[int, int, int], None]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost validate``."""
-    parser.description = "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one trace."
+    parser.description = (
+        "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one"
+        " trace."
+    )
     parser.add_argument("traces", metavar="TRACES", nargs="+", help="folders of traces, and files")
     what = parser.add_argument_group("what they are held to")
     what.add_argument("--protocol", metavar="NAME", help=f"the protocol, by its name: {', '.join(registry.SHIPPED)}")
@@ -53,44 +56,90 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--conformance", metavar="FILE", help="in place of that, a conformance of your own: FILE.py or FILE.py:NAME"
     )
     which = parser.add_argument_group("which traces")
-    which.add_argument("--run", metavar="NAME", dest="runs", action="append", default=[], help="those of this run (repeatable)")
     which.add_argument(
-        "--subject", metavar="ID", dest="subjects", action="append", default=[], help="those about this subject, such as a ledger (repeatable)"
+        "--run", metavar="NAME", dest="runs", action="append", default=[], help="those of this run (repeatable)"
+    )
+    which.add_argument(
+        "--subject",
+        metavar="ID",
+        dest="subjects",
+        action="append",
+        default=[],
+        help="those about this subject, such as a ledger (repeatable)",
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--shuffle", metavar="SEED", type=arguments.number, help="follow them in another order that their causes allow")
     how.add_argument(
-        "--engine", choices=(AUTO, HERE, SPARK), default=AUTO, help="who does it: auto is this process, and Spark with --master or --conf"
+        "--shuffle", metavar="SEED", type=arguments.number, help="follow them in another order that their causes allow"
     )
     how.add_argument(
-        "--master", metavar="URL", help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine"
+        "--engine",
+        choices=(AUTO, HERE, SPARK),
+        default=AUTO,
+        help="who does it: auto is this process, and Spark with --master or --conf",
     )
     how.add_argument(
-        "--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times"
+        "--master",
+        metavar="URL",
+        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
+    )
+    how.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="a setting of Spark; can be given several times",
     )
     live = parser.add_argument_group("while systems write traces")
-    live.add_argument("--follow", action="store_true", help="go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C")
-    live.add_argument("--for", metavar="SECONDS", dest="seconds", type=arguments.seconds, help="with --follow: end after so many seconds")
+    live.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C",
+    )
+    live.add_argument(
+        "--for",
+        metavar="SECONDS",
+        dest="seconds",
+        type=arguments.seconds,
+        help="with --follow: end after so many seconds",
+    )
     live.add_argument(
         "--patience", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.patience,
-        help=f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step that is refused for longer is a rejection",
+        help=f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step "
+        "that is refused for longer is a rejection",
     )  # fmt: skip
     live.add_argument(
         "--idle", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.idle,
-        help=f"with --follow: seconds without events after which a trace is not waited for, by default {_LIMITS.idle:g}",
+        help="with --follow: seconds without events after which a trace is not waited for, by default "
+        f"{_LIMITS.idle:g}",
     )  # fmt: skip
     visited = parser.add_argument_group("what was visited")
-    visited.add_argument("--coverage", action="store_true", help="tell which actions the traces have taken, to which effects, and which they never took")
+    visited.add_argument(
+        "--coverage",
+        action="store_true",
+        help="tell which actions the traces have taken, to which effects, and which they never took",
+    )
     visited.add_argument(
         "--states", metavar="DIR", type=arguments.place,
-        help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which are the nearest that were not",
+        help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
+        "are the nearest that were not",
     )  # fmt: skip
     told = parser.add_argument_group("results")
-    told.add_argument("--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else")
     told.add_argument(
-        "--sequence", metavar="FILE", help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org"
+        "--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else"
     )
-    told.add_argument("--last", metavar="N", type=arguments.count, default=LAST, help=f"how many steps that change something that is; by default {LAST}")
+    told.add_argument(
+        "--sequence",
+        metavar="FILE",
+        help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
+    )
+    told.add_argument(
+        "--last",
+        metavar="N",
+        type=arguments.count,
+        default=LAST,
+        help=f"how many steps that change something that is; by default {LAST}",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -104,7 +153,13 @@ def run(given: argparse.Namespace) -> int:
         outcomes, covered = _outcomes(given, conformance)
     _tell(given, conformance, outcomes, covered, time.monotonic() - began)
     verdicts = {outcome.verdict for outcome in outcomes}
-    return errors.SAFETY_VIOLATED if REJECTED in verdicts else errors.NOT_COMPLETE if NOT_COVERED in verdicts else errors.HOLDS
+    return (
+        errors.SAFETY_VIOLATED
+        if REJECTED in verdicts
+        else errors.NOT_COMPLETE
+        if NOT_COVERED in verdicts
+        else errors.HOLDS
+    )
 
 
 def _conformance(given: argparse.Namespace) -> type[Conformance]:
@@ -188,11 +243,15 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
     return in_space(space, within.visited)
 
 
-def _judged(traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report) -> list[Outcome]:
+def _judged(
+    traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report
+) -> list[Outcome]:
     names = traces.names()
     found, steps = [], 0
     for run, subject in names:
-        outcome = judged(validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain, notes)  # type: ignore[misc]
+        outcome = judged(
+            validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain, notes
+        )  # type: ignore[misc]
         found.append(outcome)
         steps += outcome.steps
         report(len(found), steps, len(names))
@@ -206,7 +265,9 @@ def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCo
     asked = validate.Given(_named(given), given.shuffle, given.last, output.width(), given.coverage, states)
     with _line() as line:
         tell = line.doing if line is not None else lambda doing: None
-        return validate.validated(given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell)
+        return validate.validated(
+            given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell
+        )
 
 
 def _named(given: argparse.Namespace) -> str:
@@ -237,10 +298,26 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
             from fencepost.spark import stream
             from fencepost.spark.validate import Given
         asked = Given(_named(given), None, given.last, output.width())
-        stream.follow(given.traces, asked, limits, tell, given.runs, given.subjects, until, given.master, dict(given.conf), given.debug)
+        stream.follow(
+            given.traces,
+            asked,
+            limits,
+            tell,
+            given.runs,
+            given.subjects,
+            until,
+            given.master,
+            dict(given.conf),
+            given.debug,
+        )
         return outcomes
     explain = validation.explaining(given.last, output.width())
-    live.follow(Tail(given.traces), live.Following(Validator(conformance), limits, explain, given.runs, given.subjects), until, tell)
+    live.follow(
+        Tail(given.traces),
+        live.Following(Validator(conformance), limits, explain, given.runs, given.subjects),
+        until,
+        tell,
+    )
     return outcomes
 
 
@@ -258,14 +335,20 @@ def _line() -> Iterator[TracesLine | None]:
 
 
 def _tell(
-    given: argparse.Namespace, conformance: type[Conformance], outcomes: Sequence[Outcome], covered: Covered | None, seconds: float
+    given: argparse.Namespace,
+    conformance: type[Conformance],
+    outcomes: Sequence[Outcome],
+    covered: Covered | None,
+    seconds: float,
 ) -> None:
     from fencepost.report import coverage, validation
 
     if given.json is not None:
         from fencepost.trace.json import dumps
 
-        document: dict[str, Any] = validation.data(outcomes, _protocol(conformance, outcomes), conformance.name, seconds)
+        document: dict[str, Any] = validation.data(
+            outcomes, _protocol(conformance, outcomes), conformance.name, seconds
+        )
         if covered is not None:
             document["coverage"] = coverage.data(conformance.protocol, *covered)
         output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
@@ -279,7 +362,11 @@ def _tell(
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
-            told = f"Its last steps as a sequence diagram: {given.sequence}" if drawn else f"There are no steps before a rejection: {given.sequence} is not written."
+            told = (
+                f"Its last steps as a sequence diagram: {given.sequence}"
+                if drawn
+                else f"There are no steps before a rejection: {given.sequence} is not written."
+            )
             output.say(f"\n{told}")
 
 

@@ -1,4 +1,6 @@
-"""The search for a canonical labelling, as compiled loops: the same arithmetic as `fencepost.step.labelling`, which explains it."""
+"""The search for a canonical labelling, as compiled loops: the same arithmetic as `fencepost.step.labelling`, which
+explains it.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,19 @@ REMEMBERED = 1 << 16
 """Keys that a worker remembers by the fingerprints of their states: most states are found several times."""
 
 NUMBERS, CHANGED, SPLIT, CELL, REST = range(1, 6)
-"""Rows of ``Scratch.colours`` besides the first, which holds the colours themselves; from ``REST`` on there are two for each choice: the
-colours it was made with, and the members it is between."""
+"""Rows of ``Scratch.colours`` besides the first, which holds the colours themselves; from ``REST`` on there are two for
+each choice: the colours it was made with, and the members it is between.
+"""
 AT, SIZE, FRESH, SEEN = range(4)
-"""What is counted of a choice: the number of the member tried, of members, whether that trial has come to no end yet, hashes seen."""
+"""What is counted of a choice: the number of the member tried, of members, whether that trial has come to no end yet,
+hashes seen.
+"""
 
 
 class Scratch(NamedTuple):
-    """What one worker needs to label states. ``most``: labellings of one state that are compared. ``terms``: where the program of each
-    term begins, and which members are in it. ``remembered``: fingerprints and keys, low and high halves. ``row``: a state.
+    """What one worker needs to label states. ``most``: labellings of one state that are compared. ``terms``: where the
+    program of each term begins, and which members are in it. ``remembered``: fingerprints and keys, low and high
+    halves. ``row``: a state.
     """
 
     most: Array
@@ -137,8 +143,8 @@ def refine(c, s, terms):
 
 @inner
 def undecided(c, s, terms):
-    """Numbers that follow the colours, and how many members are in ``s.colours[CELL]``: those of the first colour that are not
-    interchangeable.
+    """Numbers that follow the colours, and how many members are in ``s.colours[CELL]``: those of the first colour that
+    are not interchangeable.
     """
     colours, numbers, cell, changed = s.colours[0], s.colours[NUMBERS], s.colours[CELL], s.colours[CHANGED]
     members = c.colours.size
@@ -178,7 +184,9 @@ def choose(c, s, terms, choice):
 
 @inner
 def least_labelling(c, s, cells, row, wide):
-    """The least hash of the canonical labellings of the state at ``cells[row]``, low half and high half, and whether all were compared."""
+    """The least hash of the canonical labellings of the state at ``cells[row]``, low half and high half, and whether
+    all were compared.
+    """
     members = c.colours.size
     terms = 0
     fixed, fixed_high = np.uint64(0), np.uint64(0)
@@ -205,7 +213,12 @@ def least_labelling(c, s, cells, row, wide):
         if size:
             for m in range(members):
                 s.colours[REST + 2 * depth, m], s.colours[REST + 2 * depth + 1, m] = s.colours[0, m], s.colours[CELL, m]
-            s.choices[depth, AT], s.choices[depth, SIZE], s.choices[depth, FRESH], s.choices[depth, SEEN] = 0, size, 1, 0
+            s.choices[depth, AT], s.choices[depth, SIZE], s.choices[depth, FRESH], s.choices[depth, SEEN] = (
+                0,
+                size,
+                1,
+                0,
+            )
             choose(c, s, terms, depth)
             depth += 1
             continue

@@ -1,10 +1,12 @@
 """Rows of bits: where each slot of a state stands in its row of 64-bit words.
 
-A slot takes as many bits as tell its values apart, a power of two of them, so that none straddles two words. One that has only had a
-single value takes none. Most slots of a replication protocol hold a boolean or have a handful of values, so a row is a fifth
-of what it would be with a byte for each: five times as many states of a level fit into memory, and into a cache line.
+A slot takes as many bits as tell its values apart, a power of two of them, so that none straddles two words. One that
+has only had a single value takes none. Most slots of a replication protocol hold a boolean or have a handful of values,
+so a row is a fifth of what it would be with a byte for each: five times as many states of a level fit into memory, and
+into a cache line.
 
-A **place** is a number: word << 12 | shift << 6 | bits. Place 0 is that of a slot without bits, which reads as 0 in every row.
+A **place** is a number: word << 12 | shift << 6 | bits. Place 0 is that of a slot without bits, which reads as 0 in
+every row.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ WORD = 64
 class Layout:
     """The places of slots, which only change to make room: a slot with more values moves to where there are more bits.
 
-    ``place``: of each slot, kept in one array for good, so that compiled loops that hold it see every change. ``words``: of a row.
-    ``version``: how often anything has changed.
+    ``place``: of each slot, kept in one array for good, so that compiled loops that hold it see every change.
+    ``words``: of a row. ``version``: how often anything has changed.
     """
 
     def __init__(self) -> None:
@@ -41,15 +43,16 @@ class Layout:
         self._held: list[int] = []  # values that each slot has room for
 
     def fit(self, values: Sequence[Sequence[Any]], spare: int = 0) -> Array:
-        """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place before and the one after.
+        """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place
+        before and the one after.
 
-        ``spare``: words to add for what is still to come, if any has to be added.
-        Raises :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of one.
+        ``spare``: words to add for what is still to come, if any has to be added. Raises
+        :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of one.
         """
         if len(values) > MAX_SLOTS:
             raise SystemFailure(
-                f"the state has more than {MAX_SLOTS:,} parts, which is all that the compiled engine has room for: choose smaller "
-                "constants, or --engine reference"
+                f"the state has more than {MAX_SLOTS:,} parts, which is all that the compiled engine has room for:"
+                " choose smaller constants, or --engine reference"
             )
         moves: list[tuple[int, int]] = []
         self._held += [1] * (len(values) - len(self._held))

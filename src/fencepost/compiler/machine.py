@@ -13,8 +13,8 @@ from numba.extending import intrinsic
 
 from fencepost.errors import SystemFailure
 
-# Where SciPy is installed, Numba imports its linear algebra, a tenth of a second, for functions that no loop here calls. In a
-# process of the command line nobody else calls them either.
+# Where SciPy is installed, Numba imports its linear algebra, a tenth of a second, for functions that no loop here
+# calls. In a process of the command line nobody else calls them either.
 if "fencepost.cli" in sys.modules and "scipy.linalg" not in sys.modules:
     sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
     import numba.np.arraymath  # noqa: F401
@@ -33,7 +33,8 @@ _declared: Any = cgutils.get_or_insert_function
 def reserve(count: int, dtype: Any, large: bool = False) -> np.ndarray[Any, Any]:
     """A zeroed array of ``count`` elements that takes memory only where it is touched.
 
-    ``large``: in large pages, if the system has them: better for what grows large and is read at random, a waste for the rest.
+    ``large``: in large pages, if the system has them: better for what grows large and is read at random, a waste for
+    the rest.
 
     Raises :class:`fencepost.SystemFailure` if the system refuses even the address space.
     """
@@ -93,8 +94,8 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """Look for ``value`` or 0 in the eight elements from ``index`` on, one cache line: the place of the first, 8 if there is
-    none; 16 more if it is a 0. One vector comparison, and no branch to mispredict.
+    """Look for ``value`` or 0 in the eight elements from ``index`` on, one cache line: the place of the first, 8 if
+    there is none; 16 more if it is a 0. One vector comparison, and no branch to mispredict.
     """
     signature = types.int64(array, types.intp, types.uint64)
 
@@ -105,7 +106,9 @@ def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         place = builder.bitcast(builder.gep(held.data, [args[1]]), line.as_pointer())
         lanes = builder.load(place, align=8)
         one = builder.insert_element(ir.Constant(line, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
-        every = builder.shuffle_vector(one, ir.Constant(line, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+        every = builder.shuffle_vector(
+            one, ir.Constant(line, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+        )
         equal = builder.bitcast(builder.icmp_unsigned("==", lanes, every), byte)
         empty = builder.bitcast(builder.icmp_unsigned("==", lanes, ir.Constant(line, [0] * 8)), byte)
         either = builder.or_(builder.zext(builder.or_(equal, empty), word), word(256))

@@ -1,17 +1,19 @@
 """The compiled loops over decision tries: walking one, and growing residual tries from master tries.
 
-A trie lives in one pool of 32-bit words. A **word** is ``MISS`` (nobody has been here yet), ``PENDING`` (Python was asked), ``DISABLED``,
-a leaf (``LEAF - number``), or, if positive, the place of a node in the pool. A **node** is three things in a row: the slot it
-tests, how many values it has room for, and a word for each value. A **fork** is a node whose first word is ``FORK + n``: all of
-its ``n`` words are walked. A **cell** is where a word is kept: at ``pool[c]`` for ``c >= 0``, at ``roots[-1 - c]`` otherwise.
+A trie lives in one pool of 32-bit words. A **word** is ``MISS`` (nobody has been here yet), ``PENDING`` (Python was
+asked), ``DISABLED``, a leaf (``LEAF - number``), or, if positive, the place of a node in the pool. A **node** is three
+things in a row: the slot it tests, how many values it has room for, and a word for each value. A **fork** is a node
+whose first word is ``FORK + n``: all of its ``n`` words are walked. A **cell** is where a word is kept: at ``pool[c]``
+for ``c >= 0``, at ``roots[-1 - c]`` otherwise.
 
-Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python recorded. The
-others are **residual** tries: the master trie of one root, specialised to what one outcome of an action is known to have read and
-written. They grow natively, one path at a time, from the master. A path is a fact about the protocol, so neither ever goes stale.
+Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python
+recorded. The others are **residual** tries: the master trie of one root, specialised to what one outcome of an action
+is known to have read and written. They grow natively, one path at a time, from the master. A path is a fact about the
+protocol, so neither ever goes stale.
 
-What a refinement reads first is the **change** that a step is, a number that each outcome has (see `step.refinement`). When an outcome gets
-another one, because more is known of what computed parts read, its residual trie is another one too. States that were found
-before may know their way through the **older** one only, and it is right about them.
+What a refinement reads first is the **change** that a step is, a number that each outcome has (see `step.refinement`).
+When an outcome gets another one, because more is known of what computed parts read, its residual trie is another one
+too. States that were found before may know their way through the **older** one only, and it is right about them.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from fencepost.step.refinement import CHANGE
 def njit(*args: Any, **kwargs: Any) -> Any:
     """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts.
 
-    Nothing compiled here allocates an array or outlives its arguments, and counting every view of every row, atomically, would
-    cost several times what the loops do.
+    Nothing compiled here allocates an array or outlives its arguments, and counting every view of every row,
+    atomically, would cost several times what the loops do.
     """
     options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
     return _njit(**options)(*args) if args else _njit(**options)
 
 
 def inner(function: Any) -> Any:
-    """As :func:`njit`, for what only compiled code calls: without the wrapper for Python, half of what there is to compile."""
+    """As :func:`njit`, for what only compiled code calls: without the wrapper for Python, half of what there is to
+    compile.
+    """
     return njit(no_cpython_wrapper=True)(function)
 
 
@@ -53,7 +57,9 @@ FORK_ENTRY = (1 << 31) - 1
 """What an entry has instead of a place if its trie begins with a fork."""
 MAX_SLOTS = (1 << 16) - 2
 STACK_WORDS = 2 * MAX_WAYS
-"""What :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two words for each."""
+"""What :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two words
+for each.
+"""
 
 RESOLVED = 0
 WAITING = 1
@@ -147,8 +153,8 @@ def repack(rows, before, after, target):
 
 @inner
 def walk(pool, places, cells, row, word, out, n, stack):
-    """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at
-    a MISS, or where there are more ways than an action may have.
+    """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n,
+    or -1 at a MISS, or where there are more ways than an action may have.
     """
     top = 0
     first = n
@@ -188,12 +194,15 @@ def new_value(known_start, known_slot, known_new, outcome, slot, old):
 
 
 @inner
-def resolve(pool, top, roots, trie, root, known, change, places, cells, step, outcome, known_start, known_slot, known_new, stack):
+def resolve(
+    pool, top, roots, trie, root, known, change, places, cells, step, outcome, known_start, known_slot, known_new, stack
+):
     """Extend a residual trie by the path that a state takes through its master trie.
 
-    ``known``: bit set of slots that the residual does not test; ``change``: of the step that it is about. ``cells``: the state; for a step property (``step``), the state
-    before ``outcome``, and slots are virtual (2i is i before the step, 2i+1 after). RESOLVED; or WAITING if the master has no
-    path yet and Python was asked before; or ASK if it must be asked now, if only to say that there are too many ways.
+    ``known``: bit set of slots that the residual does not test; ``change``: of the step that it is about. ``cells``:
+    the state; for a step property (``step``), the state before ``outcome``, and slots are virtual (2i is i before the
+    step, 2i+1 after). RESOLVED; or WAITING if the master has no path yet and Python was asked before; or ASK if it must
+    be asked now, if only to say that there are too many ways.
     """
     status = RESOLVED
     depth = 0
@@ -299,7 +308,11 @@ def residual_for(g, outcome, root, step):
     for k in range(start, end):
         slot = g.known_slot[k]
         if step:
-            part = (np.uint64(slot) << np.uint64(40)) ^ (np.uint64(g.known_old[k]) << np.uint64(20)) ^ np.uint64(g.known_new[k])
+            part = (
+                (np.uint64(slot) << np.uint64(40))
+                ^ (np.uint64(g.known_old[k]) << np.uint64(20))
+                ^ np.uint64(g.known_new[k])
+            )
             key ^= mixed(part, np.uint64(0xD6E8FEB86659FD93))
         elif has_bit(g.root_slots[root], slot):
             part = (np.uint64(slot) << np.uint64(32)) ^ np.uint64(g.known_new[k])
@@ -371,7 +384,9 @@ def add_outcomes(g, first, end, root_kind):
 
 @njit
 def widen_root(g, root, gained, outcomes):
-    """A root has begun to read the slots ``gained``: outcomes that change them, and nothing it read before, now affect it."""
+    """A root has begun to read the slots ``gained``: outcomes that change them, and nothing it read before, now affect
+    it.
+    """
     for outcome in range(1, outcomes):
         if g.like[outcome] != outcome:
             copy_drops(g, outcome, g.like[outcome])
@@ -388,7 +403,9 @@ def widen_root(g, root, gained, outcomes):
 
 @njit
 def renew(g, is_renewed):
-    """Give outcomes that are another change now another residual trie of each refinement; the one they had is the older one."""
+    """Give outcomes that are another change now another residual trie of each refinement; the one they had is the older
+    one.
+    """
     for n in range(g.entries[0]):
         outcome, trie = g.entry_outcome[n], g.entry_trie[n]
         root = np.int64(g.trie_root[trie])

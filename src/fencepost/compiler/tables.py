@@ -1,8 +1,8 @@
 """A protocol as integer tables: decision tries, leaves, outcomes, and what each outcome can change for which root.
 
-:class:`Tables` is grown by an engine's driver, one recorded evaluation at a time, and read by its compiled loops. Everything in
-it is an array of integers; what the integers mean (slots, values, actions, choices) is known to the stepper and written down
-here so that a path can be told afterwards.
+:class:`Tables` is grown by an engine's driver, one recorded evaluation at a time, and read by its compiled loops.
+Everything in it is an array of integers; what the integers mean (slots, values, actions, choices) is known to the
+stepper and written down here so that a path can be told afterwards.
 """
 
 from __future__ import annotations
@@ -87,15 +87,17 @@ class Growing(NamedTuple):
 class Compiled(NamedTuple):
     """The arrays that compiled loops read; valid until the tables grow.
 
-    ``place``: where each slot stands in a row. ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``,
-    ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of
-    the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties
-    first; an entry is place << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+    ``place``: where each slot stands in a row. ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf.
+    ``delta``, ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the
+    fingerprint of each image of the state, one column per permutation (none without symmetry). ``write_*``: what each
+    outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties first; an entry is place <<
+    32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
 
     ``older``: the residual trie of a refinement that was in the place of one, for states found before; 0 for none.
 
-    For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program at
-    ``program[program_at[program_base[slot] + value]]``: a mask of the members in it, where it ends, instructions (see `canonical`).
+    For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program
+    at ``program[program_at[program_base[slot] + value]]``: a mask of the members in it, where it ends, instructions
+    (see `canonical`).
     """
 
     pool: Array
@@ -152,14 +154,21 @@ class _Programs:
             for value in range(len(begins), len(store.values[slot])):
                 begins.append(self._add(slot, value))
         bases = np.concatenate([[0], np.cumsum([len(begins) for begins in self.begins])]).astype(np.int64)
-        return [self.colours, bases[:-1], np.array([b for begins in self.begins for b in begins], np.int64), self.words.view(np.int64)]
+        return [
+            self.colours,
+            bases[:-1],
+            np.array([b for begins in self.begins for b in begins], np.int64),
+            self.words.view(np.int64),
+        ]
 
     def _add(self, slot: int, value: int) -> int:
         """Where the program begins that was added for a value."""
         begin, term = self.top, self.symmetry.term(slot, value) if value else None
         program = [] if term is None else term.program
         if begin + len(program) + 2 > MAX_WORDS:
-            raise SystemFailure("the values of the protocol are too many or too large to be labelled: check it without --symmetry")
+            raise SystemFailure(
+                "the values of the protocol are too many or too large to be labelled: check it without --symmetry"
+            )
         self.top = begin + 2 + len(program)
         mask = 0 if term is None else sum(1 << member for member in term.members)
         self.words[begin : self.top] = np.array([mask, self.top, *program], np.uint64)
@@ -176,8 +185,8 @@ def _bits(numbers: Sequence[int], words: int) -> Array:
 class Tables:
     """The compiled form of one protocol, growing as new paths are recorded.
 
-    Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is"); the others are leaves of actions. Raises
-    :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
+    Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is");
+    the others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
 
     def __init__(self, stepper: Stepper, symmetry: Symmetry | None = None) -> None:
@@ -192,7 +201,8 @@ class Tables:
         self.root_words = roots // 64 + 1
         self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
         self.stepwise = bool((self.root_kind == STEP_PROPERTY).any())
-        # With step properties even a step that changes nothing has to be checked. It changes nothing of what is refined.
+        # With step properties even a step that changes nothing has to be checked. It changes nothing of what is
+        # refined.
         self.keeps_loops = bool(((self.root_kind == STEP_PROPERTY) & ~self.refines[:-1]).any())
         self.pool = reserve(MAX_WORDS, np.int32)
         self.top = np.array([1], np.int64)
@@ -237,7 +247,8 @@ class Tables:
         self.outcome_root = reserve(MAX_OUTCOMES, np.int32)
         self.outcome_choices: list[tuple[int, ...]] = []
         self.outcome_weight: list[int] = []
-        # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room for.
+        # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room
+        # for.
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
         self._below: dict[int, tuple[int, int]] = {}
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
@@ -258,8 +269,10 @@ class Tables:
     def growing(self) -> Growing:
         """The arrays for growing; take them anew after every :meth:`spread`."""
         return Growing(
-            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.trie_change, self.older, self.refines,
-            self.residual_keys, self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed,
+            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.trie_change, self.older,
+            self.refines,
+            self.residual_keys, self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new,
+            self.changed,
             self.change, self.like, self.drop,
             self.root_slots, self.entries, self.entry_outcome, self.entry_trie,
         )  # fmt: skip
@@ -275,7 +288,9 @@ class Tables:
                 self.drop[INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
 
     def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
-        """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing else."""
+        """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing
+        else.
+        """
         for root, choices in outcomes[1:]:
             self._add_outcome(-1, Outcome(tuple(choices), (), {}), 0, {}, ())
             self.outcome_root[self.outcomes - 1] = root
@@ -284,8 +299,8 @@ class Tables:
     def record(self, root: int, branch: Branch) -> None:
         """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
 
-        What that means for the outcomes of other roots is worked out by :meth:`spread`, which must be called before the tables
-        are used.
+        What that means for the outcomes of other roots is worked out by :meth:`spread`, which must be called before the
+        tables are used.
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
@@ -295,7 +310,9 @@ class Tables:
             self._read[root] |= read
 
     def spread(self) -> None:
-        """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which root."""
+        """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which
+        root.
+        """
         self._make_room(self._spread)
         for root, slots in self._gained.items():
             native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self._spread)
@@ -312,7 +329,9 @@ class Tables:
             self.stepper.deadline.check()
 
     def _note_changes(self) -> None:
-        """Number the changes that new outcomes are; and those of others anew that touch what a computed part has begun to read."""
+        """Number the changes that new outcomes are; and those of others anew that touch what a computed part has begun
+        to read.
+        """
         if not self.refines.any():
             return
         for outcome in range(max(self._spread, 1), self.outcomes):
@@ -342,9 +361,17 @@ class Tables:
         return int(self.change[outcome]) if self.refines[root] else None
 
     def _insert(
-        self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int], within: tuple[tuple[int, int], ...]
+        self,
+        cell: int,
+        branch: Branch,
+        root: int,
+        known: dict[int, int],
+        read: set[int],
+        within: tuple[tuple[int, int], ...],
     ) -> None:
-        """Add a branch at a cell. ``known``: the values read on the way there, ``within``: the forks, each with the cell of its option."""
+        """Add a branch at a cell. ``known``: the values read on the way there, ``within``: the forks, each with the
+        cell of its option.
+        """
         pool = self._pool
         while True:
             held = pool[cell] if cell >= 0 else self._root_words[-1 - cell]
@@ -401,7 +428,8 @@ class Tables:
             return native.DISABLED
         if self.root_kind[root] != ACTION:
             return native.LEAF - root
-        # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the same.
+        # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the
+        # same.
         by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
         for outcome in sorted(leaf.outcomes, key=lambda o: o.choices):
             effect = tuple((slot, old, new) for slot, (old, new) in sorted(outcome.writes.items()))
@@ -419,7 +447,9 @@ class Tables:
         return native.LEAF - number
 
     def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
-        """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything else."""
+        """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything
+        else.
+        """
         leaves = 1
         for fork, option in reversed(within):
             was, all_were = self._below.get(option, (0, 0)), self._below.get(fork, (0, 0))
@@ -437,8 +467,8 @@ class Tables:
         number = self.outcomes
         if number + 1 >= MAX_OUTCOMES:
             raise SystemFailure(
-                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values; "
-                "run with --profile to see which, and split it"
+                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values;"
+                " run with --profile to see which, and split it"
             )
         k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
         delta = 0
@@ -460,7 +490,9 @@ class Tables:
         self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
         self.changed[number] = _bits(list(outcome.writes), self.slot_words)
         left = tuple(sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items()))
-        self.like[number] = self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
+        self.like[number] = (
+            self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
+        )
         self.delta[number] = delta & ((1 << 64) - 1)
         self.delta_high[number] = delta >> 64
         self.outcome_root[number] = root
@@ -513,7 +545,11 @@ class Tables:
                 f"one state may have more than {MAX_LEAVES:,} steps that read on after a choice, most of them of "
                 f"{self.stepper.roots[most].title}: read before you choose, or choose from less"
             )
-        if self.top[0] > MAX_WORDS * 9 // 10 or self.tries[0] > MAX_TRIES * 9 // 10 or self.entries[0] > MAX_ENTRIES * 9 // 10:
+        if (
+            self.top[0] > MAX_WORDS * 9 // 10
+            or self.tries[0] > MAX_TRIES * 9 // 10
+            or self.entries[0] > MAX_ENTRIES * 9 // 10
+        ):
             raise SystemFailure(
                 "the protocol's decision tries outgrew their tables: a part of its state has too many values; "
                 "run with --profile to see which, and split it"
@@ -537,13 +573,18 @@ class Tables:
         n, entries, tries = self.outcomes, int(self.entries[0]), int(self.tries[0])
         known, writes, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
         return {
-            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries, "trie_known": tries, "trie_change": tries, "older": tries,
+            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries,
+            "trie_known": tries, "trie_change": tries, "older": tries,
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
-            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "change": n, "like": n, "drop": n,
+            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n,
+            "change": n, "like": n, "drop": n,
             "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
             "write_start": n + 1, "write_slot": writes, "write_value": writes, "choice_start": n + 1, "choice": choices,
-            "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves, "leaf_span": self.leaves, "outcome_root": n,
-            "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries, "trie": entries,
+            "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations),
+            "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves,
+            "leaf_span": self.leaves, "outcome_root": n,
+            "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries,
+            "trie": entries,
             "start": n, "middle": n, "end": n, "step_start": n + 1,
             # Only the embedded engine has symmetry.
             "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
@@ -551,7 +592,9 @@ class Tables:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Numbers that are others once the tables are. What Python recorded may fill a word that there was room for, and nothing grows."""
+        """Numbers that are others once the tables are. What Python recorded may fill a word that there was room for,
+        and nothing grows.
+        """
         return (self.layout.version, sum(self.evaluations_by_root), *self.used().values())
 
     def snapshot(self) -> dict[str, Any]:
@@ -570,7 +613,9 @@ class Tables:
             "evaluations": self.evaluations_by_root,
             "read": [sorted(slots) for slots in self._read],
             "forks": sorted(self.forks),
-            "changes": [[change.action, sorted(change.slots), sorted(change.parts)] for change in self.stepper.changes.known],
+            "changes": [
+                [change.action, sorted(change.slots), sorted(change.parts)] for change in self.stepper.changes.known
+            ],
             "decided": {name: refinement.decided for name, refinement in self.stepper.refinements.items()},
             "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
         }
@@ -607,19 +652,39 @@ class Tables:
     def compiled(self, afresh: bool = True) -> Compiled:
         """The tables as compiled loops read them, laid out anew.
 
-        Unless it has to be ``afresh``, what is laid out is only what came new: that is enough to complete states by, not to build any.
+        Unless it has to be ``afresh``, what is laid out is only what came new: that is enough to complete states by,
+        not to build any.
         """
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
         if afresh or self._linked[0] != (n, entries):
             start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
-            word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
-            native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, end, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+            word, trie, step_trie = (
+                np.zeros(entries, np.int64),
+                np.zeros(entries, np.int32),
+                np.zeros(entries, np.int32),
+            )
+            native.link(
+                self.growing(),
+                self.layout.place,
+                n,
+                self.root_kind,
+                start,
+                middle,
+                end,
+                step_start,
+                word,
+                trie,
+                step_trie,
+                np.zeros(3 * n, np.int64),
+            )
             self._linked = (n, entries), (start, middle, end, word, trie, step_start, step_trie)
         start, middle, end, word, trie, step_start, step_trie = self._linked[1]
         return Compiled(
-            self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
-            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, end, word, trie,
+            self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span,
+            self.outcome_root, self.delta, self.delta_high,
+            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start,
+            self.write_slot, self.write_value, start, middle, end, word, trie,
             step_start, step_trie, self.older, self.drop, self.known_start, self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip

@@ -1,6 +1,7 @@
 """Traces of running systems, held to the protocols that were checked.
 
-A file that says how derives a class from :class:`Conformance`, which gives a :class:`Step` for each :class:`Event` that is one.
+A file that says how derives a class from :class:`Conformance`, which gives a :class:`Step` for each :class:`Event` that
+is one.
 """
 
 from fencepost.conform.conformance import Conformance, Event, NotCovered, Step

@@ -1,7 +1,8 @@
 """What a conformance file says: which events of a trace are which steps of a protocol.
 
-It stands beside its protocol, in Python, and knows what the system writes and what the protocol's author means. The machinery around it
-knows neither: it orders steps by what they send, receive, read and write, and follows the protocol along them.
+It stands beside its protocol, in Python, and knows what the system writes and what the protocol's author means. The
+machinery around it knows neither: it orders steps by what they send, receive, read and write, and follows the protocol
+along them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 
 Message: TypeAlias = Hashable
-"""The name of a message, by which its sender and its receiver know it. Of several with one name, the first that is sent is received first."""
+"""The name of a message, by which its sender and its receiver know it. Of several with one name, the first that is sent
+is received first.
+"""
 
 Version: TypeAlias = tuple[Hashable, int]
 """One version of something that is replaced as a whole: its name and the number of the version."""
@@ -26,8 +29,8 @@ Version: TypeAlias = tuple[Hashable, int]
 class Event(msgspec.Struct, frozen=True):
     """One thing that a node of a running system did: a :class:`fencepost.TraceEvent` with its parameters as values.
 
-    ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1 on, without gaps. ``subject``: what it is about, the unit that is
-    validated; None for all. ``actor``: the role within the node.
+    ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1 on, without gaps. ``subject``: what it is
+    about, the unit that is validated; None for all. ``actor``: the role within the node.
     """
 
     node: str
@@ -42,10 +45,12 @@ class Event(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, gc=False):
     """One step of the protocol that an event says was taken.
 
-    ``parameters`` and ``picks``: of the action, and what it chooses, in order. ``receives``, ``sends``: messages, which order steps of several nodes.
-    ``writes``, ``reads``: versions, which do so too: a version is written after the one before it was read. ``after``: what parts of the
-    state must hold then, by their paths, and ``before`` what must hold just before. ``to``: all whom it sends something. ``tells``: for kinds of events (``send``, ``receive``) what the step must tell of them. ``may_skip``: a step that
-    the system may have ignored: it is left out where it is not enabled. No ``action``: the event takes part in the order, and ``after`` must hold.
+    ``parameters`` and ``picks``: of the action, and what it chooses, in order. ``receives``, ``sends``: messages, which
+    order steps of several nodes. ``writes``, ``reads``: versions, which do so too: a version is written after the one
+    before it was read. ``after``: what parts of the state must hold then, by their paths, and ``before`` what must hold
+    just before. ``to``: all whom it sends something. ``tells``: for kinds of events (``send``, ``receive``) what the
+    step must tell of them. ``may_skip``: a step that the system may have ignored: it is left out where it is not
+    enabled. No ``action``: the event takes part in the order, and ``after`` must hold.
     """
 
     action: str | None
@@ -75,9 +80,9 @@ class NotCovered(Exception):
 class Conformance(ABC):
     """How the trace of one subject in one run is held to a protocol.
 
-    ``name``: of the protocol that a user names. ``subjects``: a regular expression of all subjects that the protocol is about; others in the same trace
-    belong to other protocols, and are left out. ``events``: all of them that are about the subject or about all subjects, node by node in their order. A
-    subclass may look ahead in them.
+    ``name``: of the protocol that a user names. ``subjects``: a regular expression of all subjects that the protocol is
+    about; others in the same trace belong to other protocols, and are left out. ``events``: all of them that are about
+    the subject or about all subjects, node by node in their order. A subclass may look ahead in them.
     """
 
     name: ClassVar[str]
@@ -90,7 +95,9 @@ class Conformance(ABC):
 
     @classmethod
     def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
-        """How this trace is held to a protocol: by this conformance, or by another one that knows better who has written it."""
+        """How this trace is held to a protocol: by this conformance, or by another one that knows better who has
+        written it.
+        """
         return cls(subject, events)
 
     @abstractmethod
@@ -106,11 +113,15 @@ class Conformance(ABC):
         """The steps of one event, in order; none for an event that the protocol does not know of."""
 
     def in_order(self) -> Sequence[Event]:
-        """The events in the order in which each node did what they tell of, where that differs from the one in which it told of them."""
+        """The events in the order in which each node did what they tell of, where that differs from the one in which it
+        told of them.
+        """
         return self.events
 
     def is_untouched(self) -> bool:
-        """Whether nothing was done to the subject, as far as its events tell. Asked of a trace without a step, which is a behaviour only then."""
+        """Whether nothing was done to the subject, as far as its events tell. Asked of a trace without a step, which is
+        a behaviour only then.
+        """
         return False
 
     def names(self) -> Mapping[str, str]:
@@ -119,10 +130,14 @@ class Conformance(ABC):
 
     @classmethod
     def is_over(cls, events: Sequence[Event]) -> bool:
-        """Whether nothing that matters is to come of a subject, given its events: it is closed, say. Asked where traces are validated while they are written."""
+        """Whether nothing that matters is to come of a subject, given its events: it is closed, say. Asked where traces
+        are validated while they are written.
+        """
         return False
 
     @classmethod
     def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
-        """Those events, of all that are about all subjects, that the verdict on any subject still depends on. Asked where memory is to be bounded."""
+        """Those events, of all that are about all subjects, that the verdict on any subject still depends on. Asked
+        where memory is to be bounded.
+        """
         return events

@@ -20,8 +20,9 @@ NOTHING = "nothing changes"
 
 
 class Visits(msgspec.Struct):
-    """How often each action was taken (``taken``), with which ``parameters``, to which ``effects``; which ``lines`` of the author's it has run, and which have
-    refused it (``refused``); which options were taken where a line chooses (``choices``), 0 for those that were there and never taken.
+    """How often each action was taken (``taken``), with which ``parameters``, to which ``effects``; which ``lines`` of
+    the author's it has run, and which have refused it (``refused``); which options were taken where a line chooses
+    (``choices``), 0 for those that were there and never taken.
     """
 
     taken: dict[str, int] = {}
@@ -65,7 +66,9 @@ class Coverage:
         for _, step, taken in verdict.path:
             assert step.action is not None
             visits.taken[step.action] = visits.taken.get(step.action, 0) + 1
-            _count(visits.parameters, step.action, ", ".join(f"{name}={show(value)}" for name, value in step.parameters))
+            _count(
+                visits.parameters, step.action, ", ".join(f"{name}={show(value)}" for name, value in step.parameters)
+            )
             way = self._ways.get((step.action, id(taken)))
             if way is None:
                 way = self._ways[step.action, id(taken)] = self._learn(follower, row, step, taken)
@@ -84,7 +87,9 @@ class Coverage:
         for place, option, is_taken in options:
             if not is_taken:
                 _count(self._visits.choices, place, option, 0)
-        return _Way(taken, effect(follower, taken), lines, [(place, option) for place, option, is_taken in options if is_taken])
+        return _Way(
+            taken, effect(follower, taken), lines, [(place, option) for place, option, is_taken in options if is_taken]
+        )
 
     def _settle(self) -> None:
         """Count what ways through actions have in common."""
@@ -121,10 +126,14 @@ def _count(counts: dict[str, dict[str, int]], action: str, what: str, by: int = 
 
 def effect(follower: Follower, taken: Taken) -> str:
     """What a step does, whoever does it: which parts of the state it changes, and which messages pass."""
-    told = dict.fromkeys(f"{event.kind}s {type(message).__name__}" for event in taken.events for message in event.passed)
+    told = dict.fromkeys(
+        f"{event.kind}s {type(message).__name__}" for event in taken.events for message in event.passed
+    )
     shapes = follower.protocol.shapes
     parts = dict.fromkeys(
-        part_name(slot) for index, _ in taken.writes if not isinstance(shapes.get((slot := follower.store.slots[index]).path[0]), NetworkShape)
+        part_name(slot)
+        for index, _ in taken.writes
+        if not isinstance(shapes.get((slot := follower.store.slots[index]).path[0]), NetworkShape)
     )
     changed = [f"changes {', '.join(sorted(parts))}"] if parts else []
     return "; ".join([*sorted(told), *changed]) or NOTHING

@@ -1,8 +1,9 @@
 """Follows a protocol along steps that somebody else says were taken.
 
-The author's Python is run as everywhere: a step reads, chooses and writes the state. A choice is not explored: it is taken as the trace says.
-What was read and written is kept as a path of a decision trie, one for each action with its parameters and picks, as the compiler
-does; whoever comes the same way again walks the trie, whichever trace it is, and no Python of the author is run.
+The author's Python is run as everywhere: a step reads, chooses and writes the state. A choice is not explored: it is
+taken as the trace says. What was read and written is kept as a path of a decision trie, one for each action with its
+parameters and picks, as the compiler does; whoever comes the same way again walks the trie, whichever trace it is, and
+no Python of the author is run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _LANGUAGE = tuple(os.path.join(_PACKAGE, room, "") for room in ("spec", "conform
 
 @dataclass(frozen=True)
 class Like:
-    """Picks a record by some of its fields, each named by its path, such as ``entry.id``; the fields and their values."""
+    """Picks a record by some of its fields, each named by its path, such as ``entry.id``; the fields and their
+    values.
+    """
 
     fields: tuple[tuple[str, Value], ...]
 
@@ -85,7 +88,9 @@ Pick: TypeAlias = Hashable
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a step can not be taken. ``where``: the file and the line of what refused it, ``asked``: the text of that line."""
+    """Why a step can not be taken. ``where``: the file and the line of what refused it, ``asked``: the text of that
+    line.
+    """
 
     reason: str
     where: str = ""
@@ -105,7 +110,9 @@ class Taken:
 
 
 class _AsTouched(Store):
-    """Slots that are numbered when a step touches them, of thousands that a trace may never touch; without fingerprints, which nobody asks for."""
+    """Slots that are numbered when a step touches them, of thousands that a trace may never touch; without
+    fingerprints, which nobody asks for.
+    """
 
     def _declare(self) -> None:
         pass
@@ -191,8 +198,9 @@ def _some(options: Sequence[Value]) -> str:
 class Follower:
     """A protocol with its constants, and all that was learnt of its steps. It can follow one trace after another.
 
-    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. What was learnt is forgotten after ``most_learnt`` evaluations,
-    also within a trace. ``fingerprints``: whether somebody will ask for those of states.
+    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. What was learnt is
+    forgotten after ``most_learnt`` evaluations, also within a trace. ``fingerprints``: whether somebody will ask for
+    those of states.
     """
 
     def __init__(self, protocol: Protocol, fingerprints: bool = False, most_learnt: int = MOST_LEARNT) -> None:
@@ -217,7 +225,9 @@ class Follower:
             self.apply(row, found[0].writes)
         return row
 
-    def step(self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]) -> Taken | Refused:
+    def step(
+        self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
+    ) -> Taken | Refused:
         """What an action does in a state, which stays as it is; or why it can not be taken.
 
         Raises :class:`fencepost.FencepostError` if there is no such action.
@@ -254,7 +264,9 @@ class Follower:
         return before
 
     def value(self, row: list[int], path: tuple[Any, ...]) -> Value:
-        """What a part of a state holds; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if there is none."""
+        """What a part of a state holds; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
+        there is none.
+        """
         index = self._places.get(path)
         if index is None:
             known = self.store._index.get(encode_path(path))
@@ -266,7 +278,9 @@ class Follower:
         return State(self.store, row)
 
     def in_order(self, changes: Iterable[tuple[Slot, Value, Value]]) -> list[tuple[Slot, Value, Value]]:
-        """Changes of a state with its parts as they are declared. Those that appear when they are touched come last, in that order."""
+        """Changes of a state with its parts as they are declared. Those that appear when they are touched come last, in
+        that order.
+        """
         return sorted(changes, key=lambda change: self._rank(change[0].path))
 
     def _rank(self, path: tuple[Any, ...]) -> tuple[float, ...]:
@@ -291,7 +305,13 @@ class Follower:
         """A part of the state that every state has. Raises ``KeyError`` if there is none of this path."""
         shape: Shape = self.protocol.shapes[path[0]]
         for key in path[1:]:
-            part = shape.element(key) if isinstance(shape, PerKeyShape) else shape.parts.get(key) if isinstance(shape, Struct) else None
+            part = (
+                shape.element(key)
+                if isinstance(shape, PerKeyShape)
+                else shape.parts.get(key)
+                if isinstance(shape, Struct)
+                else None
+            )
             if part is None:
                 raise KeyError(path)
             shape = part
@@ -322,7 +342,9 @@ class Follower:
             depth += 1
         children[at] = self._chain(slots[depth:], numbers[depth:], leaf)
 
-    def _chain(self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused) -> _Chain | Taken | Refused:
+    def _chain(
+        self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused
+    ) -> _Chain | Taken | Refused:
         """What is left of a path that nobody else has come."""
         if not slots:
             return leaf
@@ -364,11 +386,15 @@ class _Node:
 
 
 class _Chain:
-    """The rest of a path that only one evaluation has come: slots with the numbers of their values (of one slot, the number), and the end."""
+    """The rest of a path that only one evaluation has come: slots with the numbers of their values (of one slot, the
+    number), and the end.
+    """
 
     __slots__ = ("leaf", "numbers", "read", "slots")
 
-    def __init__(self, slots: tuple[int, ...], read: Callable[[list[int]], Any], numbers: Any, leaf: Taken | Refused) -> None:
+    def __init__(
+        self, slots: tuple[int, ...], read: Callable[[list[int]], Any], numbers: Any, leaf: Taken | Refused
+    ) -> None:
         self.slots = slots
         self.read = read
         self.numbers = numbers
@@ -385,8 +411,13 @@ def _refusal(raised: BaseException, reason: str) -> Refused:
         frame = frame.tb_next
     if found is None:
         return Refused(reason)
-    above = next((folder for folder in (os.path.dirname(_PACKAGE), os.getcwd()) if found[0].startswith(os.path.join(folder, ""))), "")
+    above = next(
+        (
+            folder
+            for folder in (os.path.dirname(_PACKAGE), os.getcwd())
+            if found[0].startswith(os.path.join(folder, ""))
+        ),
+        "",
+    )
     where = os.path.relpath(found[0], above) if above else found[0]
     return Refused(reason, f"{where}:{found[1]}", linecache.getline(*found).strip())
-
-

@@ -1,7 +1,7 @@
 """Which lines of a protocol's Python the steps of traces have run, and which options its choices have taken.
 
-Actions are run once more for each way through them that traces have gone, under a tracer of Python's. Their lines are those of their functions and of all
-functions that these name: of the protocol and of the modules beside it.
+Actions are run once more for each way through them that traces have gone, under a tracer of Python's. Their lines are
+those of their functions and of all functions that these name: of the protocol and of the modules beside it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Choice: TypeAlias = tuple[str, str, bool]
 
 
 class Line(NamedTuple):
-    """A statement of the author's: the lines that it is on (its first ones, if it has others within), its text, and whether it asks for something (``require``)
-    or chooses (``one_of``).
+    """A statement of the author's: the lines that it is on (its first ones, if it has others within), its text, and
+    whether it asks for something (``require``) or chooses (``one_of``).
     """
 
     file: str
@@ -43,14 +43,21 @@ class Line(NamedTuple):
 
 
 def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
-    """The statements of each action, with those of all functions that it may call, as far as they can be told by their names."""
-    return {declared.name: [line for code in _codes(protocol, declared.function) for line in _lines(code)] for declared in protocol.declared("action")}
+    """The statements of each action, with those of all functions that it may call, as far as they can be told by their
+    names.
+    """
+    return {
+        declared.name: [line for code in _codes(protocol, declared.function) for line in _lines(code)]
+        for declared in protocol.declared("action")
+    }
 
 
 def place(protocol: type[Protocol], file: str, line: int) -> str:
     """A line for people, the same in every process: ``store/rules/adding.py:12: require(...)``."""
     home = os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
-    above = next((folder for folder in (os.path.dirname(_PACKAGE), home) if file.startswith(os.path.join(folder, ""))), "")
+    above = next(
+        (folder for folder in (os.path.dirname(_PACKAGE), home) if file.startswith(os.path.join(folder, ""))), ""
+    )
     return f"{os.path.relpath(file, above) if above else file}:{line}: {linecache.getline(file, line).strip()}"
 
 
@@ -113,7 +120,14 @@ def _statements(file: str, body: Sequence[ast.stmt]) -> Iterator[Line]:
             within = [statement.lineno for part in _parts(node) for statement in part]
             last = max(node.lineno, min(within) - 1) if within else node.end_lineno or node.lineno
             called = {call.func.id for call in _calls(node) if isinstance(call.func, ast.Name)}
-            yield Line(file, node.lineno, last, linecache.getline(file, node.lineno).strip(), "require" in called, "one_of" in called)
+            yield Line(
+                file,
+                node.lineno,
+                last,
+                linecache.getline(file, node.lineno).strip(),
+                "require" in called,
+                "one_of" in called,
+            )
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             for part in _parts(node):
                 yield from _statements(file, part)
@@ -141,8 +155,12 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 # -- what was run -----------------------------------------------------------------------------------------------------
 
 
-def run_by(follower: Follower, row: list[int], step: Step) -> tuple[set[tuple[str, int]], list[tuple[str, int, Any, Sequence[Any]]]]:
-    """The lines that a step runs from a state, and its choices: where each is, the option that it takes, and all that there are."""
+def run_by(
+    follower: Follower, row: list[int], step: Step
+) -> tuple[set[tuple[str, int]], list[tuple[str, int, Any, Sequence[Any]]]]:
+    """The lines that a step runs from a state, and its choices: where each is, the option that it takes, and all that
+    there are.
+    """
     assert step.action is not None
     ran: set[tuple[str, int]] = set()
     chosen: list[tuple[str, int, Any, Sequence[Any]]] = []

@@ -21,9 +21,18 @@ Tell = Callable[[list[Outcome]], None]
 
 
 class Following:
-    """Runs that are watched, each by a :class:`fencepost.conform.watch.Watch`. ``runs``, ``subjects``: those that are wanted, empty for all."""
+    """Runs that are watched, each by a :class:`fencepost.conform.watch.Watch`. ``runs``, ``subjects``: those that are
+    wanted, empty for all.
+    """
 
-    def __init__(self, validator: Validator, limits: Limits, explain: Explain | None, runs: Collection[str] = (), subjects: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        validator: Validator,
+        limits: Limits,
+        explain: Explain | None,
+        runs: Collection[str] = (),
+        subjects: Collection[str] = (),
+    ) -> None:
         self._validator = validator
         self._limits = limits
         self._explain = explain
@@ -36,7 +45,9 @@ class Following:
         """Take events of any runs."""
         by_run: dict[str, list[TraceEvent]] = {}
         for event in events:
-            if (not self._runs or event.run in self._runs) and (event.subject is None or self._is_wanted(event.subject)):
+            if (not self._runs or event.run in self._runs) and (
+                event.subject is None or self._is_wanted(event.subject)
+            ):
                 by_run.setdefault(event.run, []).append(event)
         for run, some in by_run.items():
             watch = self.watches.get(run)
@@ -57,7 +68,9 @@ class Following:
 
 
 def follow(tail: Tail, following: Following, until: Callable[[], bool], tell: Tell) -> None:
-    """Read what is added to folders and tell verdicts, ``until`` it says so, or until KeyboardInterrupt, which ends it likewise."""
+    """Read what is added to folders and tell verdicts, ``until`` it says so, or until KeyboardInterrupt, which ends it
+    likewise.
+    """
     now = time.monotonic()
     try:
         while not until():

@@ -1,7 +1,7 @@
 """Puts the steps of several nodes into one order that their causes allow.
 
-A step comes after the one before it in its node, after the send of what it receives, and in the order of the versions that it reads and writes.
-No clock is asked.
+A step comes after the one before it in its node, after the send of what it receives, and in the order of the versions
+that it reads and writes. No clock is asked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What came of one trace, as data that can be sent, stored and told: a verdict without the protocol that it is about."""
+"""What came of one trace, as data that can be sent, stored and told: a verdict without the protocol that it is
+about.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from fencepost.conform.validate import Validator, Verdict
 from fencepost.errors import FencepostError
 
 ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
-"""A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something that its conformance does not know
-how to hold to the protocol.
+"""A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something
+that its conformance does not know how to hold to the protocol.
 """
 
 
 class Alternative(msgspec.Struct):
-    """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's that refuses it."""
+    """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's
+    that refuses it.
+    """
 
     node: str
     incarnation: int
@@ -34,9 +38,11 @@ class Alternative(msgspec.Struct):
 class Outcome(msgspec.Struct):
     """The verdict on the trace of one subject in one run.
 
-    ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and has. ``problem``: why it could not be
-    followed at all. ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words; ``sequence``: as a
-    sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to its end. ``protocol``: the name of the one that it was held to, if it came to that.
+    ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and
+    has. ``problem``: why it could not be followed at all. ``refusals``: everything that could have come next, none of
+    which can. ``story``: the last steps before, in words; ``sequence``: as a sequence diagram; both empty where nobody
+    asked for them. ``finished``: whether the trace came to its end. ``protocol``: the name of the one that it was held
+    to, if it came to that.
     """
 
     run: str
@@ -70,10 +76,12 @@ Notes = Callable[[Verdict, Sequence[Event]], None]
 
 
 def judged(
-    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None, explain: Explain | None = None,
+    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None,
+    explain: Explain | None = None,
     notes: Notes | None = None,
 ) -> Outcome:  # fmt: skip
-    """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other trace's.
+    """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other
+    trace's.
 
     ``explain``: called for a trace that is not accepted; ``notes``: for each.
     """
@@ -96,12 +104,14 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
     story, sequence = explain(verdict) if explain is not None else ("", "")
     refusals = [
         Alternative(
-            r.event.node, r.event.incarnation, r.event.seq, r.event.action, r.step.title, r.why.reason, r.why.where, r.why.asked
+            r.event.node, r.event.incarnation, r.event.seq, r.event.action, r.step.title, r.why.reason, r.why.where,
+            r.why.asked
         )
         for r in verdict.refusals
     ]  # fmt: skip
     return Outcome(
-        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken, verdict.skipped, verdict.problem,
+        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
+        verdict.skipped, verdict.problem,
         refusals, story, sequence, protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
     )  # fmt: skip
 

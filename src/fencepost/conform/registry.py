@@ -1,4 +1,6 @@
-"""Which conformance is meant: the one of a protocol that comes with Fencepost, by name, or one from a file of the user's."""
+"""Which conformance is meant: the one of a protocol that comes with Fencepost, by name, or one from a file of the
+user's.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,16 @@ SHIPPED = {
     "quorum": "fencepost.quorum.checked.conformance:QuorumConformance",
     "recorded-store": "fencepost.store.checked.recorded_conformance:RecordedConformance",
 }
-"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other. Both are held to
-`running-store` or `recorded-store`, by who has written them; traces of logs are held to `running-log`, those of quorums to `running-quorum`."""
+"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour
+of the other. Both are held to `running-store` or `recorded-store`, by who has written them; traces of logs are held to
+`running-log`, those of quorums to `running-quorum`.
+"""
 
 
 def found(given: str) -> type[Conformance]:
-    """The conformance that ``given`` means: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as :func:`shipped` and :func:`from_file`."""
+    """The conformance that ``given`` means: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as
+    :func:`shipped` and :func:`from_file`.
+    """
     return from_file(given) if ".py" in given else shipped(given)
 
 
@@ -33,7 +39,10 @@ def shipped(protocol: str) -> type[Conformance]:
     if place is None:
         near = get_close_matches(protocol.lower(), SHIPPED, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SHIPPED)}"
-        raise NotAProtocol(f"no conformance of a protocol named {protocol} is shipped: {hint} (a conformance of your own is a file, ending in .py)")
+        raise NotAProtocol(
+            f"no conformance of a protocol named {protocol} is shipped: {hint} (a conformance of your own is a file,"
+            " ending in .py)"
+        )
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)  # type: ignore[no-any-return]
 
@@ -53,10 +62,13 @@ def from_file(given: str) -> type[Conformance]:
             raise NotAProtocol(f"{path} has no conformance named {name}: it has {', '.join(found) or 'none'}")
         return chosen
     if len(found) != 1:
-        what = f"defines {len(found)} conformances, {', '.join(found)}: say which, as in {path}:{next(iter(found))}" if found else (
-            "defines no conformance: write a class that derives from fencepost.conform.Conformance, with name and protocol"
-        )  # fmt: skip
-        raise NotAProtocol(f"{path} {what}")
+        if found:
+            what = f"{len(found)} conformances, {', '.join(found)}: say which, as in {path}:{next(iter(found))}"
+        else:
+            what = (
+                "no conformance: write a class that derives from fencepost.conform.Conformance, with name and protocol"
+            )
+        raise NotAProtocol(f"{path} defines {what}")
     return next(iter(found.values()))
 
 

@@ -1,4 +1,6 @@
-"""Which part of an explored state space traces have visited: its states, its steps, and the nearest steps that they never took."""
+"""Which part of an explored state space traces have visited: its states, its steps, and the nearest steps that they
+never took.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ Visit: TypeAlias = tuple[int, int, str, str]
 
 
 class Unvisited(NamedTuple):
-    """A step of a state space that no trace has taken: the nearest one of its action and parameters. ``distance``: how many steps after a state that a trace
-    has visited its own result is; ``elsewhere``: whether a trace has taken such a step in another state; ``fingerprint`` and ``depth`` are the result's, as
-    the table has them.
+    """A step of a state space that no trace has taken: the nearest one of its action and parameters. ``distance``: how
+    many steps after a state that a trace has visited its own result is; ``elsewhere``: whether a trace has taken such a
+    step in another state; ``fingerprint`` and ``depth`` are the result's, as the table has them.
     """
 
     distance: int
@@ -48,7 +50,9 @@ class LevelVisits(NamedTuple):
 
 
 class ActionVisits(NamedTuple):
-    """How many of the ``parameters`` that an action has in the state space were ever taken (``parameters_taken``), and how many of its ``steps`` (``taken``)."""
+    """How many of the ``parameters`` that an action has in the state space were ever taken (``parameters_taken``), and
+    how many of its ``steps`` (``taken``).
+    """
 
     action: str
     parameters: int
@@ -58,10 +62,11 @@ class ActionVisits(NamedTuple):
 
 
 class SpaceCoverage(NamedTuple):
-    """``fitting`` of ``traces`` stay within the bounds of the state space, and have visited ``visited`` of ``states`` and taken ``taken`` of ``steps``.
+    """``fitting`` of ``traces`` stay within the bounds of the state space, and have visited ``visited`` of ``states``
+    and taken ``taken`` of ``steps``.
 
-    ``steps`` is None if it was written without its steps: then ``levels``, ``actions`` and ``never`` know of those that have discovered a state. ``never``:
-    the nearest steps that were not taken, first those that were taken nowhere.
+    ``steps`` is None if it was written without its steps: then ``levels``, ``actions`` and ``never`` know of those that
+    have discovered a state. ``never``: the nearest steps that were not taken, first those that were taken nowhere.
     """
 
     directory: str
@@ -78,7 +83,9 @@ class SpaceCoverage(NamedTuple):
 
 
 class Visited(msgspec.Struct):
-    """The ``states`` and ``steps`` of a state space that the ``fitting`` of so many ``traces`` have visited; states are told by their fingerprints."""
+    """The ``states`` and ``steps`` of a state space that the ``fitting`` of so many ``traces`` have visited; states are
+    told by their fingerprints.
+    """
 
     traces: int = 0
     fitting: int = 0
@@ -87,7 +94,8 @@ class Visited(msgspec.Struct):
 
 
 class InSpace:
-    """Follows traces within the bounds of a state space, which ``check --states`` wrote. Those that do not stay within them are not counted.
+    """Follows traces within the bounds of a state space, which ``check --states`` wrote. Those that do not stay within
+    them are not counted.
 
     Raises :class:`fencepost.OptionError` if it is one of another protocol.
     """
@@ -95,7 +103,9 @@ class InSpace:
     def __init__(self, conformance: type[Conformance], space: StateSpace) -> None:
         explored, protocol = space.protocol(), conformance.protocol
         if explored.name != protocol.name:
-            raise OptionError(f"{space.directory} is the state space of {explored.name}, and traces are held to {protocol.name}")
+            raise OptionError(
+                f"{space.directory} is the state space of {explored.name}, and traces are held to {protocol.name}"
+            )
         # A file that is loaded twice makes two classes, and the conformance knows one of them.
         values = {name: getattr(explored, name) for name in space.manifest.constants}
         self._follower = Follower(protocol(**values), fingerprints=True)
@@ -136,7 +146,10 @@ class InSpace:
         label = self._labels.get(key)
         if label is None:
             given = dict(step.parameters)
-            label = self._labels[key] = (step.action, parameters_text({name: given[name] for name in self._follower.actions[step.action].domains}))
+            label = self._labels[key] = (
+                step.action,
+                parameters_text({name: given[name] for name in self._follower.actions[step.action].domains}),
+            )
         return label
 
     def _fingerprint(self, row: Sequence[int]) -> int:
@@ -149,7 +162,9 @@ class InSpace:
 
 
 def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> SpaceCoverage:
-    """Which part of a state space was visited, with at the most ``most`` of the steps that were not taken. All of it is held in this process."""
+    """Which part of a state space was visited, with at the most ``most`` of the steps that were not taken. All of it is
+    held in this process.
+    """
     table = _Table(space)
     is_visited = np.isin(table.fingerprints, np.fromiter(visited.states, np.int64, len(visited.states)))
     taken = table.taken(visited.steps)
@@ -172,11 +187,16 @@ def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) ->
 
 def nearest(found: Sequence[Unvisited], most: int) -> list[Unvisited]:
     """Of the steps that no trace has taken those that are told."""
-    return sorted(found, key=lambda step: (step.elsewhere, step.distance, step.depth, step.fingerprint, step.action, step.parameters))[:most]
+    return sorted(
+        found,
+        key=lambda step: (step.elsewhere, step.distance, step.depth, step.fingerprint, step.action, step.parameters),
+    )[:most]
 
 
 class _Table:
-    """A state space with its steps as arrays. ``sources`` and ``targets`` are places of states, -1 outside of the table; ``kinds`` are places of ``labels``."""
+    """A state space with its steps as arrays. ``sources`` and ``targets`` are places of states, -1 outside of the
+    table; ``kinds`` are places of ``labels``.
+    """
 
     def __init__(self, space: StateSpace) -> None:
         columns = ["fingerprint", "depth", "parent"]
@@ -195,11 +215,18 @@ class _Table:
             sources, targets = ways.column("parent").to_numpy(), ways.column("fingerprint").to_numpy()
         self.sources, self.targets = self.places(sources), self.places(targets)
         self._ends = targets
-        actions, parameters = (ways.column(name).combine_chunks().dictionary_encode() for name in ("action", "parameters"))
-        both = actions.indices.to_numpy().astype(np.int64) * max(1, len(parameters.dictionary)) + parameters.indices.to_numpy()
+        actions, parameters = (
+            ways.column(name).combine_chunks().dictionary_encode() for name in ("action", "parameters")
+        )
+        both = (
+            actions.indices.to_numpy().astype(np.int64) * max(1, len(parameters.dictionary))
+            + parameters.indices.to_numpy()
+        )
         distinct, self.kinds = np.unique(both, return_inverse=True)
         called, given = actions.dictionary.to_pylist(), parameters.dictionary.to_pylist()
-        self.labels: list[Label] = [(called[kind // len(given)], given[kind % len(given)]) for kind in distinct.tolist()]
+        self.labels: list[Label] = [
+            (called[kind // len(given)], given[kind % len(given)]) for kind in distinct.tolist()
+        ]
 
     def places(self, fingerprints: Any) -> Any:
         """Where states with these fingerprints are, -1 for those that are none."""
@@ -239,7 +266,9 @@ def _actions(table: _Table, taken: Any, elsewhere: Any) -> list[ActionVisits]:
 
 
 def _unvisited(table: _Table, is_visited: Any, taken: Any, elsewhere: Any) -> Iterator[Unvisited]:
-    """The nearest step of each label that was not taken: of those that were taken elsewhere only what begins where a trace has been."""
+    """The nearest step of each label that was not taken: of those that were taken elsewhere only what begins where a
+    trace has been.
+    """
     wanted = np.ones(len(table.labels), bool)
     reached = is_visited.copy()
     frontier = is_visited
@@ -255,7 +284,14 @@ def _unvisited(table: _Table, is_visited: Any, taken: Any, elsewhere: Any) -> It
         for kind, row in zip(kinds.tolist(), rows[first].tolist(), strict=True):
             place = table.targets[row]
             action, parameters = table.labels[kind]
-            yield Unvisited(distance, action, parameters, bool(elsewhere[kind]), int(table.fingerprints[place]), int(table.depths[place]))
+            yield Unvisited(
+                distance,
+                action,
+                parameters,
+                bool(elsewhere[kind]),
+                int(table.fingerprints[place]),
+                int(table.depths[place]),
+            )
         wanted[kinds] = False
         if distance == 1:
             wanted &= ~elsewhere

@@ -1,4 +1,6 @@
-"""Reads what is added to folders of traces while systems write them: finished files, and those that are being written."""
+"""Reads what is added to folders of traces while systems write them: finished files, and those that are being
+written.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,19 @@ RunAndSubject = tuple[str, str]
 
 
 class Traces:
-    """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their run.
+    """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their
+    run.
 
-    ``runs`` and ``subjects``: those that are wanted, empty for all; ``kind``: a regular expression of the subjects that are known of at all.
+    ``runs`` and ``subjects``: those that are wanted, empty for all; ``kind``: a regular expression of the subjects that
+    are known of at all.
     """
 
     def __init__(
-        self, events: Iterable[row.TraceEvent], runs: Collection[str] = (), subjects: Collection[str] = (), kind: str = ".*"
+        self,
+        events: Iterable[row.TraceEvent],
+        runs: Collection[str] = (),
+        subjects: Collection[str] = (),
+        kind: str = ".*",
     ) -> None:
         is_known = re.compile(kind, re.DOTALL).fullmatch
         self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
@@ -35,7 +41,9 @@ class Traces:
             self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
         must_be_there("run", runs, seen)
         self._wanted = subjects
-        must_be_there("subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None})
+        must_be_there(
+            "subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None}
+        )
 
     def names(self) -> list[RunAndSubject]:
         """All traces, in the order of their names."""
@@ -48,7 +56,9 @@ class Traces:
         return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
 
     def events(self, name: RunAndSubject) -> list[Event]:
-        """The events of one trace, node by node in their order. Raises :class:`fencepost.tracing.TraceError` for parameters that are no JSON object."""
+        """The events of one trace, node by node in their order. Raises :class:`fencepost.tracing.TraceError` for
+        parameters that are no JSON object.
+        """
         run, subject = name
         of = self._runs[run]
         return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
@@ -58,7 +68,9 @@ _CHANGES = ("metadata_written", "metadata_deleted")
 
 
 def decoded(event: row.TraceEvent) -> Event:
-    """An event with its parameters as Python values. Raises :class:`fencepost.tracing.TraceError` if they are no JSON object."""
+    """An event with its parameters as Python values. Raises :class:`fencepost.tracing.TraceError` if they are no JSON
+    object.
+    """
     return Event(
         event.node, event.incarnation, event.seq, event.action, event.subject, event.parameter_values(), event.actor
     )
@@ -70,8 +82,9 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 
 def each_change_once(events: Iterable[Event]) -> list[Event]:
-    """The events without those of changes of metadata that are there already. Every member of a quorum of metadata services traces each change, and
-    once more when it applies its log anew after a start; zxid and path say which one it is.
+    """The events without those of changes of metadata that are there already. Every member of a quorum of metadata
+    services traces each change, and once more when it applies its log anew after a start; zxid and path say which one
+    it is.
     """
     seen: set[tuple[int, str]] = set()
     once = []
@@ -90,11 +103,14 @@ def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) ->
     for name in wanted:
         if name not in there:
             known = sorted(there, key=natural)
-            some = f"there are {', '.join(known[:5])}{f' and {len(known) - 5:,} more' if len(known) > 5 else ''}" if known else "there is none"
+            some = (
+                f"there are {', '.join(known[:5])}{f' and {len(known) - 5:,} more' if len(known) > 5 else ''}"
+                if known
+                else "there is none"
+            )
             raise OptionError(f"{what} {name} is not in the traces: {some}")
 
 
 def natural(name: str) -> tuple[int, int, str]:
     """A key that puts numbers in the order of numbers."""
     return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)
-

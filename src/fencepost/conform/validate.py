@@ -30,9 +30,11 @@ class Refusal:
 class Verdict:
     """What came of one trace.
 
-    ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none of it can; ``problem``: why
-    the trace could not be followed at all, which says nothing about the system if it is not ``covered`` by the conformance. ``path``: the steps that were taken, by number, if it was asked for. ``follower``: who has followed it,
-    ``refused``: how often an action was refused at a line, for the time being or for good; ``names``: what the model values stand for, as far as the trace got there.
+    ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none
+    of it can; ``problem``: why the trace could not be followed at all, which says nothing about the system if it is not
+    ``covered`` by the conformance. ``path``: the steps that were taken, by number, if it was asked for. ``follower``:
+    who has followed it, ``refused``: how often an action was refused at a line, for the time being or for good;
+    ``names``: what the model values stand for, as far as the trace got there.
     """
 
     subject: str
@@ -52,19 +54,25 @@ class Verdict:
 
 
 def collect_rarely() -> None:
-    """Let this process look for cycles of garbage less often than Python does: what is learnt stays, and looking through all of it takes a third of the time."""
+    """Let this process look for cycles of garbage less often than Python does: what is learnt stays, and looking
+    through all of it takes a third of the time.
+    """
     gc.set_threshold(100_000, 50, 100)
 
 
 class Validator:
-    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them.
+    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants
+    serves all of them.
 
-    After ``most_learnt`` evaluations that is forgotten which was asked for the longest ago, and learnt anew: that bounds the memory.
+    After ``most_learnt`` evaluations that is forgotten which was asked for the longest ago, and learnt anew: that
+    bounds the memory.
 
     ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
     """
 
-    def __init__(self, conformance: type[Conformance], keep_path: bool = True, follower: Follower | None = None) -> None:
+    def __init__(
+        self, conformance: type[Conformance], keep_path: bool = True, follower: Follower | None = None
+    ) -> None:
         self.conformance = conformance
         self.keep_path = keep_path
         self.most_learnt = MOST_LEARNT
@@ -73,7 +81,9 @@ class Validator:
         """By protocol and constants; that which was asked for last is the last."""
 
     def follower(self, constants: dict[str, Any], conformance: type[Conformance] | None = None) -> Follower:
-        """The protocol of a conformance, by default of this one, with some constants; or the one with those that were given."""
+        """The protocol of a conformance, by default of this one, with some constants; or the one with those that were
+        given.
+        """
         if self._fixed is not None:
             return self._fixed
         learnt = sum(follower.evaluations for follower in self.followers.values())
@@ -89,7 +99,9 @@ class Validator:
         return follower
 
     def validate(self, subject: str, events: Sequence[Event], shuffle: int | None = None) -> Verdict:
-        """Hold a trace to the protocol. ``shuffle``: the seed of another order that the causes allow, instead of the first one."""
+        """Hold a trace to the protocol. ``shuffle``: the seed of another order that the causes allow, instead of the
+        first one.
+        """
         if not events:
             return Verdict(subject, False, 0, 0, problem="the trace is empty")
         try:
@@ -115,8 +127,13 @@ class Validator:
         order = PartialOrder(steps, list(lines_of([event.node for event in sources])))
         circle = order.cycle()
         if circle:
-            told = ", ".join(f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle)
-            verdict.problem = f"what happened can not be ordered, each of these comes before the next, and the last before the first: {told}"
+            told = ", ".join(
+                f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle
+            )
+            verdict.problem = (
+                "what happened can not be ordered, each of these comes before the next, and the last before the first:"
+                f" {told}"
+            )
             return verdict
         _Walk(follower, steps, sources, order, verdict, self.keep_path).run(shuffle)
         return verdict
@@ -254,5 +271,3 @@ _NOTHING = Taken((), (), ())
 
 def _rank(number: int, shuffle: int | None) -> int:
     return number if shuffle is None else Random(shuffle << 32 | number).getrandbits(32)
-
-

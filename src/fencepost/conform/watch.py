@@ -1,12 +1,13 @@
 """Validates traces while they are written, with a bounded memory.
 
-Events come in any order between nodes, and some come late. So nothing is decided when it comes: the events of a subject are kept, and validated anew when
-enough have been added. A step that can not be taken waits for what may still come before it. Its causes happened before it did, and so they come within
-the time that events take from where they happen to here: once a step has been refused for longer than that, which is ``patience``, the trace is rejected.
+Events come in any order between nodes, and some come late. So nothing is decided when it comes: the events of a subject
+are kept, and validated anew when enough have been added. A step that can not be taken waits for what may still come
+before it. Its causes happened before it did, and so they come within the time that events take from where they happen
+to here: once a step has been refused for longer than that, which is ``patience``, the trace is rejected.
 
-The memory is bounded by ``most`` events: of the subject that has the most of them when there are more, nothing more is said than that it was too long.
-Validating anew whenever a trace has grown by a share of its size costs, in all, a constant number of times what validating it once costs; what was learnt
-of the protocol makes the second time cheap.
+The memory is bounded by ``most`` events: of the subject that has the most of them when there are more, nothing more is
+said than that it was too long. Validating anew whenever a trace has grown by a share of its size costs, in all, a
+constant number of times what validating it once costs; what was learnt of the protocol makes the second time cheap.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ PAUSE = 1.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """``patience``: seconds that a refused step waits for its causes. ``idle``: seconds without an event after which a subject is let go of. ``most``:
-    events that are kept.
+    """``patience``: seconds that a refused step waits for its causes. ``idle``: seconds without an event after which a
+    subject is let go of. ``most``: events that are kept.
     """
 
     patience: float = 5.0
@@ -49,8 +50,8 @@ class Open(msgspec.Struct):
 
 
 class Kept(msgspec.Struct):
-    """All that is remembered of a run, or of a share of its subjects: ``common`` are the events that are about all subjects, ``told`` the subjects of which
-    the verdict was told, whose events are passed over.
+    """All that is remembered of a run, or of a share of its subjects: ``common`` are the events that are about all
+    subjects, ``told`` the subjects of which the verdict was told, whose events are passed over.
     """
 
     common: list[Event] = []
@@ -61,7 +62,9 @@ class Kept(msgspec.Struct):
 class Watch:
     """Watches a run, or a share of its subjects. ``now`` is any clock's time in seconds, which only goes forward."""
 
-    def __init__(self, validator: Validator, run: str, limits: Limits, kept: Kept | None = None, explain: Explain | None = None) -> None:
+    def __init__(
+        self, validator: Validator, run: str, limits: Limits, kept: Kept | None = None, explain: Explain | None = None
+    ) -> None:
         self.validator = validator
         self.run = run
         self.limits = limits

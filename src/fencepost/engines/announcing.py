@@ -41,6 +41,8 @@ def compiling() -> str:
 
 @contextmanager
 def announced(report: Report | None) -> Iterator[None]:
-    """While the body runs, ``report`` is told of every compilation. What is loaded from the cache on disk is not compiled."""
+    """While the body runs, ``report`` is told of every compilation. What is loaded from the cache on disk is not
+    compiled.
+    """
     with event.install_listener("numba:compile", _Listener(report)):
         yield

@@ -11,18 +11,22 @@ from fencepost.step.state import LOW
 
 Effect = tuple[tuple[int, int], ...]
 
+
 def audit(tables: Tables, arena: Arena, position: int) -> None:
     """Compare one state's compiled successors and properties with what Python says of it now.
 
-    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or if it tells apart
-    what it declares to be symmetric. Raises :class:`fencepost.SystemFailure` if the state's own fingerprint is wrong, which would be a fault of the engine.
+    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or if
+    it tells apart what it declares to be symmetric. Raises :class:`fencepost.SystemFailure` if the state's own
+    fingerprint is wrong, which would be a fault of the engine.
     """
     stepper = tables.stepper
     ids = tables.ids(arena.cells[position])
     state = State(stepper.store, ids)
     fingerprint = state.fingerprint if tables.symmetry is None else tables.symmetry.key(ids)
     if fingerprint & LOW != int(arena.fp[position]):
-        raise SystemFailure("a state's fingerprint is not that of its content: this is a fault of Fencepost, please report it")
+        raise SystemFailure(
+            "a state's fingerprint is not that of its content: this is a fault of Fencepost, please report it"
+        )
     compiled: dict[int, set[Effect]] = {}
     meta = int(arena.meta[position])
     for leaf in arena.leaves[meta >> META_BITS : (meta >> META_BITS) + (meta & META_MASK)]:
@@ -44,8 +48,8 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
             agrees = not outcomes or root.kind != "constraint"
         if not agrees:
             raise ProtocolRaised(
-                f"{root.kind.replace('_', ' ')} {root.title} gave another result when it was run again in the same state: it "
-                "depends on something besides its state",
+                f"{root.kind.replace('_', ' ')} {root.title} gave another result when it was run again in the same"
+                " state: it depends on something besides its state",
                 where=root.title,
                 state=state,
             )

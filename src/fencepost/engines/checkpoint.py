@@ -1,11 +1,11 @@
 """Checkpoints: what it takes to go on after the process was killed, in a directory.
 
-``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole level, and
-``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever was written after
-it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
+``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole
+level, and ``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever
+was written after it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
 
-The manifest has digests of all of it, its own among them. Those of the two files that grow run along with what is written, so a save reads
-nothing again, and a resumed search checks them in the one pass in which it reads.
+The manifest has digests of all of it, its own among them. Those of the two files that grow run along with what is
+written, so a save reads nothing again, and a resumed search checks them in the one pass in which it reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ BLOCK = 1 << 20
 
 
 class SlotEntry(msgspec.Struct):
-    """A slot by its path, with the values it has held. ``constant``: it exists in every state, so that the protocol has it."""
+    """A slot by its path, with the values it has held. ``constant``: it exists in every state, so that the protocol has
+    it.
+    """
 
     name: str
     values: list[str]
@@ -81,8 +83,8 @@ class Subject(msgspec.Struct):
 
 
 class Manifest(Subject):
-    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of those files, as far as
-    they count; ``frontier_blocks``: those of the blocks of the frontier.
+    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of
+    those files, as far as they count; ``frontier_blocks``: those of the blocks of the frontier.
     """
 
     depth: int
@@ -112,7 +114,9 @@ def encoded_constants(protocol: Protocol) -> dict[str, str]:
 
 
 def _modules(protocol: Protocol) -> list[ModuleType]:
-    """The modules of a protocol's class and of the classes it varies, and those beside them that these take something from."""
+    """The modules of a protocol's class and of the classes it varies, and those beside them that these take something
+    from.
+    """
     found: dict[str, ModuleType] = {}
     waiting = [sys.modules.get(owner.__module__) for owner in _owners(protocol)]
     while waiting:
@@ -135,7 +139,9 @@ def _owners(protocol: Protocol) -> list[type]:
 
 
 class Log:
-    """A file that only grows, with the digest of all that is in it. ``kept``: how many bytes it is to begin with, and their digest."""
+    """A file that only grows, with the digest of all that is in it. ``kept``: how many bytes it is to begin with, and
+    their digest.
+    """
 
     def __init__(self, path: Path, kept: tuple[int, Digest] | None) -> None:
         self._file = open(path, "wb" if kept is None else "r+b")
@@ -167,8 +173,8 @@ class Log:
 
 
 class Writer:
-    """A checkpoint directory being written, from the start or from where a reader found it. Raises :class:`fencepost.SystemFailure` when the
-    disk does not take it.
+    """A checkpoint directory being written, from the start or from where a reader found it. Raises
+    :class:`fencepost.SystemFailure` when the disk does not take it.
     """
 
     def __init__(self, directory: Path, reader: Reader | None) -> None:
@@ -179,9 +185,12 @@ class Writer:
             directory.mkdir(parents=True, exist_ok=True)
             if reader is None and (directory / "manifest.json").exists():
                 raise SystemFailure(
-                    f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an empty one"
+                    f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an"
+                    " empty one"
                 )
-            self.fingerprints, self.links = (Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS))
+            self.fingerprints, self.links = (
+                Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS)
+            )
 
     def _disk(self) -> Any:
         return _Disk(self.directory)
@@ -239,16 +248,16 @@ class _Disk:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, OSError):
             raise SystemFailure(
-                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete one is kept"
+                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete"
+                " one is kept"
             ) from error
-
-
 
 
 class Reader:
     """A checkpoint directory being read.
 
-    Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or version.
+    Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or
+    version.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -280,13 +289,18 @@ class Reader:
         return self._wrong(f"is damaged: {name} is not what was written")
 
     def verify(self, protocol: Protocol, properties: list[str], bits: int, symmetry: list[str]) -> None:
-        """Refuse to go on with another protocol, other constants, other properties, other fingerprints or another symmetry."""
+        """Refuse to go on with another protocol, other constants, other properties, other fingerprints or another
+        symmetry.
+        """
         kept = self.manifest
         difference = kept.difference(protocol, properties, bits)
         if difference is not None:
             raise self._wrong(difference)
         if kept.symmetry != symmetry:
-            raise self._wrong(f"was made with symmetry of {listed(kept.symmetry) or 'nothing'}, not of {listed(symmetry) or 'nothing'}")
+            raise self._wrong(
+                f"was made with symmetry of {listed(kept.symmetry) or 'nothing'}, not of"
+                f" {listed(symmetry) or 'nothing'}"
+            )
 
     def fingerprints(self) -> Iterator[Array]:
         """The fingerprints of all states, in blocks. Only at the end is it certain that they are what was written."""
@@ -329,7 +343,10 @@ class Reader:
                         raise self._wrong(f"is damaged: {kept.frontier} is truncated")
                     if digest(numbers, rows) != block:
                         raise self._changed(kept.frontier)
-                    yield np.frombuffer(numbers, np.int64), unpacked(np.frombuffer(rows, np.uint64).reshape(n, kept.words), places)
+                    yield (
+                        np.frombuffer(numbers, np.int64),
+                        unpacked(np.frombuffer(rows, np.uint64).reshape(n, kept.words), places),
+                    )
                     left -= n
         except OSError as error:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
@@ -361,12 +378,15 @@ def slot_entries(store: Store) -> list[SlotEntry]:
 
 
 def _written(path: tuple[Any, ...]) -> Value:
-    """The path of a slot as a value: for each part whether it is a class, such as a kind of message, which is then written by its name."""
+    """The path of a slot as a value: for each part whether it is a class, such as a kind of message, which is then
+    written by its name.
+    """
     return tuple((isinstance(part, type), full_name(part) if isinstance(part, type) else part) for part in path)
 
 
 def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
-    """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is missing is added.
+    """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is
+    missing is added.
 
     Raises ValueError, KeyError or TypeError if they are not of this protocol.
     """
@@ -420,8 +440,8 @@ def names_of(store: Store) -> Callable[[str, str], Any]:
 
 
 def _class_named(protocol: Protocol, name: str) -> type:
-    """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that the protocol's own
-    methods see, or else its modules. Raises ValueError if there is none.
+    """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that
+    the protocol's own methods see, or else its modules. Raises ValueError if there is none.
     """
     module, _, qualified = name.rpartition(":")
     outer, *inner = qualified.split(".")

@@ -1,7 +1,7 @@
 """The embedded engine: the compiled protocol, breadth first, on all cores of one machine.
 
-The driver here runs the author's Python where no path is known, and decides between levels; everything that is done once per
-state is in `kernel`.
+The driver here runs the author's Python where no path is known, and decides between levels; everything that is done
+once per state is in `kernel`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth of the time."""
+    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth
+    of the time.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -84,9 +86,10 @@ def uncollected() -> Iterator[None]:
 class Explorer:
     """One exploration: its tables, its two arenas, its workers.
 
-    ``handover``: stop before a level of more than so many states is expanded, or when a quarter of the memory is used: ``handed_over``,
-    for another engine to go on. That one finds the level in ``new`` at the first ``level_size`` positions of ``order``, and goes on using this explorer for what only
-    the author's Python can tell: :meth:`complete`.
+    ``handover``: stop before a level of more than so many states is expanded, or when a quarter of the memory is used:
+    ``handed_over``, for another engine to go on. That one finds the level in ``new`` at the first ``level_size``
+    positions of ``order``, and goes on using this explorer for what only the author's Python can tell:
+    :meth:`complete`.
     """
 
     def __init__(
@@ -214,8 +217,12 @@ class Explorer:
         if self.tables.layout.words > words:
             self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
         if len(moves):
-            jobs = [(a, t, n) for a, held in ((self.old, self.old_counts), (self.new, counts)) for t, n in enumerate(held)]
-            for job in [self.pool.submit(move_fields, a.cells, t * self.region, t * self.region + n, moves) for a, t, n in jobs]:
+            jobs = [
+                (a, t, n) for a, held in ((self.old, self.old_counts), (self.new, counts)) for t, n in enumerate(held)
+            ]
+            for job in [
+                self.pool.submit(move_fields, a.cells, t * self.region, t * self.region + n, moves) for a, t, n in jobs
+            ]:
                 job.result()
 
     def _widened(self, arena: Arena, counts: list[int]) -> Arena:
@@ -255,7 +262,9 @@ class Explorer:
         except SystemFailure as error:
             result.failure = error
         except MemoryError:
-            result.failure = SystemFailure("out of memory: set --max-memory below what the machine has, to stop in time")
+            result.failure = SystemFailure(
+                "out of memory: set --max-memory below what the machine has, to stop in time"
+            )
         try:
             self._save()
         except SystemFailure as error:
@@ -298,12 +307,22 @@ class Explorer:
 
     def _judge_start(self, state: State, position: int) -> None:
         """Hold an initial state against the initial states of what is refined."""
-        work, low, high = self.work[position // self.region], int(self.new.fp[position]), int(self.new.fp_high[position])
+        work, low, high = (
+            self.work[position // self.region],
+            int(self.new.fp[position]),
+            int(self.new.fp_high[position]),
+        )
         for root in self.stepper.of_kind("refinement"):
             best = (int(work.best_fp[root.index]), int(work.best_high[root.index]))
             try:
-                if self.stepper.outcomes(root, state.ids) and (work.best_position[root.index] < 0 or (low, high) < best):
-                    work.best_fp[root.index], work.best_high[root.index], work.best_position[root.index] = low, high, position
+                if self.stepper.outcomes(root, state.ids) and (
+                    work.best_position[root.index] < 0 or (low, high) < best
+                ):
+                    work.best_fp[root.index], work.best_high[root.index], work.best_position[root.index] = (
+                        low,
+                        high,
+                        position,
+                    )
             except ProtocolRaised as error:
                 if self.raised is None or low < self.raised[0]:
                     self.raised = (low, position, error)
@@ -311,7 +330,9 @@ class Explorer:
     @property
     def properties(self) -> list[str]:
         """The properties of states and of steps that are checked, by title."""
-        return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] in (STATE_PROPERTY, STEP_PROPERTY)]
+        return [
+            r.title for r in self.stepper.roots if self.tables.root_kind[r.index] in (STATE_PROPERTY, STEP_PROPERTY)
+        ]
 
     @property
     def _symmetric(self) -> list[str]:
@@ -334,7 +355,9 @@ class Explorer:
                 kernel.make_room(work.table, work.counts, work.held, self.wide, int(work.counts[USED]) + len(lows))
                 kernel.insert_all(work.table, work.counts, lows, highs, t, self.workers, self.wide)
         if sum(int(w.counts[USED]) for w in self.work) != total:
-            raise SystemFailure(f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it")
+            raise SystemFailure(
+                f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it"
+            )
         for log in reader.links():
             self.links.add(log)
         self.new_numbers = reserve(self.region * self.workers, np.int64)
@@ -365,8 +388,8 @@ class Explorer:
         self.starts = list(found.values())
 
     def _place_rows(self, numbers: Array, kept: Array, columns: list[tuple[int, list[int]]]) -> None:
-        """Lay rows of a checkpoint out as parked states of the new level. ``columns``: for each of theirs, its slot here and the numbers
-        here of its values.
+        """Lay rows of a checkpoint out as parked states of the new level. ``columns``: for each of theirs, its slot
+        here and the numbers here of its values.
         """
         store = self.stepper.store
         rows = np.zeros((len(kept), len(store.slots)), np.uint32)
@@ -416,10 +439,11 @@ class Explorer:
         self.old, self.new = self._arena(), self._arena()
 
     def complete(self, lows: Array, highs: Array, rows: Array) -> Array:
-        """Judge states that another engine could not, asking Python where no path is known, and find their enabled leaves.
+        """Judge states that another engine could not, asking Python where no path is known, and find their enabled
+        leaves.
 
-        Gives their positions in ``new``, where whatever was there before is overwritten. Violations are noted as those of a level
-        are, a state that the author's Python raised in stays parked.
+        Gives their positions in ``new``, where whatever was there before is overwritten. Violations are noted as those
+        of a level are, a state that the author's Python raised in stays parked.
         """
         self._clear_new()
         positions = self._lay_out(lows, highs, rows)
@@ -439,16 +463,20 @@ class Explorer:
             by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
             found.append((f.kind, f.name, numbers[id(f.initial)], [by_step[r, tuple(c)] for r, c in f.path]))
         self.manifest = Manifest(
-            FORMAT, protocol.name, encoded_constants(protocol), self.source, self.properties, self.options.bits, result.depth, result.distinct, result.generated,
+            FORMAT, protocol.name, encoded_constants(protocol), self.source, self.properties, self.options.bits,
+            result.depth, result.distinct, result.generated,
             [result.taken.get(i, 0) for i in roots], [result.new.get(i, 0) for i in roots],
-            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", "", "", self.level_size, [], 0, [],
+            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", "", "",
+            self.level_size, [], 0, [],
             slot_entries(self.stepper.store),
             [(int(tables.outcome_root[o]), list(tables.outcome_choices[o])) for o in range(tables.outcomes)], found,
             sorted(self.reported), self._symmetric,
         )  # fmt: skip
 
     def _save(self) -> None:
-        """Save the last level that was completed, unless that was done: it is the new one between levels, else the old one."""
+        """Save the last level that was completed, unless that was done: it is the new one between levels, else the old
+        one.
+        """
         manifest = self.manifest
         if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
             return
@@ -460,7 +488,9 @@ class Explorer:
             bases = np.array(self.bases, np.int64)
             for begin in range(0, len(order), BLOCK_ROWS):
                 positions = order[begin : begin + BLOCK_ROWS]
-                number = numbers[positions] if numbers.size else positions % self.region + bases[positions // self.region]
+                number = (
+                    numbers[positions] if numbers.size else positions % self.region + bases[positions // self.region]
+                )
                 yield number, arena.cells[positions]
 
         manifest.slots = slot_entries(self.stepper.store)
@@ -513,7 +543,9 @@ class Explorer:
         self.compiled = self.tables.compiled()
         if self.compiled.colours.size:
             cells, work = packed(rows, self.tables.places, self.tables.layout.words), self.work[0]
-            work.counts[INEXACT] += not canonical.labelled_keys(self.compiled, self.labels[0], cells, lows, highs, self.wide)
+            work.counts[INEXACT] += not canonical.labelled_keys(
+                self.compiled, self.labels[0], cells, lows, highs, self.wide
+            )
         else:
             kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
         return lows, highs
@@ -573,13 +605,15 @@ class Explorer:
                 return False
 
     def _run_workers(self, order: Array, first: int, block: int) -> int:
-        """Run the kernel on every core, from place ``first`` of the level on, until it comes back; how many rounds were done. Watches
-        limits meanwhile."""
+        """Run the kernel on every core, from place ``first`` of the level on, until it comes back; how many rounds were
+        done. Watches limits meanwhile.
+        """
         self.shared.barrier[0] = 0
         self.shared.stop[:] = 0
         futures: list[Future[int]] = [
             self.pool.submit(
-                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t], self.shared, order, first, block,
+                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t],
+                self.shared, order, first, block,
                 self.wide, self._actions_matter, self.region,
             )
             for t in range(self.workers)
@@ -632,7 +666,9 @@ class Explorer:
         ids = self.tables.ids(self.new.cells[position])
         after = self.tables.successor(ids, step) if step >= 0 else None
         try:
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step)))
+            self.tables.record(
+                root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step))
+            )
         except ProtocolRaised as error:
             fingerprint = int(self.new.fp[position])
             if self.raised is None or fingerprint < self.raised[0]:
@@ -648,7 +684,9 @@ class Explorer:
     def _ask_of_old(self, root: int, position: int) -> None:
         """Ask Python for a temporal predicate in a state of the level that was expanded."""
         try:
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], self.tables.ids(self.old.cells[position])))
+            self.tables.record(
+                root, self.stepper.evaluate(self.stepper.roots[root], self.tables.ids(self.old.cells[position]))
+            )
         except ProtocolRaised as error:
             self.result.raised_at = self.violation("raised", error.where, self._path_to_old(position))
             raise
@@ -691,7 +729,9 @@ class Explorer:
                 audit(self.tables, self.new, int(self.order[place]))
         if not self.result.depth and (self.level_size or self.starts):
             self.result.depth = 1
-        if (self.level_size or self.expanding) and self.raised is None:  # what could not be judged is no part of the frontier
+        if (
+            self.level_size or self.expanding
+        ) and self.raised is None:  # what could not be judged is no part of the frontier
             self._remember()
         self.seconds["order"] += time.monotonic() - begin
         self._write_states()
@@ -738,7 +778,9 @@ class Explorer:
         for t, work in enumerate(self.work):
             count = int(work.counts[COUNT])
             ignored = np.empty(count, np.int64)
-            kernel.parents(self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count)
+            kernel.parents(
+                self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count
+            )
         self.result.distinct += found
         self.result.queue += found - self.expanded
 
@@ -750,14 +792,17 @@ class Explorer:
 
     def _put_in_order(self) -> None:
         """Sort the states to be expanded by fingerprint."""
-        inside = [int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(self.work, self.failed, strict=True)]
+        inside = [
+            int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(self.work, self.failed, strict=True)
+        ]
         places = np.concatenate([[0], np.cumsum(inside)])
 
         def sort(t: int) -> None:
             if inside[t]:
                 work = self.work[t]
                 kernel.order_level(
-                    self.new, work.counts, t * self.region, self.workers, self.order, int(places[t]), work.keys, work.begins,
+                    self.new, work.counts, t * self.region, self.workers, self.order, int(places[t]), work.keys,
+                    work.begins,
                     work.starts, self.wide,
                 )  # fmt: skip
 
@@ -838,7 +883,9 @@ class Explorer:
     # -- limits and counts --------------------------------------------------------------------------------------------
 
     def finished(self) -> bool:
-        """Whether no further level is to be expanded: for a violation, an error or a limit, or because all that was sought is found."""
+        """Whether no further level is to be expanded: for a violation, an error or a limit, or because all that was
+        sought is found.
+        """
         options, result = self.options, self.result
         if result.limit is not None or result.raised is not None:
             return True
@@ -890,7 +937,8 @@ class Explorer:
             )
 
     def _discovered(self) -> int:
-        """How many states of the level that is being built count. Of a parked one, which was not judged yet, that is not known.
+        """How many states of the level that is being built count. Of a parked one, which was not judged yet, that is
+        not known.
 
         Workers may be running: in this order, the numbers add up to no more than there are.
         """

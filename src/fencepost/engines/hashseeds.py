@@ -1,8 +1,9 @@
 """Checking mode: the first part of a state space, explored again by processes with other hash seeds.
 
-In which order Python walks a set of texts, what ``hash`` and ``id`` come to and what an object without a ``__repr__`` is called differ
-from process to process, and in one process nothing shows that. So processes that differ in nothing else take the same steps in
-the same states, and what comes out has to be the same: fingerprints are of content, and equal everywhere.
+In which order Python walks a set of texts, what ``hash`` and ``id`` come to and what an object without a ``__repr__``
+is called differ from process to process, and in one process nothing shows that. So processes that differ in nothing
+else take the same steps in the same states, and what comes out has to be the same: fingerprints are of content, and
+equal everywhere.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ from fencepost.step.deadline import Deadline
 from fencepost.step.recorder import STEP_PROPERTIES
 
 SEEDS = (11, 12, 13, 14)
-"""The hash seeds. A set of two texts has one of two orders, so that each seed finds what depends on it with a chance of one in two."""
+"""The hash seeds. A set of two texts has one of two orders, so that each seed finds what depends on it with a chance of
+one in two.
+"""
 
 STATES, LEVEL, EVALUATIONS = 500, 50, 20_000
-"""The most states that are looked at, those of one level, and the calls of the author's Python after which no further state is."""
+"""The most states that are looked at, those of one level, and the calls of the author's Python after which no further
+state is.
+"""
 
 PATIENCE = 600.0
 """Seconds that the other processes may take, unless the whole search may take less."""
@@ -72,7 +77,9 @@ class Sample:
     def _key(self, row: Sequence[int]) -> str:
         return f"{self.stepper.store.fingerprint(row):032x}"
 
-    def _state(self, key: str, row: tuple[int, ...], following: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, Any]]:
+    def _state(
+        self, key: str, row: tuple[int, ...], following: dict[str, tuple[int, ...]]
+    ) -> Iterator[tuple[str, Any]]:
         inside, successors = True, []
         for root in self.stepper.roots:
             if root.kind in STEP_PROPERTIES:
@@ -103,13 +110,16 @@ class Sample:
                 following[other] = after
 
 
-def compare(protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline) -> Exploration | None:
-    """Look at the first states here and under other hash seeds; an exploration that ends where they first differ, if they do.
+def compare(
+    protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline
+) -> Exploration | None:
+    """Look at the first states here and under other hash seeds; an exploration that ends where they first differ, if
+    they do.
 
     ``timeout``: the seconds that the other processes have, at most. ``deadline`` ends what does not return here.
 
-    Nothing is compared if the protocol's class is in no module that another process could import, or does something here that the
-    search itself will tell of.
+    Nothing is compared if the protocol's class is in no module that another process could import, or does something
+    here that the search itself will tell of.
     """
     began = time.monotonic()
     home = _home(protocol, invariants)
@@ -151,8 +161,8 @@ def _differs(here: Sample, key: str, title: str) -> tuple[str, ProtocolRaised]:
     root: Root | None = next((r for r in here.stepper.roots if f"{r.index} {r.title}" == title), None)
     what = "the initial state" if root is None else f"{root.kind.replace('_', ' ')} {root.title}"
     return key, ProtocolRaised(
-        f"{what} comes to something else in another process: it depends on the order of a set or on the hash of a text, which follow "
-        "Python's hash seed, or on an address; walk a set with canonical(...)",
+        f"{what} comes to something else in another process: it depends on the order of a set or on the hash of a text,"
+        " which follow Python's hash seed, or on an address; walk a set with canonical(...)",
         where="" if root is None else root.title,
     )
 
@@ -178,7 +188,12 @@ def _home(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
     if "<locals>" in cls.__qualname__ or file is None or not sys.executable:
         return None
     from_file = cls.__module__ == "__main__" or cls.__module__.startswith(PROTOCOL_MODULE)
-    home = {"path": sys.path, "file": os.path.abspath(file) if from_file else None, "module": cls.__module__, "name": cls.__qualname__}
+    home = {
+        "path": sys.path,
+        "file": os.path.abspath(file) if from_file else None,
+        "module": cls.__module__,
+        "name": cls.__qualname__,
+    }
     given = dict(protocol.constants), None if invariants is None else list(invariants)
     return json.dumps(home).encode() + b"\n" + pickle.dumps(given)
 

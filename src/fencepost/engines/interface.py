@@ -1,10 +1,10 @@
 """What every engine takes and gives.
 
-The answer is the same from each of them, whatever the number of workers: the level of the first violation is finished; the
-parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having discovered it; with a view
-or with symmetry the state found by that step stands for all that look like it; of several violations of one property in a level the one
-with the least (fingerprint, action, choices) is told, and so it is with witnesses. A search that looks for witnesses alone ends with the
-level in which the last of them is found.
+The answer is the same from each of them, whatever the number of workers: the level of the first violation is finished;
+the parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having
+discovered it; with a view or with symmetry the state found by that step stands for all that look like it; of several
+violations of one property in a level the one with the least (fingerprint, action, choices) is told, and so it is with
+witnesses. A search that looks for witnesses alone ends with the level in which the last of them is found.
 """
 
 from __future__ import annotations
@@ -24,26 +24,30 @@ if TYPE_CHECKING:
     from fencepost.states.writer import Writer
 
 SAMPLE = 8
-"""States of each level that checking mode looks at again: spread evenly over the level, in the order of fingerprints."""
+"""States of each level that checking mode looks at again: spread evenly over the level, in the order of
+fingerprints.
+"""
 
 
 @dataclass(frozen=True)
 class Options:
     """How to explore. Sizes are bytes, times are seconds; None means no limit.
 
-    ``deadlock``: look for states without successors. ``keep_going``: go on after a violation, one shortest counterexample per
-    property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a sample and compare.
-    ``symmetry``: explore one state of each that differ only in who is who among the members of these constants; True stands for all
-    that are declared symmetric. ``checkpoint``: a directory to save to, between levels, at most every ``checkpoint_every`` seconds and for at most a tenth of
-    the time; ``resume``: one to go on from. ``states``: a directory, or a URL, for the state space as a table; ``edges``: its steps too.
+    ``deadlock``: look for states without successors. ``keep_going``: go on after a violation, one shortest
+    counterexample per property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a
+    sample and compare. ``symmetry``: explore one state of each that differ only in who is who among the members of
+    these constants; True stands for all that are declared symmetric. ``checkpoint``: a directory to save to, between
+    levels, at most every ``checkpoint_every`` seconds and for at most a tenth of the time; ``resume``: one to go on
+    from. ``states``: a directory, or a URL, for the state space as a table; ``edges``: its steps too.
 
-    For simulation alone: ``walks``, how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``, the
-    most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the only one to take.
+    For simulation alone: ``walks``, how many, by default 10,000 or, with a ``timeout``, as many as there is time for;
+    ``depth``, the most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the
+    only one to take.
 
-    For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels. ``master``: where
-    Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this machine; a simulation is taken there only
-    if it is given. ``conf``: what Spark is configured with besides. ``handover``: the largest level that is expanded in this process;
-    ``debug``: let Spark talk.
+    For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels.
+    ``master``: where Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this
+    machine; a simulation is taken there only if it is given. ``conf``: what Spark is configured with besides.
+    ``handover``: the largest level that is expanded in this process; ``debug``: let Spark talk.
     """
 
     workers: int = 2
@@ -73,7 +77,9 @@ class Options:
 
 
 def table(stepper: Stepper, options: Options) -> Writer | None:
-    """What the state space is written down with, if it is to be. Raises :class:`fencepost.SystemFailure` if it can not be."""
+    """What the state space is written down with, if it is to be. Raises :class:`fencepost.SystemFailure` if it can not
+    be.
+    """
     if options.states is None:
         return None
     from fencepost.states.writer import Writer  # needs what an installation may lack
@@ -87,11 +93,12 @@ SIMULATION = ("walks", "depth", "seed", "walk")
 
 @dataclass
 class Progress:
-    """How far an exploration is. ``depth`` counts levels, the initial states being level 1; ``queue`` is states found but not
-    yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
-    ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time other than
-    exploring, if anything does. ``walks`` is how many walks of a simulation were begun, None if it is a search; ``depth`` is then the
-    states of the longest. On Spark, ``shuffled`` is bytes that went from task to task, ``stage`` what a job is at.
+    """How far an exploration is. ``depth`` counts levels, the initial states being level 1; ``queue`` is states found
+    but not yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
+    ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time
+    other than exploring, if anything does. ``walks`` is how many walks of a simulation were begun, None if it is a
+    search; ``depth`` is then the states of the longest. On Spark, ``shuffled`` is bytes that went from task to task,
+    ``stage`` what a job is at.
     """
 
     generated: int = 0
@@ -117,9 +124,11 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Found:
-    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock`` or a temporal kind; or a witness: ``kind`` is ``sometimes``,
-    and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by the numbers of roots and of choices. For a step invariant, and for a refinement unless the path is empty, the last step is the one that breaks it; for a temporal property
-    the states from number ``loop`` on (the initial one is 0) repeat for ever, and ``fairness`` says how that is fair.
+    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock`` or a temporal kind; or a
+    witness: ``kind`` is ``sometimes``, and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by
+    the numbers of roots and of choices. For a step invariant, and for a refinement unless the path is empty, the last
+    step is the one that breaks it; for a temporal property the states from number ``loop`` on (the initial one is 0)
+    repeat for ever, and ``fairness`` says how that is fair.
 
     In a simulation ``walk`` is the number of the walk that found it, and ``walked`` how many states it had by then.
     """
@@ -138,8 +147,8 @@ class Found:
 class Walks:
     """What a simulation did besides exploring: ``walks`` of at most ``depth`` states, and their ``steps``.
 
-    ``seed`` repeats it. ``unseen``: parts of the state that hold one of a few values (truth values, members of an enum), each with those
-    that it never held.
+    ``seed`` repeats it. ``unseen``: parts of the state that hold one of a few values (truth values, members of an
+    enum), each with those that it never held.
     """
 
     seed: int
@@ -153,20 +162,21 @@ class Walks:
 class Exploration:
     """What an engine found.
 
-    ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included, steps cut
-    by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and every step taken,
-    to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was reached, None if the
-    space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search; ``unfinished`` is the evaluation that
-    had not returned when a limit or the user ended it; ``raised`` is an error of the author's
-    Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
-    ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
-    not. ``seconds`` are those of the engine; ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With
-    a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
-    ``engine``: the one that explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that
-    was not asked for.
+    ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included,
+    steps cut by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and
+    every step taken, to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was
+    reached, None if the space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search;
+    ``unfinished`` is the evaluation that had not returned when a limit or the user ended it; ``raised`` is an error of
+    the author's Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk,
+    memory), with all that was known until then. ``recording``: the graph, if there are temporal properties to judge on
+    it; ``judged``: those that were; ``unjudged``: why they were not. ``seconds`` are those of the engine;
+    ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With a ``symmetry`` states
+    are counted up to it. ``table``: the state space as it was written down, to be completed. ``engine``: the one that
+    explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that was not
+    asked for.
 
-    In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and ``walk`` is the
-    only walk, if only one was asked for.
+    In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and
+    ``walk`` is the only walk, if only one was asked for.
     """
 
     distinct: int = 0

@@ -1,11 +1,12 @@
-"""The interpreted explorer: the search of `reference`, with every evaluation of the author's Python remembered and used again.
+"""The interpreted explorer: the search of `reference`, with every evaluation of the author's Python remembered and used
+again.
 
-It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space of some
-thousand states before NumPy and Numba would have been imported. It needs neither.
+It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space
+of some thousand states before NumPy and Numba would have been imported. It needs neither.
 
-An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part was read
-next, and so on to an :class:`Ending`, all that can come of it. A new state inherits the endings of its parent: only those roots
-are looked up again that read what the step has changed.
+An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part
+was read next, and so on to an :class:`Ending`, all that can come of it. A new state inherits the endings of its parent:
+only those roots are looked up again that read what the step has changed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from fencepost.step.state import LOW
 
 @dataclass(frozen=True)
 class Most:
-    """More limits, looked at between levels: of calls of the author's Python, of the states of one level, and of the states whose orbits
-    are looked for.
+    """More limits, looked at between levels: of calls of the author's Python, of the states of one level, and of the
+    states whose orbits are looked for.
     """
 
     calls: int
@@ -49,8 +50,8 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or true if it is to be so
-    sometimes), and the slots that were read, as a bit mask.
+    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or
+    true if it is to be so sometimes), and the slots that were read, as a bit mask.
     """
 
     steps: tuple[_Step, ...]
@@ -58,14 +59,15 @@ class Ending:
 
 
 _Trie = tuple[int, dict[int, "_Trie | Ending"]]
-"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a refinement is the
-change that the step is), and where each value of it leads."""
+"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a
+refinement is the change that the step is), and where each value of it leads.
+"""
 
 
 @dataclass(slots=True)
 class _Reached:
-    """A state to be expanded: its row, its fingerprint (128 bits), the endings of its properties; those of its parent's actions (none
-    for an initial state), and the slots in which it differs from its parent.
+    """A state to be expanded: its row, its fingerprint (128 bits), the endings of its properties; those of its parent's
+    actions (none for an initial state), and the slots in which it differs from its parent.
     """
 
     row: list[int]
@@ -142,8 +144,8 @@ class _Search(reference.Search):
         for i, (slot, value) in enumerate(reads):
             if not isinstance(at, tuple) or at[0] != slot:
                 raise SystemFailure(
-                    f"{root.title} read the state in another order the second time: it depends on something besides its state "
-                    "(run with --checking to find out what)"
+                    f"{root.title} read the state in another order the second time: it depends on something besides its"
+                    " state (run with --checking to find out what)"
                 )
             last = i + 1 == len(reads)
             at = at[1].setdefault(value, ending if last else (reads[i + 1][0], {}))
@@ -163,8 +165,8 @@ class _Search(reference.Search):
         actions: Sequence[Ending] = (),
         changed: int = 0,
     ) -> bool:
-        """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``: the endings of its
-        parent's, from which it differs in the slots ``changed``.
+        """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``:
+        the endings of its parent's, from which it differs in the slots ``changed``.
         """
         self.links[found] = link
         if parent is None:

@@ -1,14 +1,14 @@
 """The compiled loops of the embedded engine: expand a level, complete parked states, put a level in order.
 
-A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of fingerprints, and
-computes the fingerprints of all successors (constant deltas: nothing of a state but its fingerprint and its enabled leaves is
-looked at). A candidate goes to the worker that owns its fingerprint; after one barrier, owners take candidates in the order of
-their parents, look them up, and build rows of the new ones only. So the first step to reach a state is its least, whatever the
-number of workers.
+A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of
+fingerprints, and computes the fingerprints of all successors (constant deltas: nothing of a state but its fingerprint
+and its enabled leaves is looked at). A candidate goes to the worker that owns its fingerprint; after one barrier,
+owners take candidates in the order of their parents, look them up, and build rows of the new ones only. So the first
+step to reach a state is its least, whatever the number of workers.
 
-A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for each root
-that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`settle` and, where no path is
-known at all, with Python.
+A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
+each root that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`settle`
+and, where no path is known at all, with Python.
 """
 
 from __future__ import annotations
@@ -65,18 +65,19 @@ PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses for the driver to complete them."""
 
 COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT = range(9)
-"""What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0; the place
-in the level of the first state without successors (or -1); states outside a constraint; those whose key is not the only one of their
-orbit."""
+"""What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0;
+the place in the level of the first state without successors (or -1); states outside a constraint; those whose key is
+not the only one of their orbit.
+"""
 
 
 class Arena(NamedTuple):
     """The states of one level. Worker t's are at positions [t x region, t x region + its count).
 
-    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
-    led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are. ``image``, ``image_high``: with symmetry,
-    the fingerprint of each image of the state, one column per permutation (with a labelling one column, its own); ``fp`` is then the
-    key of its orbit.
+    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24
+    | the outcome that led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are.
+    ``image``, ``image_high``: with symmetry, the fingerprint of each image of the state, one column per permutation
+    (with a labelling one column, its own); ``fp`` is then the key of its orbit.
     """
 
     cells: Array
@@ -92,8 +93,8 @@ class Arena(NamedTuple):
 class Work(NamedTuple):
     """What one worker alone writes: its table, its counts, its scratch.
 
-    ``best_*`` hold, per property, the violation found so far that comes first: fingerprint and position for an invariant, place of
-    the parent in the level and outcome for a step invariant; -1 for none.
+    ``best_*`` hold, per property, the violation found so far that comes first: fingerprint and position for an
+    invariant, place of the parent in the level and outcome for a step invariant; -1 for none.
     """
 
     table: Array
@@ -119,7 +120,8 @@ class Work(NamedTuple):
 class Shared(NamedTuple):
     """Where workers meet. Everything that is written before a barrier and read after it exists twice, used in turn.
 
-    ``stop``: set to end a level early, and how many of its states were expanded. ``filled[turn, from, to]`` and ``fp``, ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
+    ``stop``: set to end a level early, and how many of its states were expanded. ``filled[turn, from, to]`` and ``fp``,
+    ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
     """
 
     barrier: Array
@@ -137,7 +139,9 @@ class Shared(NamedTuple):
 
 @njit(inline="always")
 def home(fp, lines):
-    """Where the search for a fingerprint starts: at a cache line of eight, by its low half. The high half decides the owner."""
+    """Where the search for a fingerprint starts: at a cache line of eight, by its low half. The high half decides the
+    owner.
+    """
     return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(lines)) >> np.uint64(32)) << 3
 
 
@@ -149,7 +153,9 @@ def owner(fp, workers):
 
 @njit
 def insert(table, counts, fp, high, wide):
-    """Add a fingerprint to a table; whether it was new. Zero is a legal fingerprint and an empty place, so it is kept apart."""
+    """Add a fingerprint to a table; whether it was new. Zero is a legal fingerprint and an empty place, so it is kept
+    apart.
+    """
     if fp == 0 and (not wide or high == 0):
         was = counts[ZERO]
         counts[ZERO] = 1
@@ -187,8 +193,8 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
-    Homes are proportional to fingerprints, so blocks taken from the far end move further out and never land on what has not
-    been moved yet: no second table is needed at any time.
+    Homes are proportional to fingerprints, so blocks taken from the far end move further out and never land on what has
+    not been moved yet: no second table is needed at any time.
     """
     width = 2 if wide else 1
     block = 1 << 16
@@ -236,7 +242,12 @@ def precedes(c, one, other):
 def is_cut(c, w, cells, outcome):
     """Whether a step constraint forbids an outcome in this state."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if (
+            walk(
+                c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack
+            )
+            > 0
+        ):
             if c.is_constraint[w.scratch[0]]:
                 return True
     return False
@@ -257,16 +268,14 @@ def is_first_twin(c, w, cells, leaves, begin, end, outcome):
 
 @inner
 def note_violation(c, new, w, root, position, wide):
-    """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is kept."""
+    """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is
+    kept.
+    """
     if c.is_constraint[root]:
         return True
     fp = new.fp[position]
     high = new.fp_high[position] if wide else np.uint64(0)
-    if (
-        w.best_position[root] < 0
-        or fp < w.best_fp[root]
-        or (fp == w.best_fp[root] and high < w.best_high[root])
-    ):
+    if w.best_position[root] < 0 or fp < w.best_fp[root] or (fp == w.best_fp[root] and high < w.best_high[root]):
         w.best_fp[root] = fp
         w.best_high[root] = high
         w.best_position[root] = position
@@ -275,8 +284,8 @@ def note_violation(c, new, w, root, position, wide):
 
 @inner
 def judge_step(c, w, cells, trie):
-    """The leaves of a residual trie of a step property for a step out of this state. A state from before an outcome became another change
-    may be known to the older one only.
+    """The leaves of a residual trie of a step property for a step out of this state. A state from before an outcome
+    became another change may be known to the older one only.
     """
     ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
     while ends < 0 and c.older[trie] != 0:
@@ -287,7 +296,9 @@ def judge_step(c, w, cells, trie):
 
 @inner
 def step_allowed(c, w, cells, outcome, order):
-    """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
+    """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the
+    step.
+    """
     if is_cut(c, w, cells, outcome):
         return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
@@ -307,7 +318,19 @@ def steps_known(c, w, cells, leaves, begin, end):
         span = c.leaf_span[leaves[k]]
         for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) < 0:
+                if (
+                    walk(
+                        c.pool,
+                        c.place,
+                        cells,
+                        np.int64(0),
+                        np.int64(c.roots[c.step_trie[e]]),
+                        w.scratch,
+                        np.int64(0),
+                        w.stack,
+                    )
+                    < 0
+                ):
                     return False
     return True
 
@@ -317,9 +340,16 @@ def steps_known(c, w, cells, leaves, begin, end):
 
 @inner
 def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide):
-    """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`); both halves."""
+    """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`);
+    both halves.
+    """
     n = images.shape[1]
-    low, high, delta, delta_high = images.reshape(-1), images_high.reshape(-1), deltas.reshape(-1), deltas_high.reshape(-1)
+    low, high, delta, delta_high = (
+        images.reshape(-1),
+        images_high.reshape(-1),
+        deltas.reshape(-1),
+        deltas_high.reshape(-1),
+    )
     at, by = position * n, outcome * n
     least = load(low, at) ^ load(delta, by)
     least_high = np.uint64(0)
@@ -371,7 +401,9 @@ def move_images(new, position, old, parent, deltas, outcome):
 
 @inner
 def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
-    """Whether an earlier candidate of the same state, in places [begin, end), has this key. It becomes the first of the two steps."""
+    """Whether an earlier candidate of the same state, in places [begin, end), has this key. It becomes the first of the
+    two steps.
+    """
     k = end - 1
     while k >= begin and load(refs, k) >> REF_BITS == ref >> REF_BITS:
         if load(fps, k) == fp and (not wide or load(highs, k) == high):
@@ -389,7 +421,8 @@ def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
 def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, filled, wide):
     """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on.
 
-    ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only where it is needed.
+    ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only
+    where it is needed.
     """
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
@@ -569,7 +602,9 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
 
 @njit(inline="always")
 def follow(pool, places, cells, row, entry, out, n, stack):
-    """Walk the trie of an entry over the row at ``cells[row]``. Its first test is in the entry: most end there, disabled."""
+    """Walk the trie of an entry over the row at ``cells[row]``. Its first test is in the entry: most end there,
+    disabled.
+    """
     word = np.int64(entry)
     if entry > 0:
         place = entry >> 32
@@ -600,9 +635,9 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 def expand(worker, workers, c, old, new, w, labels, shared, order, first, block, wide, actions, region):
     """Expand a level from place ``first`` on, as one of ``workers``; how many rounds were done, the same for all.
 
-    ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are evaluated (they
-    are not on the last level of a depth limit). It ends early, between rounds, when ``shared.stop`` is set or some worker has
-    many parked states.
+    ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are
+    evaluated (they are not on the last level of a depth limit). It ends early, between rounds, when ``shared.stop`` is
+    set or some worker has many parked states.
     """
     total = order.size
     rounds = (total - first + block * workers - 1) // (block * workers)
@@ -615,7 +650,8 @@ def expand(worker, workers, c, old, new, w, labels, shared, order, first, block,
         begin = min(total, first + (this_round * workers + worker) * block)
         generate(
             c, old, w, labels, order, begin, min(total, begin + block), workers,
-            shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker], wide,
+            shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker],
+            wide,
         )  # fmt: skip
         shared.parks[turn, worker, 0] = w.counts[PARKS]
         if worker == 0:
@@ -653,8 +689,8 @@ def expand(worker, workers, c, old, new, w, labels, shared, order, first, block,
 def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
     """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
 
-    A question is a root, a position and an outcome (-1, or for a step property the step out of that state). States that wait
-    for an answer stay parked, and so do the rest once there is no room for a question.
+    A question is a root, a position and an outcome (-1, or for a step property the step out of that state). States that
+    wait for an answer stay parked, and so do the rest once there is no room for a question.
     """
     counts = w.counts
     kept = 0
@@ -673,7 +709,9 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         for e in range(c.start[outcome], c.middle[outcome]):
             if waiting:
                 break
-            ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked)
+            ends, asked = complete(
+                c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked
+            )
             if ends < 0:
                 waiting = True
             elif ends > 0:
@@ -681,9 +719,12 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         at = leaf_base + counts[LEAF_TOP]
         n = at
         if not (waiting or outside) and actions:
-            # First whether anything has to be asked: there may be many leaves to take over, and many rounds of questions.
+            # First whether anything has to be asked: there may be many leaves to take over, and many rounds of
+            # questions.
             for e in range(c.middle[outcome], c.end[outcome]):
-                ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, at, w.stack, asks, asked)
+                ends, asked = complete(
+                    c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, at, w.stack, asks, asked
+                )
                 waiting |= ends < 0
         if not (waiting or outside) and actions:
             if outcome != INITIAL:
@@ -702,7 +743,17 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                 for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
                     for e in range(c.step_start[step], c.step_start[step + 1]):
                         ends, asked = complete(
-                            c, g, np.int64(c.step_trie[e]), step, cells, position, w.scratch, np.int64(0), w.stack, asks, asked
+                            c,
+                            g,
+                            np.int64(c.step_trie[e]),
+                            step,
+                            cells,
+                            position,
+                            w.scratch,
+                            np.int64(0),
+                            w.stack,
+                            asks,
+                            asked,
                         )
                         waiting |= ends < 0
         if waiting:
@@ -725,7 +776,8 @@ def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     if ends < 0 and asked < asks.shape[0]:
         root = np.int64(g.trie_root[trie])
         status = resolve(
-            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], g.trie_change[trie], c.place, cells, step >= 0, step,
+            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], g.trie_change[trie], c.place, cells, step >= 0,
+            step,
             g.known_start, g.known_slot, g.known_new, stack,
         )  # fmt: skip
         if status == RESOLVED:
@@ -742,8 +794,8 @@ def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
 def order_level(arena, counts, base, workers, order, at, keys, begins, starts, wide):
     """Sort a worker's states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
 
-    The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about four,
-    each of which is kept sorted by insertion. ``keys``, ``begins`` and ``starts`` are scratch.
+    The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about
+    four, each of which is kept sorted by insertion. ``keys``, ``begins`` and ``starts`` are scratch.
     """
     n = counts[COUNT]
     inside = 0
@@ -787,8 +839,8 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
 def parents(arena, base, n, region, bases, numbers, log, new_count):
     """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome.
 
-    ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts, by
-    outcome, the states that were discovered.
+    ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts,
+    by outcome, the states that were discovered.
     """
     for i in range(n):
         ref = arena.ref[base + i]

@@ -50,18 +50,23 @@ def work_for(lanes: int, roots: int) -> Work:
         table=nothing, counts=np.zeros(16, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
         starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
         scratch=np.zeros(1, np.int32), stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
-        best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none, best_outcome=none,
+        best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none,
+        best_outcome=none,
     )  # fmt: skip
 
 
 def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: int) -> Walkers:
-    """The idle lanes of one worker, whose states are at positions from ``base`` on, two for each. ``roots``: of the protocol."""
+    """The idle lanes of one worker, whose states are at positions from ``base`` on, two for each. ``roots``: of the
+    protocol.
+    """
     n = lanes
     return Walkers(
         base=base,
-        walk=np.full(n, -1, np.int64), step=np.zeros(n, np.int64), at=np.zeros(n, np.int64), broken=np.zeros(n, np.uint8),
+        walk=np.full(n, -1, np.int64), step=np.zeros(n, np.int64), at=np.zeros(n, np.int64),
+        broken=np.zeros(n, np.uint8),
         counted=np.zeros(n, np.int64), longest=np.zeros(1, np.int64), sketch=np.zeros(1 << SKETCH_BITS, np.uint8),
-        chosen=reserve(1 << REF_BITS, np.int64), lowest=np.full(roots + 1, -1, np.int64), lowest_step=np.full(roots + 1, -1, np.int64),
+        chosen=reserve(1 << REF_BITS, np.int64), lowest=np.full(roots + 1, -1, np.int64),
+        lowest_step=np.full(roots + 1, -1, np.int64),
         lowest_loop=np.full(roots + 1, -1, np.int64), ref=np.zeros(1, np.int64), fp=np.zeros(1, np.uint64),
         past=_past(n, temporal, depth),
     )  # fmt: skip

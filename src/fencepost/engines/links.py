@@ -18,8 +18,8 @@ IN_MEMORY = 8 << 20
 class Links:
     """For every level, a log: the number of each state's parent in the level before << 24 | the outcome that led to it.
 
-    For an initial state it is the number of that state among the initial ones. Raises :class:`fencepost.SystemFailure` when the
-    disk does not take them.
+    For an initial state it is the number of that state among the initial ones. Raises :class:`fencepost.SystemFailure`
+    when the disk does not take them.
     """
 
     def __init__(self) -> None:

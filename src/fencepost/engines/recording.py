@@ -1,7 +1,8 @@
 """Notes down the graph while the embedded engine explores, for the judging of liveness and for the table of steps.
 
-When a level has been expanded, its states still stand in their arena with their enabled leaves. One pass over them tells every
-step with constant deltas, as expanding did, and one walk of each temporal predicate's trie tells where it is true.
+When a level has been expanded, its states still stand in their arena with their enabled leaves. One pass over them
+tells every step with constant deltas, as expanding did, and one walk of each temporal predicate's trie tells where it
+is true.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def record_level(
     order: Array,
     ask: Callable[[int, int], None],
 ) -> None:
-    """Add a level that has been expanded. ``order``: the positions of its states by fingerprint; ``ask(root, position)`` has
-    Python evaluate a predicate of which no path is known yet, after which ``tables`` are to be taken anew.
+    """Add a level that has been expanded. ``order``: the positions of its states by fingerprint; ``ask(root,
+    position)`` has Python evaluate a predicate of which no path is known yet, after which ``tables`` are to be taken
+    anew.
     """
     terms = recording.terms
     compiled, arena = tables()
@@ -37,7 +39,8 @@ def record_level(
 def steps_of(
     compiled: Compiled, arena: Arena, work: Work, order: Array, kind_of: Array, masks: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the demands enabled in each.
+    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the demands enabled
+    in each.
 
     ``kind_of``: the kind of a step for each root; ``masks``: the demands that steps of each kind meet, as bits.
     """
@@ -58,7 +61,9 @@ def truths_of(
     order: Array,
     ask: Callable[[int, int], None],
 ) -> Array:
-    """The predicates that are true in each of the states at ``order``, as bits; see :func:`record_level` for ``ask``."""
+    """The predicates that are true in each of the states at ``order``, as bits; see :func:`record_level` for
+    ``ask``.
+    """
     roots = np.array([root.index for root in terms.predicates], np.int64)
     truths = np.zeros((len(order), terms.truth_words), np.uint64)
     begin = 0
@@ -86,7 +91,8 @@ def count_steps(c, arena, order):
 def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enabled):
     """The steps out of each state: where to, and of which kind; and the demands enabled. How many steps there are.
 
-    A step that a constraint cuts is none, but its action is enabled; a step that changes nothing is none and enables nothing.
+    A step that a constraint cuts is none, but its action is enabled; a step that changes nothing is none and enables
+    nothing.
     """
     n = 0
     for k in range(order.size):
@@ -129,12 +135,21 @@ def put_in_order(children, kinds, begin, end, child, kind):
 
 @njit
 def list_truths(c, arena, w, order, begin, roots, truths):
-    """Which predicates are true in each state, from evaluation number ``begin`` on (state by state, predicate by predicate); the
-    number of the first one without a known path, or of all.
+    """Which predicates are true in each state, from evaluation number ``begin`` on (state by state, predicate by
+    predicate); the number of the first one without a known path, or of all.
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size
-        ends = walk(c.pool, c.place, arena.cells[order[k]], np.int64(0), np.int64(c.roots[roots[x]]), w.scratch, np.int64(0), w.stack)
+        ends = walk(
+            c.pool,
+            c.place,
+            arena.cells[order[k]],
+            np.int64(0),
+            np.int64(c.roots[roots[x]]),
+            w.scratch,
+            np.int64(0),
+            w.stack,
+        )
         if ends < 0:
             return at
         if ends > 0:

@@ -1,4 +1,5 @@
-"""The plain explorer: breadth first, one state at a time, the author's Python at every step. The yardstick for the others.
+"""The plain explorer: breadth first, one state at a time, the author's Python at every step. The yardstick for the
+others.
 
 Nothing here is clever, so that it can be read and believed.
 """
@@ -42,8 +43,8 @@ class Noted:
 
 @dataclass(frozen=True)
 class Met:
-    """A violation or a witness in the level that is being built: at the state ``at``, or by the step ``last`` from there. Of several the
-    one that comes first by ``order`` is told. No ``root``: a deadlock.
+    """A violation or a witness in the level that is being built: at the state ``at``, or by the step ``last`` from
+    there. Of several the one that comes first by ``order`` is told. No ``root``: a deadlock.
     """
 
     order: Link
@@ -138,7 +139,9 @@ class Search:
         return sorted(level)
 
     def _next(self, level: list[int]) -> list[int]:
-        """Expand a level, states in the order of their fingerprints: the first step to reach a state is then the least."""
+        """Expand a level, states in the order of their fingerprints: the first step to reach a state is then the
+        least.
+        """
         discovered: list[int] = []
         if self.symmetry is not None and self.options.checking:
             for parent in level[:: max(1, len(level) // SAMPLE)]:
@@ -253,14 +256,20 @@ class Search:
             return
         import numpy as np
 
-        edges = [(source, target, root) for source, n in zip(level, self.noted, strict=True) for target, root in sorted(n.steps)]
+        edges = [
+            (source, target, root)
+            for source, n in zip(level, self.noted, strict=True)
+            for target, root in sorted(n.steps)
+        ]
         sources, targets, roots = np.array(edges, np.uint64).reshape(-1, 3).T
         self.result.table.add_edges(sources.copy(), targets.copy(), roots.astype(np.int64))
 
     # -- violations and witnesses -------------------------------------------------------------------------------------
 
     def _meet(self, met: Met) -> None:
-        """Note a violation or a witness, if it is the first of its name in this level and none is known of an earlier one."""
+        """Note a violation or a witness, if it is the first of its name in this level and none is known of an earlier
+        one.
+        """
         name = self.names[met.root.index] if met.root is not None else "deadlock"
         best = self.met.get(name)
         if name not in self.reported and (best is None or met.order < best.order):
@@ -329,4 +338,3 @@ class Search:
                 evaluations=self.stepper.evaluations,
             )
         )
-

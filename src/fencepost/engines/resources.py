@@ -33,7 +33,9 @@ def memory_limit(given: int | None) -> int:
 
 
 def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None) -> str | None:
-    """The limit that is reached, by name: ``timeout`` seconds since the check began, or ``memory`` bytes that this process occupies."""
+    """The limit that is reached, by name: ``timeout`` seconds since the check began, or ``memory`` bytes that this
+    process occupies.
+    """
     if timeout is not None and deadline.expired(timeout):
         return f"the time limit of {timeout:g} seconds"
     if memory is not None and resident_memory() >= memory:

@@ -1,7 +1,7 @@
 """Simulation: random walks on all cores, for spaces that nobody can exhaust.
 
-The driver here lets the walks of `walks` run, asks Python where no path is known, and tells what they met. A walk is told by the
-seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
+The driver here lets the walks of `walks` run, asks Python where no path is known, and tells what they met. A walk is
+told by the seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ NOWHERE: Array = np.zeros(0, np.int32)
 
 
 def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
-    """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it early.
+    """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it
+    early.
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
@@ -92,8 +93,8 @@ def estimate(sketch: Array) -> float:
 
 
 class _Met(NamedTuple):
-    """How a walk violated a property, or met what is to be sometimes true: after how many steps, and at which of them the loop began, if it
-    was by a loop.
+    """How a walk violated a property, or met what is to be sometimes true: after how many steps, and at which of them
+    the loop began, if it was by a loop.
     """
 
     walk: int
@@ -215,13 +216,17 @@ class Simulation:
         except SystemFailure as error:
             result.failure = error
         except MemoryError:
-            result.failure = SystemFailure("out of memory: set --max-memory below what the machine has, to stop in time")
+            result.failure = SystemFailure(
+                "out of memory: set --max-memory below what the machine has, to stop in time"
+            )
         self._count()
         assert result.walks is not None
         result.walks = replace(result.walks, unseen=self._unseen())
         self._tell()
         found = result.found or (self.seeking and not self._unmet())
-        if self.plan.starts.size and not (result.limit or found or result.raised or result.interrupted or result.failure):
+        if self.plan.starts.size and not (
+            result.limit or found or result.raised or result.interrupted or result.failure
+        ):
             result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
@@ -332,7 +337,9 @@ class Simulation:
         self.watch()
 
     def _settle(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
-        """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is ``patient``."""
+        """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is
+        ``patient``.
+        """
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
@@ -372,7 +379,9 @@ class Simulation:
         after = self.tables.successor(ids, step) if step >= 0 else None
         # If it raises, the walks that wait for it wait until nothing else is to be asked.
         with contextlib.suppress(ProtocolRaised):
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step)))
+            self.tables.record(
+                root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step))
+            )
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """What the first root to raise in this state raises."""
@@ -385,7 +394,9 @@ class Simulation:
                         self.stepper.evaluate(judge, ids, self.stepper.apply(ids, outcome))
         except ProtocolRaised as error:
             return error
-        raise SystemFailure("an evaluation raised, and did not when it was run again: run with --checking to find out why")
+        raise SystemFailure(
+            "an evaluation raised, and did not when it was run again: run with --checking to find out why"
+        )
 
     # -- what they met ------------------------------------------------------------------------------------------------
 
@@ -408,7 +419,9 @@ class Simulation:
         return sorted(found.values())
 
     def _tell(self) -> None:
-        """Walk again what violated something or raised; without --continue only the first thing that the lowest walk met."""
+        """Walk again what violated something or raised; without --continue only the first thing that the lowest walk
+        met.
+        """
         result, going_on = self.result, self.options.keep_going
         violations = self._violations(self.counted)
         if self.raised is not None and violations and not going_on:
@@ -426,7 +439,9 @@ class Simulation:
                 if one.kind in TEMPORAL:
                     found = self._lasso(found, one)
                 elif self.only is None:
-                    found = replace(found, path=shortened(self.stepper, found.kind, found.name, found.initial.ids, found.path))
+                    found = replace(
+                        found, path=shortened(self.stepper, found.kind, found.name, found.initial.ids, found.path)
+                    )
                 result.add(found)
         if self.raised is not None and result.raised is not None and result.raised_at is None:
             result.raised_at = self._found("raised", result.raised.where, *self.raised)
@@ -434,8 +449,9 @@ class Simulation:
             result.walk = self._found("walk", "", self.only, result.depth - 1)
 
     def _lasso(self, found: Found, violation: _Met) -> Found:
-        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python. It is shortened,
-        unless one walk was asked for."""
+        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python.
+        It is shortened, unless one walk was asked for.
+        """
         stepper = self.stepper
         of = next(p for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
         parts = [self.terms.predicates[n] for n in of.predicates]
@@ -446,7 +462,9 @@ class Simulation:
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
-        """A lasso with the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not, or does not violate the property."""
+        """A lasso with the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not, or does not
+        violate the property.
+        """
         stepper, rows, loop = self.stepper, [found.initial.ids], found.loop or 0
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
@@ -455,8 +473,8 @@ class Simulation:
         fairness = tuple(one for one in how if one is not None)
         if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(
-                f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its state "
-                "(run again with --checking to find out what)"
+                f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its"
+                " state (run again with --checking to find out what)"
             )
         return replace(found, fairness=fairness)
 
@@ -513,7 +531,11 @@ class Simulation:
         chosen = np.sum([w.chosen[: tables.outcomes] for w in self.counted], axis=0)
         steps = int(chosen[1:].sum())
         result.taken = dict(
-            enumerate(np.bincount(tables.outcome_root[1 : tables.outcomes], chosen[1:], len(self.stepper.roots)).astype(int).tolist())
+            enumerate(
+                np.bincount(tables.outcome_root[1 : tables.outcomes], chosen[1:], len(self.stepper.roots))
+                .astype(int)
+                .tolist()
+            )
         )
         result.generated = steps + max(int(chosen[INITIAL]), len(self.starts))
         result.distinct = round(estimate(np.max([w.sketch for w in self.counted], axis=0)))
@@ -521,7 +543,9 @@ class Simulation:
         result.walks = Walks(self.seed, self.depth, int(chosen[INITIAL]), steps, {})
 
     def _unseen(self) -> dict[str, tuple[Value, ...]]:
-        """The truth values and members of enums that no walk has seen in the parts of the state that start out with one."""
+        """The truth values and members of enums that no walk has seen in the parts of the state that start out with
+        one.
+        """
         tables, store = self.tables, self.stepper.store
         taken = np.flatnonzero(np.any([w.chosen[: tables.outcomes] for w in self.counted], axis=0))
         seen: dict[int, set[int]] = {}

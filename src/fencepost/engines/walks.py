@@ -1,15 +1,17 @@
 """The compiled loops of simulation: random walks, each in a lane of its own.
 
-A worker takes lane after lane and lets its walk run, and the next walk after it, until a step falls off a trie. That lane then waits,
-**parked**, while the others go on; when all of them wait, or a moment has passed, the driver completes what is parked with
-:func:`settle_walks` and Python, for many walks at once. So Python is asked in batches, and a lane that runs has its state in the cache.
+A worker takes lane after lane and lets its walk run, and the next walk after it, until a step falls off a trie. That
+lane then waits, **parked**, while the others go on; when all of them wait, or a moment has passed, the driver completes
+what is parked with :func:`settle_walks` and Python, for many walks at once. So Python is asked in batches, and a lane
+that runs has its state in the cache.
 
-What a walk does depends on the seed and its number alone. They give 64 random bits for each step, and 64 that make its taste: to each
-action with its parameters, and to each of an action's choices, a walk is inclined more or less. One loses every second message, the
-next one hardly any; in one a bookie is slow, in another a client gives up early. Rare combinations are met far more often
-than if every walk did everything (Groce and others, "Swarm testing", 2012), and nothing becomes impossible. What is random is mixed with the
-content of what may be chosen (names, parameters, choices), never with a number that was given on the way, so neither the number
-of workers nor the order in which the tables grew can change a walk.
+What a walk does depends on the seed and its number alone. They give 64 random bits for each step, and 64 that make its
+taste: to each action with its parameters, and to each of an action's choices, a walk is inclined more or less. One
+loses every second message, the next one hardly any; in one a bookie is slow, in another a client gives up early. Rare
+combinations are met far more often than if every walk did everything (Groce and others, "Swarm testing", 2012), and
+nothing becomes impossible. What is random is mixed with the content of what may be chosen (names, parameters, choices),
+never with a number that was given on the way, so neither the number of workers nor the order in which the tables grew
+can change a walk.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ TASTE = 1 << 62
 SKETCH_BITS = 16
 """Bits of a fingerprint that choose one of the registers by which distinct states are estimated."""
 NEXT, END, STOP = 0, 8, 16
-"""What workers share: the number of the next walk to begin, the number at which to end, whether to come back to the driver."""
+"""What workers share: the number of the next walk to begin, the number at which to end, whether to come back to the
+driver.
+"""
 
 
 MARKS = 1 << 10
@@ -58,9 +62,9 @@ ALWAYS_EVENTUALLY, EVENTUALLY_ALWAYS, LEADS_TO = range(3)
 class Temporal(NamedTuple):
     """What a walk must know to judge its loops.
 
-    ``predicates``: the roots that are true or false of a state, ``masks``: for each
-    root, the demands of fairness that a step of it is one of; ``weak``, ``strong``: all demands of that sort. ``properties``: for each
-    its kind, the root it is counted under, and the numbers of its one or two predicates.
+    ``predicates``: the roots that are true or false of a state, ``masks``: for each root, the demands of fairness that
+    a step of it is one of; ``weak``, ``strong``: all demands of that sort. ``properties``: for each its kind, the root
+    it is counted under, and the numbers of its one or two predicates.
     """
 
     predicates: Array
@@ -71,9 +75,9 @@ class Temporal(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What each lane remembers of its walk, for each step: the fingerprint, the demands that were enabled in the state, those that the step
-    to it was one of, and which predicates were true. ``marks``: by fingerprint, the last walk that came there, plus one. Scratch:
-    what holds somewhere in a loop, or everywhere.
+    """What each lane remembers of its walk, for each step: the fingerprint, the demands that were enabled in the state,
+    those that the step to it was one of, and which predicates were true. ``marks``: by fingerprint, the last walk that
+    came there, plus one. Scratch: what holds somewhere in a loop, or everywhere.
     """
 
     fp: Array
@@ -91,9 +95,10 @@ class Past(NamedTuple):
 class Plan(NamedTuple):
     """What all walks have in common.
 
-    ``starts``: the initial states' positions. ``depth``: the most states of a walk. ``action_key``, ``root_key``: a content
-    hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are properties of states;
-    ``sought``: whether each root is to be sometimes true, so that it is met and not violated. ``cutting``: whether there are step constraints; ``deadlock``, ``keep_going``: as in the options.
+    ``starts``: the initial states' positions. ``depth``: the most states of a walk. ``action_key``, ``root_key``: a
+    content hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are
+    properties of states; ``sought``: whether each root is to be sometimes true, so that it is met and not violated.
+    ``cutting``: whether there are step constraints; ``deadlock``, ``keep_going``: as in the options.
     """
 
     seed: np.uint64
@@ -112,12 +117,13 @@ class Plan(NamedTuple):
 class Walkers(NamedTuple):
     """The walks of one worker. Lane n has the positions ``base`` + 2n and the next one, for its states in turn.
 
-    ``walk``: the number of the walk in each lane, -1 for none; ``step``: how many steps it has taken; ``at``: the position of its
-    state; ``broken``: whether that state, or the step to it, violates something; ``counted``: how many of its states were counted when
-    the walk was begun elsewhere. ``longest``: the most states of one. ``chosen``: how often each outcome was taken, the first being that by which walks begin.
-    ``lowest``, ``lowest_step``: for each root, and for deadlock after them, the lowest walk that violates it, or that meets it if it is
-    sought, and after how many steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the child that is
-    being built.
+    ``walk``: the number of the walk in each lane, -1 for none; ``step``: how many steps it has taken; ``at``: the
+    position of its state; ``broken``: whether that state, or the step to it, violates something; ``counted``: how many
+    of its states were counted when the walk was begun elsewhere. ``longest``: the most states of one. ``chosen``: how
+    often each outcome was taken, the first being that by which walks begin. ``lowest``, ``lowest_step``: for each root,
+    and for deadlock after them, the lowest walk that violates it, or that meets it if it is sought, and after how many
+    steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the
+    child that is being built.
     """
 
     base: int
@@ -169,7 +175,9 @@ def begin_again(walkers, plan, numbers, counted):
 
 @njit
 def wander(c, arena, w, walkers, plan, control, path):
-    """Let every lane run until it is parked or no walk is left to begin. ``path``: if not empty, takes down the outcomes of a walk."""
+    """Let every lane run until it is parked or no walk is left to begin. ``path``: if not empty, takes down the
+    outcomes of a walk.
+    """
     w.counts[PARKS] = 0
     for lane in range(walkers.walk.size):
         while atomic_load(control, STOP) == 0:
@@ -236,8 +244,8 @@ def visit(c, arena, w, walkers, plan, control, lane):
 def choose(c, w, cells, leaves, begin, end, plan, number, step):
     """The outcome by which a walk goes on, of those that change the state; -1 if there is none.
 
-    It is a race between actions with their parameters, and then one between the outcomes of the winner: each has a time drawn from an
-    exponential distribution, at the rate at which this walk is inclined to it, and the first one wins.
+    It is a race between actions with their parameters, and then one between the outcomes of the winner: each has a time
+    drawn from an exponential distribution, at the rate at which this walk is inclined to it, and the first one wins.
     """
     bits, taste = random_bits(plan.seed, number, step + 1), random_bits(plan.seed, number, TASTE)
     winner, first, best = np.int64(-1), 0.0, 0.0
@@ -289,7 +297,9 @@ def note_seen(sketch, fp):
 
 @inner
 def note_violation(walkers, plan, control, lane, root, loop):
-    """The walk in a lane violates a property in its state, or by a loop that begins at step ``loop``. Unless the simulation goes on after a violation, no higher walk matters now."""
+    """The walk in a lane violates a property in its state, or by a loop that begins at step ``loop``. Unless the
+    simulation goes on after a violation, no higher walk matters now.
+    """
     walkers.broken[lane] = 1
     note_lowest(walkers, lane, root, loop)
     if not plan.keep_going and walkers.walk[lane] + 1 < control[END]:
@@ -357,14 +367,28 @@ def meet(target, bits):
 def truths_known(c, w, temporal, cells):
     """Whether every predicate can be told of a state without asking Python."""
     for n in range(temporal.predicates.size):
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) < 0:
+        if (
+            walk(
+                c.pool,
+                c.place,
+                cells,
+                np.int64(0),
+                np.int64(c.roots[temporal.predicates[n]]),
+                w.scratch,
+                np.int64(0),
+                w.stack,
+            )
+            < 0
+        ):
             return False
     return True
 
 
 @inner
 def note_step(c, arena, walkers, plan, lane, position, outcome):
-    """Remember which demands a step is one of: its own action's, and those of all others that lead to the same state."""
+    """Remember which demands a step is one of: its own action's, and those of all others that lead to the same
+    state.
+    """
     stepped, masks = walkers.past.stepped[lane, walkers.step[lane]], plan.temporal.masks
     become(stepped, masks[c.outcome_root[outcome]])
     if c.twin[outcome]:
@@ -391,7 +415,19 @@ def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
     truths[:] = 0
     cells = arena.cells[position]
     for n in range(temporal.predicates.size):
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) > 0:
+        if (
+            walk(
+                c.pool,
+                c.place,
+                cells,
+                np.int64(0),
+                np.int64(c.roots[temporal.predicates[n]]),
+                w.scratch,
+                np.int64(0),
+                w.stack,
+            )
+            > 0
+        ):
             truths[n >> 6] |= np.uint64(1) << np.uint64(n & 63)
 
 
@@ -425,7 +461,9 @@ def judge_loops(walkers, plan, control, lane, step):
 
 @inner
 def is_fair(past, temporal):
-    """Whether going round a loop for ever meets every demand: by a step, or by not being enabled, everywhere or (weak) somewhere."""
+    """Whether going round a loop for ever meets every demand: by a step, or by not being enabled, everywhere or (weak)
+    somewhere.
+    """
     for word in range(temporal.weak.size):
         missed = (temporal.weak[word] & past.everywhere[word]) | (temporal.strong[word] & past.somewhere[word])
         if missed & ~past.taken[word]:
@@ -454,7 +492,9 @@ def is_violated(past, temporal, lane, step, n):
 
 @njit
 def settle_walks(c, g, arena, w, walkers, plan, control, asks):
-    """Complete parked states as far as master tries go; how many questions for Python are in ``asks``, as in `kernel.settle`."""
+    """Complete parked states as far as master tries go; how many questions for Python are in ``asks``, as in
+    `kernel.settle`.
+    """
     asked = 0
     for lane in range(walkers.walk.size):
         if walkers.walk[lane] >= control[END]:
@@ -469,7 +509,9 @@ def settle_walks(c, g, arena, w, walkers, plan, control, asks):
         note_broken(w, walkers, plan, control, lane)
         for n in range(plan.temporal.predicates.size):
             root, cells = np.int64(plan.temporal.predicates[n]), arena.cells[position]
-            ends, asked = complete(c, g, root, np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked)
+            ends, asked = complete(
+                c, g, root, np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked
+            )
             if ends < 0:
                 arena.meta[position] = PARKED
     return asked

@@ -1,4 +1,6 @@
-"""What is to be sometimes true: under which name it is reported, when a search has found all of it, and what was never reached."""
+"""What is to be sometimes true: under which name it is reported, when a search has found all of it, and what was never
+reached.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from fencepost.step import Stepper, Symmetry
 def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
     """For each root the name by which it is reported, once: an invariant's is that of all its bindings.
 
-    What is to be sometimes true must be so for every binding, so each has a name of its own; those that a symmetry takes to each other
-    share one, for a state in which the one is true stands for states in which the others are.
+    What is to be sometimes true must be so for every binding, so each has a name of its own; those that a symmetry
+    takes to each other share one, for a state in which the one is true stands for states in which the others are.
     """
     names = [root.name for root in stepper.roots]
     roots = stepper.of_kind("sometimes")
@@ -22,7 +24,9 @@ def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
 
 
 def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[str]:
-    """The names of the witnesses that a search may end with: all, if it looks for nothing else and is not to go on; else none."""
+    """The names of the witnesses that a search may end with: all, if it looks for nothing else and is not to go on;
+    else none.
+    """
     judged = stepper.of_kind("invariant", "step_invariant", "refinement", *TEMPORAL)
     if judged or options.deadlock or options.keep_going or options.states is not None:
         return frozenset()

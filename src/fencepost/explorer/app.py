@@ -1,8 +1,9 @@
 """The explorer over HTTP: a thin layer between one page and one :class:`~fencepost.explorer.session.Session`.
 
-Only this machine can reach it, and only who knows its address can use it: the address that is opened has a random token in its
-query, which the page has in a cookie from then on, and every request needs one of the two. A request must name the address that was
-bound (no other name can be made to point here), and if a browser says where a request comes from, it must be this page.
+Only this machine can reach it, and only who knows its address can use it: the address that is opened has a random token
+in its query, which the page has in a cookie from then on, and every request needs one of the two. A request must name
+the address that was bound (no other name can be made to point here), and if a browser says where a request comes from,
+it must be this page.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ _STATIC = {
     "/icon.svg": ("static/icon.svg", "image/svg+xml"),
 }
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
@@ -66,8 +69,8 @@ _HEADERS = {
 
 
 class Explorer:
-    """What the page talks to: the session, the search that runs, and where the page begins: at a path, as in :meth:`Session.follow`,
-    with ``@5`` after it for its state number 5. ``limits`` are those of a search.
+    """What the page talks to: the session, the search that runs, and where the page begins: at a path, as in
+    :meth:`Session.follow`, with ``@5`` after it for its state number 5. ``limits`` are those of a search.
 
     Raises :class:`OptionError` if the path leads nowhere.
     """
@@ -133,7 +136,8 @@ class Explorer:
             raise OptionError("a search is running already: stop it first")
         start = self._node(given, "at") if given.get("at") is not None else None
         expression = _text(given.get("expression"), MAX_EXPRESSION)
-        self._watcher.watch(expression, [start or self.session.starts[0]])  # what is wrong with it is better known at once
+        # what is wrong with it is better known at once
+        self._watcher.watch(expression, [start or self.session.starts[0]])
         self.search = self._searcher.search(expression, start, self.limits)
         self.search.wait(0.2)  # most answers need no waiting for
         return self.found(given)
@@ -324,7 +328,11 @@ class OnlyFromHere:
         if refused is not None:
             await PlainTextResponse(refused + "\n", 403)(scope, receive, send)
             return
-        headers = {**_HEADERS, "set-cookie": f"{self.cookie}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"} if opens else _HEADERS
+        headers = (
+            {**_HEADERS, "set-cookie": f"{self.cookie}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"}
+            if opens
+            else _HEADERS
+        )
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -375,7 +383,9 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
-    """What serves an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or Ctrl-C."""
+    """What serves an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
+    Ctrl-C.
+    """
     app = application(explorer, bound.getsockname()[1])
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     return uvicorn.Server(config)

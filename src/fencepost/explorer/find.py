@@ -39,7 +39,8 @@ DIED = "The search failed: its process ended, perhaps for want of memory."
 
 
 def hunted(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
-    """``protocol`` with one more invariant, which is false where ``expression`` is true, and which begins at ``start`` if given.
+    """``protocol`` with one more invariant, which is false where ``expression`` is true, and which begins at ``start``
+    if given.
 
     Where the expression can not be evaluated it is not true.
     """
@@ -76,9 +77,11 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
 
 @dataclass(frozen=True)
 class Finding:
-    """How far a search is. ``said`` is what to tell when it is over, and what it does while it runs, if not just looking.
+    """How far a search is. ``said`` is what to tell when it is over, and what it does while it runs, if not just
+    looking.
 
-    ``way``: once found, the shortest way to the state, as the number of the node where it begins and the steps from there.
+    ``way``: once found, the shortest way to the state, as the number of the node where it begins and the steps from
+    there.
     """
 
     running: bool
@@ -90,10 +93,11 @@ class Finding:
 
 
 def look_for(session: Session, expression: str, start: Node | None, options: Options, report: Report) -> Finding:
-    """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long as that takes.
+    """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long
+    as that takes.
 
-    A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the expression can
-    not be read; whatever else goes wrong is what it comes to.
+    A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the
+    expression can not be read; whatever else goes wrong is what it comes to.
     """
     sought = hunted(session.protocol, Expression(expression, session.protocol), None if start is None else start.state)
     try:

@@ -1,10 +1,12 @@
 """Work that may never end, done in processes of their own, which can be ended at any moment.
 
-``10**10**10`` holds the interpreter until it is done, and so does a compiler: no thread can be stopped in these, and nothing else gets
-its turn. So typed expressions are evaluated, and states are looked for, by *workers*: copies of this process, which know the same
-protocol. The *fork server* makes them. It is forked before anything else runs and does nothing else, so it can fork whenever it is asked.
+``10**10**10`` holds the interpreter until it is done, and so does a compiler: no thread can be stopped in these, and
+nothing else gets its turn. So typed expressions are evaluated, and states are looked for, by *workers*: copies of this
+process, which know the same protocol. The *fork server* makes them. It is forked before anything else runs and does
+nothing else, so it can fork whenever it is asked.
 
-What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes them again.
+What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes
+them again.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ _TOLD = struct.Struct("!q")
 
 
 class ForkServer:
-    """Starts workers, which do one of ``jobs`` each, and ends them. What the process is at this moment is what they know.
+    """Starts workers, which do one of ``jobs`` each, and ends them. What the process is at this moment is what they
+    know.
 
     They end with this process, however it ends.
     """
@@ -97,7 +100,9 @@ class Worker:
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
-        """What the worker has to be told of the way to these nodes, parents first. It knows those with numbers below ``known``."""
+        """What the worker has to be told of the way to these nodes, parents first. It knows those with numbers below
+        ``known``.
+        """
         found: list[Link] = []
         for node in nodes:
             way: list[Link] = []
@@ -142,8 +147,8 @@ class Copy:
 
 def _forked() -> int:
     with warnings.catch_warnings():
-        # Python warns of forking where there are threads: a copy must not wait for what one of them holds. What runs in these is
-        # Python and what it compiles itself, and Python looks after its own locks.
+        # Python warns of forking where there are threads: a copy must not wait for what one of them holds. What runs in
+        # these is Python and what it compiles itself, and Python looks after its own locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return os.fork()
@@ -152,7 +157,9 @@ def _forked() -> int:
 
 
 def _let_go(keep: int) -> None:
-    """Give up every other socket: as long as a copy is open, no end of a connection is told that the other one closed it."""
+    """Give up every other socket: as long as a copy is open, no end of a connection is told that the other one closed
+    it.
+    """
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # what the list was read with is there no more

@@ -1,7 +1,8 @@
-"""What a process gives up before it evaluates what somebody typed: its environment, files, other programs, and the network.
+"""What a process gives up before it evaluates what somebody typed: its environment, files, other programs, and the
+network.
 
-What an expression may use is a list already (:mod:`fencepost.trace.allowed`), but the author's own functions are on it. All of this
-is for the rest of the process, which can not take it back.
+What an expression may use is a list already (:mod:`fencepost.trace.allowed`), but the author's own functions are on it.
+All of this is for the rest of the process, which can not take it back.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _NETWORK = 3
 def enter(memory: int) -> None:
     """Give up everything but computing, with so many more bytes of memory than now; modules can still be imported.
 
-    Where the system knows no Landlock, limits of resources are what is left: no file can be written, and no process begun.
+    Where the system knows no Landlock, limits of resources are what is left: no file can be written, and no process
+    begun.
     """
     os.environ.clear()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -55,7 +57,9 @@ def without_programs() -> None:
 
 
 def confine(readable: Sequence[str]) -> bool:
-    """Take away all rights to files, but to read what is in these folders, and to the network; whether the system can do so."""
+    """Take away all rights to files, but to read what is in these folders, and to the network; whether the system can
+    do so.
+    """
     rights = [bits for version, bits in _RIGHTS.items() if version <= _version()]
     return bool(rights) and _landlock(rights[-1], _NETWORK if _version() >= 4 else 0, readable)
 

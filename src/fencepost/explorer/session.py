@@ -1,7 +1,8 @@
 """Walking through a protocol: the tree of states that were visited, what can be done in each, and what is true there.
 
-There is no I/O here and no notion of a page. A :class:`Node` is one state of a walk with the steps that lead to it; the steps from
-the root of the tree to a node are its *line*. Nodes are never forgotten, so that a step taken back can be taken again.
+There is no I/O here and no notion of a page. A :class:`Node` is one state of a walk with the steps that lead to it; the
+steps from the root of the tree to a node are its *line*. Nodes are never forgotten, so that a step taken back can be
+taken again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from fencepost.trace.path import Move, Path, check_of, move_of
 from fencepost.trace.replay import actor, taken
 
 PATIENCE = 10.0
-"""Seconds that one action or property is given in one state: one that never returns must not hold up the page for ever."""
+"""Seconds that one action or property is given in one state: one that never returns must not hold up the page for
+ever.
+"""
 
 MAX_NODES = 200_000
 """The most states of one session."""
@@ -48,7 +51,8 @@ class Told:
 class Node:
     """A state in the tree. ``step`` and ``move`` lead here from ``parent``; the first of a line has none of them.
 
-    ``stays`` marks the end of a behaviour that stays in this state for ever. ``next`` is the child that was visited last.
+    ``stays`` marks the end of a behaviour that stays in this state for ever. ``next`` is the child that was visited
+    last.
     """
 
     number: int
@@ -91,7 +95,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Offer:
-    """A step that can be taken: its move, and what it would be. ``cut`` names the constraint that keeps the checker from it."""
+    """A step that can be taken: its move, and what it would be. ``cut`` names the constraint that keeps the checker
+    from it.
+    """
 
     move: Move
     step: Step
@@ -100,7 +106,9 @@ class Offer:
 
 @dataclass(frozen=True)
 class Action:
-    """An enabled action with its parameters bound: who acts, its ways to go, or the ``error`` that it raised instead."""
+    """An enabled action with its parameters bound: who acts, its ways to go, or the ``error`` that it raised
+    instead.
+    """
 
     title: str
     by: str | None
@@ -111,7 +119,8 @@ class Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of one invariant, step invariant or refinement, at a node: it ``holds`` there, or not, or it raised ``error``.
+    """What is known of one invariant, step invariant or refinement, at a node: it ``holds`` there, or not, or it raised
+    ``error``.
 
     ``bindings`` are the parameters for which it does not hold.
     """
@@ -130,7 +139,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Sought:
-    """What is to be sometimes true: the ``bindings`` of its parameters for which it is so at a node (one empty text if it has none)."""
+    """What is to be sometimes true: the ``bindings`` of its parameters for which it is so at a node (one empty text if
+    it has none).
+    """
 
     name: str
     doc: str
@@ -139,7 +150,9 @@ class Sought:
 
 @dataclass(frozen=True)
 class Promise:
-    """A temporal property. ``when``: how the lasso that is walked breaks it, in words; None if it does not, or there is none."""
+    """A temporal property. ``when``: how the lasso that is walked breaks it, in words; None if it does not, or there is
+    none.
+    """
 
     name: str
     doc: str
@@ -149,8 +162,8 @@ class Promise:
 class Session:
     """One walk through ``protocol``.
 
-    Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state; whatever goes
-    wrong later is part of what is told about a node.
+    Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state;
+    whatever goes wrong later is part of what is told about a node.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -163,7 +176,9 @@ class Session:
         self.nodes: list[Node] = []
         self.starts = [self._grow(Node(len(self.nodes), state)) for state in self.stepper.initial_states()]
         if not self.starts:
-            raise OptionError(f"{protocol.name} has no initial state with these constants, so there is nothing to walk through")
+            raise OptionError(
+                f"{protocol.name} has no initial state with these constants, so there is nothing to walk through"
+            )
         self._expressions: dict[str, Expression] = {}
         self._judged: dict[int, list[Judgement]] = {}
         self._sought: dict[int, list[Sought]] = {}
@@ -172,12 +187,16 @@ class Session:
     def node(self, number: int) -> Node:
         """The node of this number. Raises :class:`OptionError` if there is none."""
         if not 0 <= number < len(self.nodes):
-            raise OptionError(f"this session has no state number {number}: it was started anew; open a link or a file instead")
+            raise OptionError(
+                f"this session has no state number {number}: it was started anew; open a link or a file instead"
+            )
         return self.nodes[number]
 
     def _grow(self, node: Node) -> Node:
         if len(self.nodes) >= MAX_NODES:
-            raise OptionError(f"this session has {MAX_NODES:,} states, which is the most it keeps: start a new one from a link")
+            raise OptionError(
+                f"this session has {MAX_NODES:,} states, which is the most it keeps: start a new one from a link"
+            )
         self.nodes.append(node)
         return node
 
@@ -232,7 +251,8 @@ class Session:
     def take(self, node: Node, move: Move) -> Node:
         """The node that a step leads to; the same one every time.
 
-        Raises :class:`OptionError` if the step can not be taken there, :class:`fencepost.ProtocolRaised` if the protocol does.
+        Raises :class:`OptionError` if the step can not be taken there, :class:`fencepost.ProtocolRaised` if the
+        protocol does.
         """
         known = self.child(node, move)
         self.visit(known)
@@ -268,7 +288,9 @@ class Session:
             child.parent.next = child
 
     def trace(self, tip: Node, first: int = 0, last: int | None = None) -> Trace:
-        """The behaviour that leads to ``tip``, or its states number ``first`` to ``last``. A lasso if the last state is an earlier one again."""
+        """The behaviour that leads to ``tip``, or its states number ``first`` to ``last``. A lasso if the last state is
+        an earlier one again.
+        """
         line = tip.line
         last = tip.depth if last is None else last
         steps = [node.step for node in line[first + 1 : last + 1] if node.step is not None]
@@ -276,7 +298,9 @@ class Session:
         return Trace(self.protocol, line[first].state, tuple(steps), None if loop is None else loop - first)
 
     def loop(self, tip: Node) -> int | None:
-        """The number of the state from which on the line of ``tip`` repeats, if it does. A step that changes nothing is no loop."""
+        """The number of the state from which on the line of ``tip`` repeats, if it does. A step that changes nothing is
+        no loop.
+        """
         if tip.stays:
             return tip.depth
         repeats = tip.repeats
@@ -305,8 +329,8 @@ class Session:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def judge(self, node: Node) -> list[Judgement]:
-        """Every invariant at a node, and every step invariant and refinement over the step that leads to it. Those that are off by default are left
-        out.
+        """Every invariant at a node, and every step invariant and refinement over the step that leads to it. Those that
+        are off by default are left out.
         """
         found = self._judged.get(node.number)
         if found is None:
@@ -320,7 +344,8 @@ class Session:
             stepwise = root.kind in STEP_PROPERTIES
             if root.kind == "step_invariant" and node.parent is None:
                 continue
-            before = node.parent if stepwise else None  # without one, a refinement is judged as that of an initial state
+            # without one, a refinement is judged as that of an initial state
+            before = node.parent if stepwise else None
             try:
                 broken = (
                     self._outcomes(root, before.state.ids, node.state.ids)
@@ -349,7 +374,9 @@ class Session:
         return found
 
     def sought(self, node: Node) -> list[Sought]:
-        """What is to be sometimes true, and whether it is at a node (it is not where it raises). What is off by default is left out."""
+        """What is to be sometimes true, and whether it is at a node (it is not where it raises). What is off by default
+        is left out.
+        """
         found = self._sought.get(node.number)
         if found is None:
             true: dict[str, tuple[str, ...]] = {}
@@ -363,7 +390,9 @@ class Session:
         return found
 
     def temporal(self, tip: Node) -> list[Promise]:
-        """The temporal properties, and what is said of each if the line of ``tip`` is a lasso. Those that are off by default are left out."""
+        """The temporal properties, and what is said of each if the line of ``tip`` is a lasso. Those that are off by
+        default are left out.
+        """
         found = self._temporal.get(tip.number)
         if found is None:
             trace = self.trace(tip) if self.loop(tip) is not None else None
@@ -386,7 +415,8 @@ class Session:
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
-        """What an expression is at each of these nodes, however long that takes: see :class:`fencepost.explorer.watch.Watcher`.
+        """What an expression is at each of these nodes, however long that takes: see
+        :class:`fencepost.explorer.watch.Watcher`.
 
         Raises :class:`OptionError` if it can not be read.
         """
@@ -407,7 +437,9 @@ class Session:
         return str(Path(self.starts.index(first), moves, check_of(node.state), node.stays))
 
     def follow(self, text: str) -> Node:
-        """The node that a path leads to. Raises :class:`OptionError` if it leads nowhere, or somewhere else than when it was made."""
+        """The node that a path leads to. Raises :class:`OptionError` if it leads nowhere, or somewhere else than when
+        it was made.
+        """
         path = Path.read(text)
         other = "the link was made with another version of the protocol, or with other constants"
         if not 0 <= path.start < len(self.starts):

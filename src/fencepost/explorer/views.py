@@ -1,4 +1,6 @@
-"""What the page shows of a session, as plain data: numbers and words, and HTML where the report of a check has the same."""
+"""What the page shows of a session, as plain data: numbers and words, and HTML where the report of a check has the
+same.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,13 @@ def about(protocol: Protocol) -> dict[str, Any]:
 
 
 def view(
-    session: Session, tip: Node, at: Node, *, known: int = 0, drawn: str = "", watched: Mapping[str, list[Told] | str] | None = None
+    session: Session,
+    tip: Node,
+    at: Node,
+    *,
+    known: int = 0,
+    drawn: str = "",
+    watched: Mapping[str, list[Told] | str] | None = None,
 ) -> dict[str, Any]:
     """Everything that is shown at ``at``, a state on the line of ``tip``.
 
@@ -120,7 +128,13 @@ def _by_actor(actions: Iterable[Action]) -> list[dict[str, Any]]:
             labels = [", ".join(map(show, offer.step.choices)) for offer in action.offers]
         offers = [_offer(offer, label) for offer, label in zip(action.offers, labels, strict=True)]
         found.setdefault(action.by or "", []).append(
-            {"title": action.title, "html": breakable(action.title), "doc": action.doc, "offers": offers, "error": action.error}
+            {
+                "title": action.title,
+                "html": breakable(action.title),
+                "doc": action.doc,
+                "offers": offers,
+                "error": action.error,
+            }
         )
     return [{"by": by, "actions": those} for by, those in found.items()]
 
@@ -137,12 +151,16 @@ def _offer(offer: Offer, label: str) -> dict[str, Any]:
 
 
 def _label(step: Step) -> str:
-    """What was chosen, in words: what is received, what is delivered and what is lost, and whatever else there was to choose."""
+    """What was chosen, in words: what is received, what is delivered and what is lost, and whatever else there was to
+    choose.
+    """
     if not step.choices:
         return ""
     sends = [event for event in step.events if event.kind == "send"]
     lost = [event for event in sends if event.lost]
-    told = [f"{e.text} from {show(e.source)}" for e in step.events if e.kind == "receive" and e.passed[0] in step.choices]
+    told = [
+        f"{e.text} from {show(e.source)}" for e in step.events if e.kind == "receive" and e.passed[0] in step.choices
+    ]
     told += choices(step)
     if any(choice in ("delivered", "lost") for choice in step.choices):
         if not lost:

@@ -1,4 +1,6 @@
-"""Typed expressions, evaluated at the states of a walk by a worker: one that takes too long or too much is ended, and says so."""
+"""Typed expressions, evaluated at the states of a walk by a worker: one that takes too long or too much is ended, and
+says so.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its ``forkserver``."""
+    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
+    ``forkserver``.
+    """
 
     def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
         self._forkserver, self._job = forkserver, job

@@ -1,7 +1,7 @@
 """The explored graph as arrays: states, the steps between them, and what fairness and temporal properties ask of both.
 
-Engines note it down level by level in a :class:`Recording`. States are numbered by level and, within a level, by fingerprint: the
-same numbers from every engine, and of two states the nearer one to the start has the smaller.
+Engines note it down level by level in a :class:`Recording`. States are numbered by level and, within a level, by
+fingerprint: the same numbers from every engine, and of two states the nearer one to the start has the smaller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ MOST_KINDS = (1 << 16) - 1
 
 @dataclass(frozen=True)
 class Property:
-    """A temporal property with its parameters bound; ``predicates`` are the numbers of what it is made of in :class:`Terms`."""
+    """A temporal property with its parameters bound; ``predicates`` are the numbers of what it is made of in
+    :class:`Terms`.
+    """
 
     kind: str
     name: str
@@ -47,9 +49,9 @@ class Measures(NamedTuple):
 class Terms:
     """What a protocol's fairness and temporal properties speak of, numbered.
 
-    ``demands``: what is to be fair; ``predicates``: roots that are true or false of a state; ``properties``: made of those. Actions
-    that are steps of the same demands are of one **kind**: ``kind_of[root]``, and ``masks[kind]`` says of which demands, bit by bit
-    in words of 64. ``weak`` and ``strong`` are masks of all demands of that sort.
+    ``demands``: what is to be fair; ``predicates``: roots that are true or false of a state; ``properties``: made of
+    those. Actions that are steps of the same demands are of one **kind**: ``kind_of[root]``, and ``masks[kind]`` says
+    of which demands, bit by bit in words of 64. ``weak`` and ``strong`` are masks of all demands of that sort.
     """
 
     def __init__(self, stepper: Stepper) -> None:
@@ -70,7 +72,9 @@ class Terms:
         for root in stepper.of_kind("action"):
             of = tuple(n for n, demand in enumerate(self.demands) if root.index in demand.roots)
             if len(kinds) > MOST_KINDS:
-                raise SystemFailure(f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters")
+                raise SystemFailure(
+                    f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"
+                )
             self.kind_of[root.index] = kinds.setdefault(of, len(kinds))
         self.masks = np.array([mask(of, self.words) for of in kinds] or [mask((), self.words)])
 
@@ -90,12 +94,12 @@ def mask(bits: Any, words: int) -> Array:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph. State n has the ``fingerprints[n]`` and the steps ``starts[n]`` to ``starts[n + 1]``, each with its target and its
-    kind; ``levels`` are the numbers of the first states of the levels, and then of all.
+    """The graph. State n has the ``fingerprints[n]`` and the steps ``starts[n]`` to ``starts[n + 1]``, each with its
+    target and its kind; ``levels`` are the numbers of the first states of the levels, and then of all.
 
-    Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none, and steps to
-    states outside a constraint are not there. ``enabled[n]`` are the demands
-    that could be stepped towards in state n, constraints aside; ``truths[n]`` the predicates that are true there.
+    Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none,
+    and steps to states outside a constraint are not there. ``enabled[n]`` are the demands that could be stepped towards
+    in state n, constraints aside; ``truths[n]`` the predicates that are true there.
     """
 
     terms: Terms
@@ -140,9 +144,9 @@ class Recording:
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
     ) -> None:
-        """The next level: for each state its fingerprint, the number of its steps, the demands enabled and the predicates true;
-        for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are in the order of these two,
-        and none is there twice. Fingerprints are 64 bits of it.
+        """The next level: for each state its fingerprint, the number of its steps, the demands enabled and the
+        predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are
+        in the order of these two, and none is there twice. Fingerprints are 64 bits of it.
         """
         self._levels.append(Level(fingerprints, counts, children, kinds, enabled, truths))
         self.states += len(counts)
@@ -219,8 +223,8 @@ def _joined(parts: list[Array], dtype: Any) -> Array:
 class _Finder:
     """Finds the number of a state by its fingerprint, many at a time.
 
-    Fingerprints are uniform, so their first bits tell the place of each in the sorted list up to a few, which is several times
-    faster than halving.
+    Fingerprints are uniform, so their first bits tell the place of each in the sorted list up to a few, which is
+    several times faster than halving.
     """
 
     def __init__(self, fingerprints: Array) -> None:

@@ -1,15 +1,16 @@
 """Whether a property holds of every fair behaviour of a graph, and if not, a lasso that shows it.
 
-A behaviour without end comes to move within one strongly connected set of states, which it visits again and again. So a property is
-violated if, and only if, the states that may be visited for ever without satisfying it have a strongly connected part that
-can be reached and in which fairness gets what it demands:
+A behaviour without end comes to move within one strongly connected set of states, which it visits again and again. So a
+property is violated if, and only if, the states that may be visited for ever without satisfying it have a strongly
+connected part that can be reached and in which fairness gets what it demands:
 
 - a **weak** demand is met by a step of it, or by a state in which it is not enabled;
-- a **strong** demand is met by a step of it, or if it is enabled in none of the states that are visited. A component with no step of it may
-  still have a fair part that keeps away from the states where it is enabled, so it is looked at again without these.
+- a **strong** demand is met by a step of it, or if it is enabled in none of the states that are visited. A component
+  with no step of it may still have a fair part that keeps away from the states where it is enabled, so it is looked at
+  again without these.
 
-Every state can be followed by itself, as in TLA+: a single state is such a part, and to stay in it is fair where nothing that is to
-be fair is enabled.
+Every state can be followed by itself, as in TLA+: a single state is such a part, and to stay in it is fair where
+nothing that is to be fair is enabled.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ CANDIDATES = 16
 class Lasso:
     """A behaviour without end that violates a property, as 64 bits of the fingerprints of its states.
 
-    From ``states[loop]`` on it repeats; the last state is that one again. If ``loop`` is the place of the last state, the
-    behaviour stays there.
+    From ``states[loop]`` on it repeats; the last state is that one again. If ``loop`` is the place of the last state,
+    the behaviour stays there.
     """
 
     of: Property
@@ -48,7 +49,8 @@ class Lasso:
 def violation(graph: Graph, property: Property) -> Lasso | None:
     """A fair behaviour that violates ``property``; None if every one satisfies it.
 
-    Its stem is as short as there is, and ends in a state where the property is false; for leads-to, in one where it is awaited.
+    Its stem is as short as there is, and ends in a state where the property is false; for leads-to, in one where it is
+    awaited.
     """
     search = _Search(graph, property)
     found = search.found()
@@ -60,10 +62,11 @@ def violation(graph: Graph, property: Property) -> Lasso | None:
 
 
 class Ending:
-    """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of ``must``.
+    """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of
+    ``must``.
 
-    ``far``: how far each state is from the start, if that is not its level. The graph may lack states and steps, as long as it has
-    all those of every fair component that comes by ``must``.
+    ``far``: how far each state is from the start, if that is not its level. The graph may lack states and steps, as
+    long as it has all those of every fair component that comes by ``must``.
     """
 
     def __init__(self, graph: Graph, region: Array, must: Array | None, far: Array | None) -> None:
@@ -73,8 +76,8 @@ class Ending:
         self.far = far
 
     def found(self) -> tuple[int, list[int]] | None:
-        """A state nearest to the start in which to come to stay, and the states after it on a short loop (none if it can stay right
-        there). None if there is no such state.
+        """A state nearest to the start in which to come to stay, and the states after it on a short loop (none if it
+        can stay right there). None if there is no such state.
         """
         labels = self.fair()
         ends = self.nearest(labels)
@@ -118,7 +121,9 @@ class Ending:
         return labels
 
     def nearest(self, labels: Array) -> Array:
-        """Those of the states in fair components, and of the states that must be visited there, that are nearest to the start."""
+        """Those of the states in fair components, and of the states that must be visited there, that are nearest to the
+        start.
+        """
         found = np.flatnonzero(labels >= 0 if self.must is None else (labels >= 0) & self.must)
         if len(found) and self.far is not None:
             near: Array = found[self.far[found] == self.far[found].min()]
@@ -213,7 +218,9 @@ def chunks(graph: Graph) -> Iterator[tuple[slice, slice]]:
 
 
 def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
-    """The states of a region, how many strongly connected components they form, and for each of them the number of its own."""
+    """The states of a region, how many strongly connected components they form, and for each of them the number of its
+    own.
+    """
     states = np.flatnonzero(region).astype(np.int32)
     number = np.cumsum(region, dtype=np.int32) - np.int32(1)
     inside = np.empty(len(graph.targets), bool)
@@ -324,7 +331,9 @@ class _Part:
             if goal is not None:
                 found = after[after == goal]
             else:
-                found = after[(~self.enabled[after] & self._weak).any(axis=1) | (self.must[after] & (not self._visited))]
+                found = after[
+                    (~self.enabled[after] & self._weak).any(axis=1) | (self.must[after] & (not self._visited))
+                ]
             if len(found):
                 return self._back(before, int(found[0]), start)
             frontier = after

@@ -1,6 +1,7 @@
 """Lassos in the author's Python: the steps along one, and whether it is fair and violates a property.
 
-This asks Python for every state of the lasso, and nothing of an engine or of the graph: what it says is what may be told.
+This asks Python for every state of the lasso, and nothing of an engine or of the graph: what it says is what may be
+told.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ TAKEN, DISABLED, NEVER_ENABLED = "taken", "not enabled", "never enabled"
 
 @dataclass(frozen=True)
 class Met:
-    """How a loop meets a demand: by a step of it (``taken``), by a state without it (``not enabled``, what weak fairness accepts) or
-    because no state has it (``never enabled``). ``at``: the place of that step's end, or of that state, in the loop.
+    """How a loop meets a demand: by a step of it (``taken``), by a state without it (``not enabled``, what weak
+    fairness accepts) or because no state has it (``never enabled``). ``at``: the place of that step's end, or of that
+    state, in the loop.
     """
 
     demand: Demand
@@ -37,7 +39,9 @@ class Met:
 
 @dataclass(frozen=True)
 class Walked:
-    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets what is to be fair."""
+    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets what is to be
+    fair.
+    """
 
     initial: State
     path: list[Choice]
@@ -47,7 +51,8 @@ class Walked:
 def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
     """The steps of a lasso. Of several steps to the same state the first one stands there.
 
-    Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the property.
+    Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the
+    property.
     """
     wanted = lasso.states
     initial = next((s for s in stepper.initial_states() if s.fingerprint & LOW == wanted[0]), None)
@@ -61,14 +66,19 @@ def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
         path.append(step[0])
     property, loop = lasso.of, lasso.loop
     parts = [terms.predicates[n] for n in property.predicates]
-    if initial is not None and len(rows) == len(wanted) and rows[-1] == rows[loop] and is_violated(stepper, parts, rows, loop):
+    if (
+        initial is not None
+        and len(rows) == len(wanted)
+        and rows[-1] == rows[loop]
+        and is_violated(stepper, parts, rows, loop)
+    ):
         how = met(stepper, terms.demands, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if len(fairness) == len(how):
             return Walked(initial, path, fairness)
     raise SystemFailure(
-        f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its state "
-        "(run again with --checking to find out what)"
+        f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its"
+        " state (run again with --checking to find out what)"
     )
 
 
@@ -81,8 +91,8 @@ def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Ch
 
 
 def met(stepper: Stepper, demands: Sequence[Demand], loop: Sequence[Row]) -> list[Met | None]:
-    """How going round a loop for ever meets each demand; None if it does not. ``loop``: its states in order, the first one again at
-    the end; or a single state, in which to stay.
+    """How going round a loop for ever meets each demand; None if it does not. ``loop``: its states in order, the first
+    one again at the end; or a single state, in which to stay.
     """
     enabled: list[set[int]] = []
     stepped: list[set[int]] = []
@@ -104,7 +114,9 @@ def _met(demand: Demand, enabled: list[set[int]], stepped: list[set[int]]) -> Me
 
 
 def is_violated(stepper: Stepper, parts: Sequence[Root], rows: Sequence[Row], loop: int) -> bool:
-    """Whether a temporal property, given by its one or two predicates, is false of the behaviour that repeats ``rows[loop:]``."""
+    """Whether a temporal property, given by its one or two predicates, is false of the behaviour that repeats
+    ``rows[loop:]``.
+    """
     truths = [[bool(stepper.outcomes(part, row)) for row in rows] for part in parts]
     if parts[0].kind == "always_eventually":
         return not any(truths[0][loop:])

@@ -1,8 +1,9 @@
 """Batches: entries that are in a log all at once or not at all, and once however often they are written.
 
-Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of the list attaches them all,
-together with the number of the batch. Whoever attaches is elected and closes the last ledger, as every leader does. The ledgers of a batch that
-nobody attaches are found by what was noted before they were created, see :class:`.Pending`.
+Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of
+the list attaches them all, together with the number of the batch. Whoever attaches is elected and closes the last
+ledger, as every leader does. The ledgers of a batch that nobody attaches are found by what was noted before they were
+created, see :class:`.Pending`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from fencepost.log.log import Log
 
 LARGEST_LIST = 1_000_000
-"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of whoever sends more."""
+"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of whoever
+sends more.
+"""
 
 GIVEN_UP = 7 * 24 * 3600 * 1000
 """Milliseconds after which a ledger of a batch that is still not attached may be deleted by any writer of batches."""
@@ -64,7 +67,9 @@ _WRITER, _NUMBER = "batch-writer", "batch"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of a batch that is written: its ledgers, which are closed, in their order, and how many entries and bytes they have."""
+    """A part of a batch that is written: its ledgers, which are closed, in their order, and how many entries and bytes
+    they have.
+    """
 
     ledgers: tuple[int, ...] = ()
     entries: int = 0
@@ -74,8 +79,8 @@ class Part(msgspec.Struct, frozen=True):
 class Batches:
     """The batches of one writer: :meth:`.Log.batches` gives it.
 
-    The numbers of its batches ascend, and a batch that is written again has the number that it had. Of writers that are not ``remembered`` the log
-    does not know later what they have attached.
+    The numbers of its batches ascend, and a batch that is written again has the number that it had. Of writers that are
+    not ``remembered`` the log does not know later what they have attached.
     """
 
     def __init__(self, log: Log, writer: str, remembered: bool) -> None:
@@ -101,9 +106,11 @@ class Batches:
     # -- attaching -----------------------------------------------------------------------------------------------------
 
     async def attach(self, number: int, parts: Sequence[Part], *, wait: float = 60.0, name: str | None = None) -> bool:
-        """Put a batch into the log, its parts in this order; False if it is there already, by other parts. Then these are deleted.
+        """Put a batch into the log, its parts in this order; False if it is there already, by other parts. Then these
+        are deleted.
 
-        The log is led meanwhile, for which it is waited ``wait`` seconds at most, and as long for bookies and the metadata service.
+        The log is led meanwhile, for which it is waited ``wait`` seconds at most, and as long for bookies and the
+        metadata service.
 
         Raises :class:`NotLeaderError`, :class:`LogSealedError`, :class:`LogFullError`, :class:`NoSuchLogError`, and
         :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
@@ -111,7 +118,9 @@ class Batches:
         ledgers = tuple(ledger for part in parts for ledger in part.ledgers)
         is_new = bool(ledgers)
         if ledgers:
-            attacher = Attacher(Batch(self.writer, number) if self.remembered else None, ledgers, traces=self._trace is not None)
+            attacher = Attacher(
+                Batch(self.writer, number) if self.remembered else None, ledgers, traces=self._trace is not None
+            )
             end = asyncio.get_running_loop().time() + wait
             async with self._leading(wait, name or f"{socket.gethostname()}:{os.getpid()}"):
                 try:
@@ -122,7 +131,8 @@ class Batches:
                 raise LogSealedError(f"the log {self.log.name} is sealed: it takes nothing more")
             if attacher.found is Attaching.WITHDRAWN:
                 raise IllegalOperationError(
-                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log: write it again"
+                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log:"
+                    " write it again"
                 )
             is_new = attacher.is_in_log
         with suppress(StoreError):  # what is left over is deleted with the next batch
@@ -143,7 +153,8 @@ class Batches:
             except TimeoutError:
                 leads = "" if election.leader is None else f": {election.leader.rpartition(' ')[0]} does"
                 raise NotLeaderError(
-                    f"the batch can not be put into the log {self.log.name}, which this process does not lead after {wait:g} s{leads}"
+                    f"the batch can not be put into the log {self.log.name}, which this process does not lead after"
+                    f" {wait:g} s{leads}"
                 ) from None
             yield
         finally:
@@ -190,7 +201,9 @@ class Batches:
         raise AssertionError(asked)
 
     async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
-        """Whether one of these ledgers was in the log, and was trimmed. Whoever trims notes that first, and forgets it when the ledgers are deleted."""
+        """Whether one of these ledgers was in the log, and was trimmed. Whoever trims notes that first, and forgets it
+        when the ledgers are deleted.
+        """
         if not {*ledgers}.isdisjoint([each for _, trimmed in await self._nodes.trims() for each in trimmed]):
             return True
         try:
@@ -223,12 +236,15 @@ class Batches:
     # -- what is not attached ------------------------------------------------------------------------------------------
 
     async def withdraw(self, number: int) -> None:
-        """Delete what was written of a batch, unless it is in the log; it is not attached any more, whatever is still under way."""
+        """Delete what was written of a batch, unless it is in the log; it is not attached any more, whatever is still
+        under way.
+        """
         await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])
 
     async def _withdraw(self, some: Sequence[Pending]) -> None:
-        """Delete these ledgers, unless they are in the log. First that is noted, then updates that do not know of it are made void by a change
-        of the list's version, and then they are deleted."""
+        """Delete these ledgers, unless they are in the log. First that is noted, then updates that do not know of it
+        are made void by a change of the list's version, and then they are deleted.
+        """
         if not some:
             return
         for each in some:
@@ -247,8 +263,9 @@ class Batches:
             await self._drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
 
     async def _delete_superseded(self) -> None:
-        """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried twice, and of processes that
-        were killed."""
+        """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried
+        twice, and of processes that were killed.
+        """
         pending = await self._nodes.pending(self.writer)
         found = await self._nodes.read()
         chain = chains.chain_of(found.data)
@@ -256,7 +273,12 @@ class Batches:
             over = [each.ledger for each in pending if each.number == number]
             superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
             if superseded:
-                told = {**seen_fields(chain, found.version), "ledgers": superseded, "writer": self.writer, "number": number}
+                told = {
+                    **seen_fields(chain, found.version),
+                    "ledgers": superseded,
+                    "writer": self.writer,
+                    "number": number,
+                }
                 self._nodes.trace(self._trace, "delete_superseded_batch", told, self._name)
             for ledger in over:
                 is_in_log = chain.index(ledger) is not None
@@ -294,7 +316,8 @@ def _failed(asked: Effect, error: StoreError) -> Event:
 
 
 async def delete_given_up(log: Log, now: int) -> int:
-    """Delete what was written of batches that nobody has attached for :data:`GIVEN_UP`, whoever their writer was; how many ledgers.
+    """Delete what was written of batches that nobody has attached for :data:`GIVEN_UP`, whoever their writer was; how
+    many ledgers.
 
     ``now``: in milliseconds since 1970.
     """
@@ -307,7 +330,9 @@ async def delete_given_up(log: Log, now: int) -> int:
 
 
 async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
-    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is none, or it can not be read."""
+    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
+    none, or it can not be read.
+    """
     if last >= 0:
         with suppress(StoreError):
             async with store.open_ledger(ledger, password=password) as reader:
@@ -329,7 +354,9 @@ class PartWriter:
         self._entries = self._bytes = 0
 
     async def append(self, data: Iterable[bytes], keys: Sequence[bytes | None] | None = None) -> None:
-        """Append entries, with their keys if they have some. What was appended before is confirmed when this returns."""
+        """Append entries, with their keys if they have some. What was appended before is confirmed when this
+        returns.
+        """
         if keys is None:
             header = framed(b"", 0)
             entries = [header + each for each in data]
@@ -350,7 +377,9 @@ class PartWriter:
         self._bytes += sum(map(len, entries))
 
     async def close(self) -> Part:
-        """Wait until all is confirmed, and close the ledgers. Raises as :meth:`.LedgerWriter.append_many`; call :meth:`discard` then."""
+        """Wait until all is confirmed, and close the ledgers. Raises as :meth:`.LedgerWriter.append_many`; call
+        :meth:`discard` then.
+        """
         await self._close_ledger()
         return Part(tuple(self._ledgers), self._entries, self._bytes)
 
@@ -371,7 +400,9 @@ class PartWriter:
             ledger = await store.metadata.new_ledger_id()
             await nodes.create_pending(batches.writer, Pending(ledger, self._number, time.time_ns() // 1_000_000))
             try:
-                made = await store.create_ledger(**new, ledger=ledger, password=batches.log._password, explicit_lac_interval=0)
+                made = await store.create_ledger(
+                    **new, ledger=ledger, password=batches.log._password, explicit_lac_interval=0
+                )
             except LedgerExistsError:  # somebody has chosen this id by hand
                 await nodes.delete_pending(batches.writer, ledger)
                 continue

@@ -1,6 +1,7 @@
 """The list of the ledgers of a log, as it stands in the metadata service: a value, and its bytes.
 
-The bytes, where a number is in seven bits a byte, the lowest first, and a difference is folded so that small negative ones are small too:
+The bytes, where a number is in seven bits a byte, the lowest first, and a difference is folded so that small negative
+ones are small too:
 
 =========  ==============================================================================
 bytes      what
@@ -42,7 +43,9 @@ class Link(Record):
 
 
 class Batch(Record):
-    """Ledgers that were put into a log together: the batch ``number`` of those that ``writer`` writes, one after another."""
+    """Ledgers that were put into a log together: the batch ``number`` of those that ``writer`` writes, one after
+    another.
+    """
 
     writer: str
     number: int
@@ -51,9 +54,10 @@ class Batch(Record):
 class Chain(Record):
     """The ledgers of a log in their order, the oldest first. Only the last one is ever open.
 
-    ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more ledgers, and its last
-    one is closed. ``settings``: names with values that whoever has created the log gave, sorted by name. ``batches``: the last batch of each
-    writer that writes batches, in the order in which they were attached; see :func:`.rules.with_batch`.
+    ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more
+    ledgers, and its last one is closed. ``settings``: names with values that whoever has created the log gave, sorted
+    by name. ``batches``: the last batch of each writer that writes batches, in the order in which they were attached;
+    see :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
@@ -81,12 +85,16 @@ class Chain(Record):
         return next((link.created for link in self.links if link.ledger == ledger), 0)
 
     def place(self, position: Position) -> tuple[int, int] | None:
-        """What positions of this log are ordered by, and stays the same while it is trimmed; None if the ledger is not in the log."""
+        """What positions of this log are ordered by, and stays the same while it is trimmed; None if the ledger is not
+        in the log.
+        """
         index = self.index(position.ledger)
         return None if index is None else (self.trimmed + index, position.entry)
 
     def appended(self, ledger: int, created: int) -> Chain:
-        """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is behind."""
+        """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is
+        behind.
+        """
         earliest = self.links[-1].created if self.links else 0
         return self.replace(links=(*self.links, Link(ledger, max(created, earliest))))
 
@@ -105,7 +113,9 @@ class Chain(Record):
 
 
 def bytes_of(chain: Chain) -> bytes:
-    """The bytes of a chain. Ledgers with neighbouring ids that are made some seconds apart take five bytes each or less."""
+    """The bytes of a chain. Ledgers with neighbouring ids that are made some seconds apart take five bytes each or
+    less.
+    """
     flags = (SEALED if chain.sealed else 0) | (BATCHES if chain.batches else 0)
     parts = [bytes((FORMAT, flags)), varint(chain.trimmed), varint(len(chain.settings))]
     for name, value in chain.settings:
@@ -173,10 +183,14 @@ def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
         writer, at = _name(data, at, "a batch")
         number, at = _number(data, at)
         if number > LARGEST:
-            raise LogFormatError(f"the list of the ledgers of a log has a batch of which the number can not be: {number}")
+            raise LogFormatError(
+                f"the list of the ledgers of a log has a batch of which the number can not be: {number}"
+            )
         batches.append(Batch(writer, number))
     if not batches or len({batch.writer for batch in batches}) != len(batches):
-        raise LogFormatError("the list of the ledgers of a log has two batches of a writer, or says that it has some and has none")
+        raise LogFormatError(
+            "the list of the ledgers of a log has two batches of a writer, or says that it has some and has none"
+        )
     return tuple(batches), at
 
 

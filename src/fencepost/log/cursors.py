@@ -1,7 +1,7 @@
 """Cursors: how far somebody has read a log, kept by name in the metadata service.
 
-A cursor says up to where all is acknowledged, and which entries after that are one by one. Its bytes, where a number is in seven bits a
-byte, the lowest first:
+A cursor says up to where all is acknowledged, and which entries after that are one by one. Its bytes, where a number is
+in seven bits a byte, the lowest first:
 
 =========  =======================================================================================
 bytes      what
@@ -157,7 +157,9 @@ def in_chain(known: Acknowledged, chain: Chain) -> Acknowledged:
         index, before = 0, Position(chain.links[0].ledger, 0)
     later = {link.ledger for link in chain.links[index + 1 :]}
     runs = {ledger: some for ledger, some in known.runs.items() if ledger in later}
-    here = tuple((max(first, before.entry), last) for first, last in known.runs.get(before.ledger, ()) if last >= before.entry)
+    here = tuple(
+        (max(first, before.entry), last) for first, last in known.runs.get(before.ledger, ()) if last >= before.entry
+    )
     if here:
         runs[before.ledger] = here
     return _advanced(Acknowledged(before, runs))
@@ -238,7 +240,8 @@ class Cursor:
     async def read(self, follow: bool = True, **options: Any) -> AsyncIterator[LogEntry]:
         """The entries that are not acknowledged, from :attr:`position` on. Takes what :meth:`.Log.reader` does."""
         self._chain = chain_of((await self._nodes.read()).data)
-        is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed  # the log had no ledger yet
+        # the log had no ledger yet
+        is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed
         async with self._log.reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
             async for entry in reader:
                 if not self._known.has(entry.position):
@@ -270,7 +273,9 @@ class Cursor:
 
         def change(known: Acknowledged, chain: Chain) -> Acknowledged:
             if chain.index(position.ledger) is None:
-                raise LogTrimmedError(f"ledger {position.ledger} is not in the log {self._nodes.name}: a cursor can not be there")
+                raise LogTrimmedError(
+                    f"ledger {position.ledger} is not in the log {self._nodes.name}: a cursor can not be there"
+                )
             return Acknowledged(position)
 
         await self._commit(change, (position,))
@@ -299,7 +304,9 @@ class Cursor:
                 try:
                     await self._write(waiting)
                 except asyncio.CancelledError:  # the others are not to suffer for it
-                    self._waiting = [each for each in waiting if not each[1].done() and each[1] is not done] + self._waiting
+                    self._waiting = [
+                        each for each in waiting if not each[1].done() and each[1] is not done
+                    ] + self._waiting
                     raise
                 except Exception as error:
                     for _, future in waiting:
@@ -334,13 +341,15 @@ class Cursor:
     def _within_limit(self, known: Acknowledged) -> Acknowledged:
         if known.count() > self.limit:
             raise CursorFullError(
-                f"the cursor {self.name} of the log {self._nodes.name} would have {known.count():,} runs of entries that are acknowledged "
-                f"one by one, and {self.limit:,} are taken: acknowledge those before them"
+                f"the cursor {self.name} of the log {self._nodes.name} would have {known.count():,} runs of entries"
+                f" that are acknowledged one by one, and {self.limit:,} are taken: acknowledge those before them"
             )
         return known
 
     async def _through_ends(self, known: Acknowledged) -> Acknowledged:
-        """The same, gone on to the next ledger where one is acknowledged to its end, if entries of later ones are one by one."""
+        """The same, gone on to the next ledger where one is acknowledged to its end, if entries of later ones are one
+        by one.
+        """
         while known.runs and known.before.ledger not in known.runs and known.before.ledger != self._chain.last:
             try:
                 end = end_of(await self._log.store.ledger_metadata(known.before.ledger))

@@ -58,12 +58,14 @@ def time_of(entry: bytes) -> int:
 def _parts(entry: bytes) -> tuple[int, int, int]:
     """The time of an entry, where its key begins, which is after its length, and where its data do."""
     if len(entry) < HEADER:
-        raise LogFormatError(f"an entry of {len(entry)} bytes is too short to be one of a log: was it appended to the ledger itself?")
+        raise LogFormatError(
+            f"an entry of {len(entry)} bytes is too short to be one of a log: was it appended to the ledger itself?"
+        )
     form, flags, time = _HEADER.unpack_from(entry)
     if form != FORMAT or flags & ~KEYED:
         raise LogFormatError(
-            f"an entry begins with format {form} and flags {flags}, and a log has format {FORMAT} and flags 0 or {KEYED}: "
-            "is it of a later version, or was it appended to the ledger itself?"
+            f"an entry begins with format {form} and flags {flags}, and a log has format {FORMAT} and flags 0 or"
+            f" {KEYED}: is it of a later version, or was it appended to the ledger itself?"
         )
     if not flags:
         return time, HEADER, HEADER
@@ -81,16 +83,16 @@ def _parts(entry: bytes) -> tuple[int, int, int]:
 class Frames:
     """Many entries in one block, with their headers found and their times read.
 
-    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970, see :func:`.rules.entry_time`. ``starts`` and ``stops``: where in ``data``
-    the data of each entry are. ``key_starts``: where its key begins, which ends at ``starts``; -1 without a key. All are arrays of
-    numbers of eight bytes.
+    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970, see
+    :func:`.rules.entry_time`. ``starts`` and ``stops``: where in ``data`` the data of each entry are. ``key_starts``:
+    where its key begins, which ends at ``starts``; -1 without a key. All are arrays of numbers of eight bytes.
     """
 
     __slots__ = ("data", "key_starts", "starts", "stops", "times")
 
     def __init__(self, data: memoryview, offsets: memoryview, created: int = 0) -> None:
-        """The entries of :class:`fencepost.store.client.EntryBatch`: ``offsets`` say where each begins, and where the last ends. ``created``:
-        the time that their ledger has in the list of the log.
+        """The entries of :class:`fencepost.store.client.EntryBatch`: ``offsets`` say where each begins, and where the
+        last ends. ``created``: the time that their ledger has in the list of the log.
 
         Raises :class:`LogFormatError` if one of them is no entry of a log.
         """
@@ -125,12 +127,16 @@ class Frames:
     def __iter__(self) -> Iterator[tuple[int, bytes | None, bytes]]:
         """The time, the key and the data of each entry."""
         data = self.data
-        rows = zip(self.times.tolist(), self.key_starts.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True)
+        rows = zip(
+            self.times.tolist(), self.key_starts.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True
+        )
         for time, key, start, stop in rows:
             yield time, None if key < 0 else bytes(data[key:start]), bytes(data[start:stop])
 
     def packed(self) -> tuple[memoryview, memoryview]:
-        """The data alone, one after another in one block, and where each begins and the last ends, as Arrow has binary columns."""
+        """The data alone, one after another in one block, and where each begins and the last ends, as Arrow has binary
+        columns.
+        """
         import numpy as np
 
         lengths = self.stops - self.starts
@@ -141,7 +147,11 @@ class Frames:
         first, last = int(self.starts[0]) - HEADER, int(self.stops[-1])
         block = np.frombuffer(self.data, np.uint8)
         size = int(lengths[0])
-        if last - first == len(lengths) * (HEADER + size) and (lengths == size).all() and not (self.key_starts >= 0).any():
+        if (
+            last - first == len(lengths) * (HEADER + size)
+            and (lengths == size).all()
+            and not (self.key_starts >= 0).any()
+        ):
             rows = block[first:last].reshape(len(lengths), HEADER + size)
             return np.ascontiguousarray(rows[:, HEADER:]).reshape(-1).data, offsets.data
         marks = np.zeros(len(block) + 1, np.int8)

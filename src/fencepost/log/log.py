@@ -40,8 +40,9 @@ AT_ONCE = 64
 class LogView(msgspec.Struct, frozen=True):
     """What a log is, by what the metadata service says alone: no ledger was read.
 
-    ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that leads, by its name.
-    ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be deleted.
+    ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that
+    leads, by its name. ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be
+    deleted.
     """
 
     name: str
@@ -52,7 +53,8 @@ class LogView(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log by its name: :meth:`.Store.log` gives it. The log need not be there before :meth:`create` or a reading or writing.
+    """A log by its name: :meth:`.Store.log` gives it. The log need not be there before :meth:`create` or a reading or
+    writing.
 
     ``password``: of its ledgers, given when it was created.
     """
@@ -79,7 +81,8 @@ class Log:
         ack_quorum: int | None = None,
         digest: DigestType | str = DigestType.CRC32C,
     ) -> None:
-        """Make the log, without a ledger yet. The options are those of all its ledgers; see :meth:`.Store.create_ledger`.
+        """Make the log, without a ledger yet. The options are those of all its ledgers; see
+        :meth:`.Store.create_ledger`.
 
         Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
         """
@@ -102,10 +105,10 @@ class Log:
     ) -> Opening[LogWriter]:
         """Write to the log, once this writer is elected of all that there are: ``async with log.writer() as writer``.
 
-        Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is ``ledger_seconds`` old
-        with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries and bytes that are not confirmed, at most;
-        whoever appends more waits. ``name``: what others see of who leads, by default host and process. ``wait``: seconds to wait for being
-        elected, by default as long as it takes.
+        Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is
+        ``ledger_seconds`` old with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries
+        and bytes that are not confirmed, at most; whoever appends more waits. ``name``: what others see of who leads,
+        by default host and process. ``wait``: seconds to wait for being elected, by default as long as it takes.
 
         Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and :class:`NotLeaderError` after ``wait``.
         """
@@ -143,10 +146,11 @@ class Log:
         return new
 
     def batches(self, writer: str, *, remembered: bool = True) -> Batches:
-        """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is written.
+        """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is
+        written.
 
-        ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`. Raises
-        :class:`fencepost.OptionError` for what is no name.
+        ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`.
+        Raises :class:`fencepost.OptionError` for what is no name.
         """
         return Batches(self, writer, remembered)
 
@@ -161,10 +165,11 @@ class Log:
     ) -> LogReader:
         """Read the log: ``async for entry in log.reader(at=EARLIEST)``.
 
-        ``at``: a position, :data:`EARLIEST`, :data:`LATEST`, or a time, as a datetime with a time zone or in milliseconds since 1970: then it
-        begins with the first entry that was appended then or later. ``follow``: wait for what is appended; without, it ends where the log does.
-        ``on_trimmed``: ``raise`` a :class:`LogTrimmedError` at a position that was trimmed, or ``skip`` to what is there. ``prefetch`` and
-        ``prefetch_bytes``: entries and bytes that are asked for ahead.
+        ``at``: a position, :data:`EARLIEST`, :data:`LATEST`, or a time, as a datetime with a time zone or in
+        milliseconds since 1970: then it begins with the first entry that was appended then or later. ``follow``: wait
+        for what is appended; without, it ends where the log does. ``on_trimmed``: ``raise`` a :class:`LogTrimmedError`
+        at a position that was trimmed, or ``skip`` to what is there. ``prefetch`` and ``prefetch_bytes``: entries and
+        bytes that are asked for ahead.
         """
         if not isinstance(at, Position | End):
             at = milliseconds(at)
@@ -192,7 +197,9 @@ class Log:
         return Opening(opened)
 
     async def find(self, at: At) -> Position:
-        """The position of the entry that a reader begins with at an end of the log or at a time; 0:0 while it has no ledger."""
+        """The position of the entry that a reader begins with at an end of the log or at a time; 0:0 while it has no
+        ledger.
+        """
         async with self.reader(at, follow=False) as reader:
             await reader.locate()
             return reader.position or Position(0, 0)
@@ -212,19 +219,26 @@ class Log:
         chain = await self.chain()
         leader = await self._nodes.leader()
         cursors = await self._cursors()
-        unremoved = [ledger for _, ledgers in await self._nodes.trims() for ledger in ledgers if chain.index(ledger) is None]
+        unremoved = [
+            ledger for _, ledgers in await self._nodes.trims() for ledger in ledgers if chain.index(ledger) is None
+        ]
         called = None if leader is None else leader.data.decode(errors="replace").rpartition(" ")[0]
         return LogView(self.name, chain, called, cursors, tuple(unremoved))
 
     async def trim(
-        self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None, keep_unread: bool = False
+        self,
+        *,
+        before: Position | datetime | int | None = None,
+        keep: int | timedelta | None = None,
+        keep_unread: bool = False,
     ) -> tuple[int, ...]:
         """Delete the oldest ledgers for good; gives those that are not in the log any more.
 
-        ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970. ``keep``: all but so many
-        of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those, the ones that no cursor still has something to read
-        in; by default cursors are not asked. The last ledger is never deleted, and no ledger is read. First the list is changed, then the ledgers
-        are deleted; whoever trims next deletes what was left over of that.
+        ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970.
+        ``keep``: all but so many of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those,
+        the ones that no cursor still has something to read in; by default cursors are not asked. The last ledger is
+        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; whoever trims
+        next deletes what was left over of that.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -261,11 +275,15 @@ class Log:
         return gone
 
     async def _replace(self, chain: Chain, trimmed: Chain, version: int) -> bool:
-        """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at again."""
+        """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at
+        again.
+        """
         trace, name = self.store._driver.trace, ""
         if trace is not None:
             name = self.store._driver.name_in_trace("trim")
-        self._nodes.trace(trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name)
+        self._nodes.trace(
+            trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name
+        )
         try:
             made = await self._nodes.write(chains.bytes_of(trimmed), version)
         except BadVersionError:
@@ -304,20 +322,24 @@ class Log:
     async def delete(self) -> int:
         """Delete the log for good, with its ledgers and its cursors; gives how many ledgers were deleted.
 
-        First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers are deleted, and the list at
-        last. A delete that ends half-way leaves a sealed log, and the next one finishes it. Whoever reads it, or waits to write, finds out.
+        First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers
+        are deleted, and the list at last. A delete that ends half-way leaves a sealed log, and the next one finishes
+        it. Whoever reads it, or waits to write, finds out.
 
         Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
         """
         await self.seal()
         chain, trims = await self.chain(), await self._nodes.trims()
-        deleted = await self._delete_ledgers({*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)})
+        deleted = await self._delete_ledgers(
+            {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
+        )
         self._nodes.trace(self.store._driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
 
     async def seal(self) -> None:
-        """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads finds out.
+        """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads
+        finds out.
 
         Raises :class:`NoSuchLogError`.
         """

@@ -1,13 +1,16 @@
 """The nodes of a log in the metadata service, below the root of the cluster.
 
-========================== ====================================================================================================
+==========================
+====================================================================================================
 ``logs/NAME``              the list of its ledgers, see :mod:`.chain`; every change is conditional on the node's version
 ``logs/NAME/leader``       the writer that leads, by an id of its own; ephemeral, so it goes with the writer's session
-``logs/NAME/cursors/NAME`` a cursor, see :mod:`.cursors`; conditional too
-``logs/NAME/trims/t-...``  ledgers that are to be deleted once they are not in the list: eight bytes of each id, big endian
-``.../pending/WRITER/ID``  a ledger of a batch that is written and is not in the list yet, see :class:`Pending`: the number of the
-                           batch and the time in milliseconds since 1970, eight bytes each, and 1 if the ledger is withdrawn, else 0
-========================== ====================================================================================================
+``logs/NAME/cursors/NAME`` a cursor, see :mod:`.cursors`; conditional too ``logs/NAME/trims/t-...``  ledgers that are to
+be deleted once they are not in the list: eight bytes of each id, big endian ``.../pending/WRITER/ID``  a ledger of a
+batch that is written and is not in the list yet, see :class:`Pending`: the number of the
+                           batch and the time in milliseconds since 1970, eight bytes each, and 1 if the ledger is
+                           withdrawn, else 0
+==========================
+====================================================================================================
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 def checked_name(name: str, what: str = "a log") -> str:
     """The name, if it is one. Raises :class:`OptionError`."""
     if not _NAME.fullmatch(name):
-        raise OptionError(f"{name!r} is no name of {what}: give up to 200 letters, digits, dots, dashes and underscores, no dot first")
+        raise OptionError(
+            f"{name!r} is no name of {what}: give up to 200 letters, digits, dots, dashes and underscores, no dot first"
+        )
     return name
 
 
@@ -48,7 +53,8 @@ async def names(client: MetadataClient) -> list[str]:
 
 
 class Pending(NamedTuple):
-    """A ledger of the batch ``number`` of a writer that was noted at a time, in milliseconds since 1970, before it was created.
+    """A ledger of the batch ``number`` of a writer that was noted at a time, in milliseconds since 1970, before it was
+    created.
 
     ``withdrawn``: it is to be deleted, and nobody may attach it.
     """
@@ -71,7 +77,9 @@ class LogNodes:
         self.path = f"{LOGS}/{name}"
 
     def trace(self, trace: TraceWriter | None, action: str, fields: dict[str, Any], actor: str = "") -> None:
-        """Write to a trace, if there is one, that somebody has done something about the log. Of updates that are sent it has the session, too."""
+        """Write to a trace, if there is one, that somebody has done something about the log. Of updates that are sent
+        it has the session, too.
+        """
         if trace is not None:
             if action in SENDS:
                 fields = {**fields, "session": f"{self.client.session_id or 0:x}"}
@@ -95,7 +103,9 @@ class LogNodes:
         return found
 
     async def write(self, data: bytes, version: int) -> int:
-        """Replace the list of ledgers if its version is still this one; gives the next version. Raises :class:`BadVersionError`."""
+        """Replace the list of ledgers if its version is still this one; gives the next version. Raises
+        :class:`BadVersionError`.
+        """
         return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
 
     async def delete(self) -> None:
@@ -111,7 +121,8 @@ class LogNodes:
 
     async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
         if not await self.client.write_node(path, data, version):
-            # It may have been done, by a request whose answer was lost: then these bytes are there under the next version.
+            # It may have been done, by a request whose answer was lost: then these bytes are there under the next
+            # version.
             found = await self.client.read_node(path)
             if found is None or found.version != version + 1 or found.data != data:
                 raise BadVersionError(f"{what} was changed by somebody else")
@@ -121,7 +132,9 @@ class LogNodes:
 
     async def create_trim(self, ledgers: Sequence[int]) -> None:
         """Note ledgers that are to be deleted once they are not in the list any more."""
-        await self.client.create_node(f"{self.path}/{TRIMS}/t-", struct.pack(f">{len(ledgers)}q", *ledgers), sequential=True)
+        await self.client.create_node(
+            f"{self.path}/{TRIMS}/t-", struct.pack(f">{len(ledgers)}q", *ledgers), sequential=True
+        )
 
     async def trims(self) -> list[tuple[str, list[int]]]:
         """The notes of ledgers that are to be deleted, by their names, in order."""
@@ -149,7 +162,9 @@ class LogNodes:
     async def pending(self, writer: str) -> list[Pending]:
         """The ledgers that a writer has noted."""
         names = await self.client.names_in(f"{self.path}/{PENDING}/{writer}") or []
-        found = await asyncio.gather(*(self.client.read_node(f"{self.path}/{PENDING}/{writer}/{name}") for name in names))
+        found = await asyncio.gather(
+            *(self.client.read_node(f"{self.path}/{PENDING}/{writer}/{name}") for name in names)
+        )
         return sorted(
             Pending(int(name), *_PENDING.unpack(node.data))
             for name, node in zip(names, found, strict=True)
@@ -158,7 +173,9 @@ class LogNodes:
 
     async def withdraw(self, writer: str, pending: Pending) -> None:
         """Say of a ledger that it is to be deleted."""
-        await self.client.write_node(self._pending(writer, pending.ledger), _PENDING.pack(*pending._replace(withdrawn=True)[1:]))
+        await self.client.write_node(
+            self._pending(writer, pending.ledger), _PENDING.pack(*pending._replace(withdrawn=True)[1:])
+        )
 
     async def delete_pending(self, writer: str, ledger: int) -> None:
         """Forget a ledger, which is in the list or deleted; and its writer, if that was the last one."""
@@ -171,8 +188,9 @@ class LogNodes:
     # -- the leader ----------------------------------------------------------------------------------------------------
 
     async def leader(self, watch: Callable[[str], None] | None = None) -> Node | None:
-        """Who leads, with the session that its node goes with; None if nobody does. ``watch`` is called once, when that has
-        changed or may have."""
+        """Who leads, with the session that its node goes with; None if nobody does. ``watch`` is called once, when that
+        has changed or may have.
+        """
         return await self.client.read_node(f"{self.path}/{LEADER}", watch)
 
     async def stand(self, candidate: str) -> None:
@@ -205,7 +223,9 @@ class LogNodes:
     async def write_cursor(self, cursor: str, data: bytes, version: int) -> int:
         """Replace what is kept of a cursor if its version is still this one; gives the next version. Raises
         :class:`BadVersionError`."""
-        return await self._write(f"{self.path}/{CURSORS}/{cursor}", data, version, f"the cursor {cursor} of the log {self.name}")
+        return await self._write(
+            f"{self.path}/{CURSORS}/{cursor}", data, version, f"the cursor {cursor} of the log {self.name}"
+        )
 
     async def delete_cursor(self, cursor: str) -> None:
         """Delete a cursor, if it is there."""
@@ -215,8 +235,9 @@ class LogNodes:
 class Election:
     """A writer that stands for leader of a log, and is told whenever it is elected or no more.
 
-    ``changed`` is called with True or False when that has changed. Of a leader whose session is lost it is called with False: another may
-    be elected then. A connection that is lost changes nothing yet, since whoever is fenced can do no harm.
+    ``changed`` is called with True or False when that has changed. Of a leader whose session is lost it is called with
+    False: another may be elected then. A connection that is lost changes nothing yet, since whoever is fenced can do no
+    harm.
     """
 
     def __init__(self, nodes: LogNodes, name: str, changed: Callable[[bool], None]) -> None:
@@ -230,7 +251,9 @@ class Election:
         self._stop = nodes.client.listen(self._session_changed)
 
     async def stand(self, watch: Callable[[str], None]) -> bool:
-        """Stand if nobody leads; whether this one leads now. ``watch`` is called once, when that has changed or may have."""
+        """Stand if nobody leads; whether this one leads now. ``watch`` is called once, when that has changed or may
+        have.
+        """
         while True:
             found = await self.nodes.leader(watch)
             if found is not None:

@@ -1,4 +1,6 @@
-"""A position in a log: a ledger and an entry of it. Before the first entry and after the last one a log has names of its own."""
+"""A position in a log: a ledger and an entry of it. Before the first entry and after the last one a log has names of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ LATEST = End.LATEST
 
 
 def position_of(text: str) -> Position | End:
-    """The position that ``LEDGER:ENTRY``, ``earliest`` or ``latest`` names. Raises :class:`fencepost.OptionError` for other text."""
+    """The position that ``LEDGER:ENTRY``, ``earliest`` or ``latest`` names. Raises :class:`fencepost.OptionError` for
+    other text.
+    """
     found = _TEXT.fullmatch(text)
     if found is not None:
         ledger, entry = map(int, found.groups())

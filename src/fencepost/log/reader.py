@@ -38,7 +38,9 @@ class OnTrimmed(enum.Enum):
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a log: where it is, its data, its key if it has one, and when it was appended, in milliseconds since 1970."""
+    """An entry of a log: where it is, its data, its key if it has one, and when it was appended, in milliseconds since
+    1970.
+    """
 
     position: Position
     data: bytes
@@ -79,8 +81,8 @@ class LogBatch:
 class LogReader:
     """Reads a log from a position on: ``async for entry in reader``. It hinders nobody.
 
-    With ``follow`` it waits for what is appended, and ends when the log is sealed and all is read; without, it ends where the log does
-    when it gets there.
+    With ``follow`` it waits for what is appended, and ends when the log is sealed and all is read; without, it ends
+    where the log does when it gets there.
     """
 
     def __init__(
@@ -141,8 +143,8 @@ class LogReader:
     async def read_batches(self) -> AsyncGenerator[LogBatch, None]:
         """The entries in batches, each in one block of memory: there is no object for an entry.
 
-        Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`LogFormatError` for an entry that is none of a log, and
-        what :class:`LedgerReader` raises.
+        Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`LogFormatError` for an entry that is
+        none of a log, and what :class:`LedgerReader` raises.
         """
         while await self.locate():
             assert self.position is not None
@@ -152,8 +154,9 @@ class LogReader:
                 reader = await self._opened(self.position.ledger)
                 if not reader.is_closed and self._chain.index(reader.id) is not None and reader.id != self._chain.last:
                     raise LogFormatError(
-                        f"ledger {reader.id} of the log {self._nodes.name} is open, though another follows it in the list: whoever wrote that did not "
-                        "keep to the protocol of logs, and where the ledger ends is not known"
+                        f"ledger {reader.id} of the log {self._nodes.name} is open, though another follows it in the"
+                        " list: whoever wrote that did not keep to the protocol of logs, and where the ledger ends is"
+                        " not known"
                     )
                 async with aclosing(await self._entries(reader, self.position.entry)) as batches:
                     async for each in batches:
@@ -279,7 +282,9 @@ class LogReader:
 
 
 def milliseconds(time: datetime | int) -> int:
-    """A time in milliseconds since 1970. Raises :class:`OptionError` for one without a time zone, which could be anywhere."""
+    """A time in milliseconds since 1970. Raises :class:`OptionError` for one without a time zone, which could be
+    anywhere.
+    """
     if isinstance(time, int):
         return time
     if time.tzinfo is None:

@@ -1,8 +1,9 @@
 """The decisions of whoever writes, reads and trims a log, as functions of values.
 
-What keeps a log whole is ``LedgerChaining.tla`` (Jack Vanlightly, 2021), which is the protocol `ledger-chaining`: any number of clients may
-believe that they lead. Whoever leads closes the last ledger, creates one, puts it at the end of the chain on condition that nobody else has
-done so, and only then writes to it. The protocol `log` explores these functions, and the writer's role runs them.
+What keeps a log whole is ``LedgerChaining.tla`` (Jack Vanlightly, 2021), which is the protocol `ledger-chaining`: any
+number of clients may believe that they lead. Whoever leads closes the last ledger, creates one, puts it at the end of
+the chain on condition that nobody else has done so, and only then writes to it. The protocol `log` explores these
+functions, and the writer's role runs them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from fencepost.spec.values import Record
 class Protections(Record):
     """What protects a log, one switch for each protection. Whoever runs one uses :data:`ALL`.
 
-    ``last_ledger_is_closed``: a leader closes the last ledger before it creates one. ``closing_fences``: bookies take nothing more from whoever
-    has written a ledger that another one closes. ``chain_precedes_entries``: nothing is written to a ledger that is not in the chain.
-    ``updates_are_conditional``: the chain is replaced only if nobody else has changed it. ``rivals_prevail``: a leader that finds the ledger of
-    another at the end of the chain steps down. ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done.
-    ``last_entry_decides``: after a ledger was closed, what is in it counts as appended, and only the rest is written again.
-    ``seal_is_final``: nothing is appended to the chain of a log that is sealed. ``batches_are_remembered``: a batch that is in the log is not
-    attached again. ``batches_are_whole``: all ledgers of a batch are attached by one update. ``withdrawals_are_noticed``: nobody attaches a
-    ledger that is to be deleted.
+    ``last_ledger_is_closed``: a leader closes the last ledger before it creates one. ``closing_fences``: bookies take
+    nothing more from whoever has written a ledger that another one closes. ``chain_precedes_entries``: nothing is
+    written to a ledger that is not in the chain. ``updates_are_conditional``: the chain is replaced only if nobody else
+    has changed it. ``rivals_prevail``: a leader that finds the ledger of another at the end of the chain steps down.
+    ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done. ``last_entry_decides``:
+    after a ledger was closed, what is in it counts as appended, and only the rest is written again. ``seal_is_final``:
+    nothing is appended to the chain of a log that is sealed. ``batches_are_remembered``: a batch that is in the log is
+    not attached again. ``batches_are_whole``: all ledgers of a batch are attached by one update.
+    ``withdrawals_are_noticed``: nobody attaches a ledger that is to be deleted.
     """
 
     last_ledger_is_closed: bool = True
@@ -44,7 +46,9 @@ ALL = Protections()
 
 
 class Status(enum.Enum):
-    """Where a writer is on its way from being elected to writing: the states of `ledger-chaining`, and those that it has as one step."""
+    """Where a writer is on its way from being elected to writing: the states of `ledger-chaining`, and those that it
+    has as one step.
+    """
 
     WAITING = "waiting"
     """It does not believe that it leads."""
@@ -53,7 +57,9 @@ class Status(enum.Enum):
     PENDING_CREATE_LEDGER = "pending create ledger"
     PENDING_APPEND_LEDGER = "pending append ledger"
     LOOK_UP_CHAIN = "look up chain"
-    """The update of the chain was refused or not answered: it reads the chain to know. In `ledger-chaining` it is pending still."""
+    """The update of the chain was refused or not answered: it reads the chain to know. In `ledger-chaining` it is
+    pending still.
+    """
     HAS_OPEN_LEDGER = "has open ledger"
     CLOSE_OWN_LEDGER = "close own ledger"
     """In `ledger-chaining` it has an open ledger until that is closed."""
@@ -63,7 +69,8 @@ class Status(enum.Enum):
 
 
 def after_reading(chain: Chain, seals: bool = False, protections: Protections = ALL) -> Status | None:
-    """What a leader does that has read the chain: GetLastLedger of the spec. None: the log is sealed, so that there is nothing to do.
+    """What a leader does that has read the chain: GetLastLedger of the spec. None: the log is sealed, so that there is
+    nothing to do.
 
     ``seals``: it wants no ledger, and only the last one closed.
     """
@@ -75,7 +82,9 @@ def after_reading(chain: Chain, seals: bool = False, protections: Protections = 
 
 
 def after_closing(seals: bool = False) -> Status:
-    """What a leader does when the last ledger is closed, its own or another's: it creates one, or seals the log at once."""
+    """What a leader does when the last ledger is closed, its own or another's: it creates one, or seals the log at
+    once.
+    """
     return Status.PENDING_APPEND_LEDGER if seals else Status.PENDING_CREATE_LEDGER
 
 
@@ -85,7 +94,9 @@ def fences(protections: Protections = ALL) -> bool:
 
 
 def takes_update(expected: int, actual: int, protections: Protections = ALL) -> bool:
-    """Whether the chain is replaced, given the version that the writer has seen: AppendLedgerSuccess and AppendLedgerBadVersion."""
+    """Whether the chain is replaced, given the version that the writer has seen: AppendLedgerSuccess and
+    AppendLedgerBadVersion.
+    """
     return expected == actual or not protections.updates_are_conditional
 
 
@@ -103,9 +114,10 @@ class Update(enum.Enum):
 def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Protections = ALL) -> Update:
     """What has become of the update that puts a ledger at the end of the chain, or (None) seals the log.
 
-    ``seen``: the chain that the update was made from. ``found``: the chain as it is, read after the answer, or after it failed to come. A bad
-    version alone says nothing: whoever trims the log changes the version too, and an update without an answer may have been done. In the spec
-    nobody trims, and every answer comes: there a bad version is a rival. See AppendLedgerBadVersion.
+    ``seen``: the chain that the update was made from. ``found``: the chain as it is, read after the answer, or after it
+    failed to come. A bad version alone says nothing: whoever trims the log changes the version too, and an update
+    without an answer may have been done. In the spec nobody trims, and every answer comes: there a bad version is a
+    rival. See AppendLedgerBadVersion.
     """
     if ledger is not None and found.last == ledger:
         return Update.DONE if not found.sealed else Update.SEALED
@@ -117,9 +129,11 @@ def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Pro
 
 
 def never_chained(seen: Chain, ledger: int, found: Chain) -> bool:
-    """Whether a ledger that was to follow the chain ``seen`` has never been in the chain, given that another update was made: so that it can be deleted.
+    """Whether a ledger that was to follow the chain ``seen`` has never been in the chain, given that another update was
+    made: so that it can be deleted.
 
-    It would have come at the place ``seen.length``, so it is known if that was not trimmed. An update that is still to come is refused.
+    It would have come at the place ``seen.length``, so it is known if that was not trimmed. An update that is still to
+    come is refused.
     """
     return found.index(ledger) is None and found.trimmed <= seen.length
 
@@ -130,7 +144,9 @@ def takes_unanswered_for_done(protections: Protections = ALL) -> bool:
 
 
 def may_write(status: Status, protections: Protections = ALL) -> bool:
-    """Whether a leader may write to the ledger that it has created: WriteToLedger of the spec, only when the ledger is in the chain."""
+    """Whether a leader may write to the ledger that it has created: WriteToLedger of the spec, only when the ledger is
+    in the chain.
+    """
     if status is Status.PENDING_APPEND_LEDGER:
         return not protections.chain_precedes_entries
     return status is Status.HAS_OPEN_LEDGER
@@ -145,10 +161,12 @@ def has_room(appends: int, size: int, most_appends: int, most_bytes: int) -> boo
 
 
 def appended_by(closed_at: int, written: int, acknowledged: int, protections: Protections = ALL) -> int:
-    """How many of the entries that a leader has written to a ledger are in it, now that it is closed: those up to its last entry.
+    """How many of the entries that a leader has written to a ledger are in it, now that it is closed: those up to its
+    last entry.
 
-    ``written`` and ``acknowledged`` count entries of that ledger. What is in it was appended, acknowledged or not, and the rest was not and never
-    will be: so nothing is lost and nothing is written twice. Raises ``ValueError`` if the ledger ends ahead of what was acknowledged.
+    ``written`` and ``acknowledged`` count entries of that ledger. What is in it was appended, acknowledged or not, and
+    the rest was not and never will be: so nothing is lost and nothing is written twice. Raises ``ValueError`` if the
+    ledger ends ahead of what was acknowledged.
     """
     if closed_at + 1 < acknowledged:
         raise ValueError(
@@ -174,12 +192,16 @@ class After(enum.Enum):
 
 
 def after_failure(failure: Failure) -> After:
-    """What a leader does that can not write to its ledger: it steps down if somebody else has it (CloseOwnLedgerBadVersion), else it rolls over."""
+    """What a leader does that can not write to its ledger: it steps down if somebody else has it
+    (CloseOwnLedgerBadVersion), else it rolls over.
+    """
     return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL
 
 
 class Limits(Record):
-    """When a leader rolls over to the next ledger: ``entries``, ``size`` in bytes, ``age`` in microseconds since its first entry; 0: never for that."""
+    """When a leader rolls over to the next ledger: ``entries``, ``size`` in bytes, ``age`` in microseconds since its
+    first entry; 0: never for that.
+    """
 
     entries: int = 0
     size: int = 0
@@ -211,10 +233,11 @@ class Attaching(enum.Enum):
 def before_attaching(
     chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], are_pending: bool, protections: Protections = ALL
 ) -> Attaching:
-    """What a leader does with the ledgers of a batch that has read the chain, and after that whether they ``are_pending``, each of them.
+    """What a leader does with the ledgers of a batch that has read the chain, and after that whether they
+    ``are_pending``, each of them.
 
-    ``batch``: None if it is not to be remembered. Whoever withdraws a ledger says so first, and then changes the version of the chain. So an update
-    that is made on what was read here is refused if a ledger was withdrawn since.
+    ``batch``: None if it is not to be remembered. Whoever withdraws a ledger says so first, and then changes the
+    version of the chain. So an update that is made on what was read here is refused if a ledger was withdrawn since.
     """
     if any(chain.index(ledger) is not None for ledger in ledgers):
         return Attaching.THERE
@@ -228,9 +251,11 @@ def before_attaching(
 def with_batch(
     chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], time: int, protections: Protections = ALL
 ) -> Chain:
-    """The chain with the ledgers of a batch at its end, in their order, all of the same ``time``; it remembers the batch if there is one to be remembered.
+    """The chain with the ledgers of a batch at its end, in their order, all of the same ``time``; it remembers the
+    batch if there is one to be remembered.
 
-    Of each writer the last batch is remembered, and of :data:`BATCH_WRITERS` writers: who has attached none for the longest time is forgotten.
+    Of each writer the last batch is remembered, and of :data:`BATCH_WRITERS` writers: who has attached none for the
+    longest time is forgotten.
     """
     if not protections.batches_are_whole:
         ledgers = ledgers[:1]
@@ -243,7 +268,9 @@ def with_batch(
 
 
 def never_attached(chain: Chain, batch: Batch, ledger: int) -> bool:
-    """Whether a ledger of a batch will not be in the chain any more, so that it can be deleted: the batch is there, by other ledgers."""
+    """Whether a ledger of a batch will not be in the chain any more, so that it can be deleted: the batch is there, by
+    other ledgers.
+    """
     return chain.index(ledger) is None and chain.last_batch(batch.writer) >= batch.number
 
 
@@ -251,10 +278,11 @@ def never_attached(chain: Chain, batch: Batch, ledger: int) -> bool:
 
 
 def entry_time(header: int, created: int) -> int:
-    """The time of an entry, in ms since 1970: the one in its header, or that of its ledger in the chain if this is later.
+    """The time of an entry, in ms since 1970: the one in its header, or that of its ledger in the chain if this is
+    later.
 
-    Entries of a batch are written before they are in the log, by several clocks at once. They have the time at which they were attached: 0 is
-    in their headers. So times never go back within a log.
+    Entries of a batch are written before they are in the log, by several clocks at once. They have the time at which
+    they were attached: 0 is in their headers. So times never go back within a log.
     """
     return max(header, created)
 
@@ -291,13 +319,15 @@ def follows(chain: Chain, ledger: int) -> int | Onward:
 
 
 def is_through(entry: int, closed_at: int | None) -> bool:
-    """Whether a reader at an entry is through with its ledger: only if that is closed, ahead of the entry. None: it is not closed."""
+    """Whether a reader at an entry is through with its ledger: only if that is closed, ahead of the entry. None: it is
+    not closed.
+    """
     return closed_at is not None and entry > closed_at
 
 
 def place_of_time(chain: Chain, time: int) -> int:
-    """The place in ``chain.links`` of the ledger to search for the first entry of a time or later, in ms since 1970: the last one that is
-    older, found without reading a ledger. 0 for an empty chain.
+    """The place in ``chain.links`` of the ledger to search for the first entry of a time or later, in ms since 1970:
+    the last one that is older, found without reading a ledger. 0 for an empty chain.
 
     If no entry in it is late enough, the next ledger begins with that which is searched for.
     """
@@ -312,7 +342,9 @@ def place_of_time(chain: Chain, time: int) -> int:
 
 
 class Search(Record):
-    """The search for the first entry of a ledger with a time or later. It is at ``low``, or between, or at ``high``, where none is late enough."""
+    """The search for the first entry of a ledger with a time or later. It is at ``low``, or between, or at ``high``,
+    where none is late enough.
+    """
 
     low: int
     high: int
@@ -337,7 +369,9 @@ def trimmable_before_ledger(chain: Chain, ledger: int) -> int:
 
 
 def trimmable_before_time(chain: Chain, time: int) -> int:
-    """How many ledgers hold nothing of a time or later, in ms since 1970: those that another follows which is not later. Never the last one."""
+    """How many ledgers hold nothing of a time or later, in ms since 1970: those that another follows which is not
+    later. Never the last one.
+    """
     low, high = 0, len(chain.links)
     while low < high:
         middle = (low + high) // 2
@@ -349,7 +383,9 @@ def trimmable_before_time(chain: Chain, time: int) -> int:
 
 
 def trimmable_of_read(chain: Chain, ledgers: Sequence[int]) -> int:
-    """How many ledgers come before all of those that cursors are in. A cursor in none of the log's has read nothing of it."""
+    """How many ledgers come before all of those that cursors are in. A cursor in none of the log's has read nothing of
+    it.
+    """
     return min((chain.index(ledger) or 0 for ledger in ledgers), default=len(chain.links))
 
 

@@ -186,7 +186,11 @@ class SyncLog:
         return self._loop.wait(self._log.show())
 
     def trim(
-        self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None, keep_unread: bool = False
+        self,
+        *,
+        before: Position | datetime | int | None = None,
+        keep: int | timedelta | None = None,
+        keep_unread: bool = False,
     ) -> tuple[int, ...]:
         """See :meth:`.Log.trim`."""
         return self._loop.wait(self._log.trim(before=before, keep=keep, keep_unread=keep_unread))

@@ -15,4 +15,10 @@ SENDS = ("sends_update", "sends_trim", "sends_batch")
 
 def seen_fields(chain: Chain, version: int) -> dict[str, Any]:
     """What is told of a list of ledgers that was read."""
-    return {"version": version, "last": chain.last, "length": chain.length, "trimmed": chain.trimmed, "sealed": chain.sealed}
+    return {
+        "version": version,
+        "last": chain.last,
+        "length": chain.length,
+        "trimmed": chain.trimmed,
+        "sealed": chain.sealed,
+    }

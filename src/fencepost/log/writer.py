@@ -50,8 +50,9 @@ Item = bytes | tuple[bytes, bytes]
 class LogWriter:
     """Writes to a log while it leads: of all writers of a log one is elected, and the others wait.
 
-    Appends are confirmed in their order, many under way at once; whoever appends more than may be waits. When the ledger that is written to
-    is large or old enough, or its bookies fail, another follows, of which those who append notice nothing.
+    Appends are confirmed in their order, many under way at once; whoever appends more than may be waits. When the
+    ledger that is written to is large or old enough, or its bookies fail, another follows, of which those who append
+    notice nothing.
     """
 
     def __init__(
@@ -117,7 +118,9 @@ class LogWriter:
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows. Another may lead already; then nothing that this one appends is confirmed."""
+        """Whether it leads, as far as it knows. Another may lead already; then nothing that this one appends is
+        confirmed.
+        """
         return self._leading.is_set()
 
     @property
@@ -211,11 +214,12 @@ class LogWriter:
     # -- appending -----------------------------------------------------------------------------------------------------
 
     async def append(self, data: Data, key: bytes | None = None) -> Position:
-        """Append an entry; where it is, once it is confirmed: an ack quorum of bookies has it, and all entries before it.
+        """Append an entry; where it is, once it is confirmed: an ack quorum of bookies has it, and all entries before
+        it.
 
-        Raises :class:`NotLeaderError` if another writer leads or may, which says whether the entry may be in the log all the same,
-        :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large. An append that is cancelled while it waits
-        may be in the log or not.
+        Raises :class:`NotLeaderError` if another writer leads or may, which says whether the entry may be in the log
+        all the same, :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large. An
+        append that is cancelled while it waits may be in the log or not.
         """
         item: Item = copied(data) if key is None else (bytes(key), copied(data))
         size = self._size_of(item)
@@ -274,7 +278,10 @@ class LogWriter:
     def _size_of(self, item: Item) -> int:
         size = HEADER + (len(item) if isinstance(item, bytes) else len(item[0]) + _KEY + len(item[1]))
         if size > self._largest:
-            raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken, header and key among them")
+            raise IllegalOperationError(
+                f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken, header and key among"
+                " them"
+            )
         return size
 
     @property
@@ -327,7 +334,9 @@ class LogWriter:
             self._held, self._held_size = self._held + count, self._held_size + size
 
     def _let_in(self) -> None:
-        """Have those go on who wait for room, as far as there is some, and all of them once nothing is taken any more."""
+        """Have those go on who wait for room, as far as there is some, and all of them once nothing is taken any
+        more.
+        """
         while self._waiting:
             turn, size, count = self._waiting[0]
             if not turn.done():
@@ -340,7 +349,9 @@ class LogWriter:
     # -- ending --------------------------------------------------------------------------------------------------------
 
     async def roll_over(self) -> None:
-        """Have another ledger follow once what is under way is confirmed. Nothing happens if nothing was written to this one."""
+        """Have another ledger follow once what is under way is confirmed. Nothing happens if nothing was written to
+        this one.
+        """
         self._push()
         self._deliver(role.RollOver())
 
@@ -355,7 +366,9 @@ class LogWriter:
         await self._over_by(role.Reason.SEALED)
 
     async def close(self) -> None:
-        """Wait for the appends that are under way, close the ledger, and let another writer lead. It can be called again."""
+        """Wait for the appends that are under way, close the ledger, and let another writer lead. It can be called
+        again.
+        """
         self._push()
         if not self._ended.done():
             self._deliver(role.Close())
@@ -409,7 +422,9 @@ class LogWriter:
         if reason is role.Reason.CLOSED:
             return IllegalOperationError(f"the writer of the log {name} is closed{rest}")
         if reason is role.Reason.NOT_ELECTED:
-            return NotLeaderError(f"this writer does not lead the log {name} any more: its session with the metadata service ended{rest}")
+            return NotLeaderError(
+                f"this writer does not lead the log {name} any more: its session with the metadata service ended{rest}"
+            )
         return NotLeaderError(f"another writer leads the log {name} now, or has led it{rest}")
 
     # -- events of the role, and what it wants -------------------------------------------------------------------------
@@ -604,7 +619,8 @@ class _Written:
         """The ledger takes nothing more."""
         is_fenced = isinstance(error, LedgerFencedError | LedgerClosedError)
         event = role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE)
-        self.writer._loop.call_soon(self.writer._deliver, event)  # the handle that tells of it is not to be closed meanwhile
+        # the handle that tells of it is not to be closed meanwhile
+        self.writer._loop.call_soon(self.writer._deliver, event)
 
 
 class _Many:

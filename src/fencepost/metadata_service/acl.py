@@ -1,4 +1,6 @@
-"""Who may do what with a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in ZooKeeper."""
+"""Who may do what with a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in
+ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
 
 
 def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
-    """The ACL that a znode gets: without duplicates, and with the identities of the caller in place of the scheme ``auth``.
+    """The ACL that a znode gets: without duplicates, and with the identities of the caller in place of the scheme
+    ``auth``.
 
     Raises :class:`Refusal` with INVALID_ACL if it is empty, or names what no scheme knows.
     """

@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
             change = protocol.read_change(kind, payload, 8)
         except JuteError as error:
             if kind == protocol.MULTI and not isinstance(error, protocol.NullACL):
-                self.service.change(self.asker, xid, Refused(Code.MARSHALLING_ERROR))  # as in ZooKeeper, it takes a zxid
+                # as in ZooKeeper, it takes a zxid
+                self.service.change(self.asker, xid, Refused(Code.MARSHALLING_ERROR))
             else:
                 self.service.answer(self.asker, xid, Code.MARSHALLING_ERROR)
             return

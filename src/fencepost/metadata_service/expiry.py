@@ -1,7 +1,7 @@
 """When sessions are over: a pure rule over times that the driver gives.
 
-As in ZooKeeper, sessions are over at multiples of a tick, the first one after their timeout, so a session lives up to a tick longer than
-its client was promised, and never shorter.
+As in ZooKeeper, sessions are over at multiples of a tick, the first one after their timeout, so a session lives up to a
+tick longer than its client was promised, and never shorter.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 class Expiry:
     """The deadlines of sessions. All times are in milliseconds of a clock that never goes back.
 
-    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes late, every deadline
-    moves by the delay.
+    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes
+    late, every deadline moves by the delay.
     """
 
     def __init__(self, tick: int, now: int) -> None:

@@ -1,4 +1,6 @@
-"""Jute, the encoding of ZooKeeper's records: big-endian numbers, and strings, buffers and vectors after their lengths."""
+"""Jute, the encoding of ZooKeeper's records: big-endian numbers, and strings, buffers and vectors after their
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class JuteError(Exception):
 
 
 class Reader:
-    """Reads the values of records one after the other. Every method raises :class:`JuteError` if there is no such value.
+    """Reads the values of records one after the other. Every method raises :class:`JuteError` if there is no such
+    value.
 
     As in ZooKeeper, bytes after a record are ignored, and bytes that are no UTF-8 are read as U+FFFD.
     """

@@ -1,19 +1,23 @@
-"""A metadata service as a member of a quorum: the log is the replicated one, and the tree what it leaves on every member.
+"""A metadata service as a member of a quorum: the log is the replicated one, and the tree what it leaves on every
+member.
 
-A client is connected to any member. What it wants to change goes to the leader, which stamps it with the time and puts it into the log; when
-it is committed, every member applies it, and the one that it came from answers. So every client sees its own changes, and watches fire where
-they are. Zxids count the changes that were applied, so all members have the same ones, and they only rise. Reads are answered by the member, from
-what it has applied. A sync, and a session that comes to another connection, go through the log, too: what is applied before them is
-everything that anybody was told of before.
+A client is connected to any member. What it wants to change goes to the leader, which stamps it with the time and puts
+it into the log; when it is committed, every member applies it, and the one that it came from answers. So every client
+sees its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have
+the same ones, and they only rise. Reads are answered by the member, from what it has applied. A sync, and a session
+that comes to another connection, go through the log, too: what is applied before them is everything that anybody was
+told of before.
 
-Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what another one still has
-under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session are done in the order in which its client asked for
-them, whatever becomes of members.
+Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what
+another one still has under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session
+are done in the order in which its client asked for them, whatever becomes of members.
 
-The leader alone decides which sessions are over. Members tell it whom they hear from. A new leader gives every session its whole timeout.
+The leader alone decides which sessions are over. Members tell it whom they hear from. A new leader gives every session
+its whole timeout.
 
-When the leader changes, nobody knows what becomes of what was under way: connections that wait for it are closed, and their clients find out. A member
-that knows of no leader for a while closes all of them, so that clients go where there is one.
+When the leader changes, nobody knows what becomes of what was under way: connections that wait for it are closed, and
+their clients find out. A member that knows of no leader for a while closes all of them, so that clients go where there
+is one.
 """
 
 from __future__ import annotations
@@ -64,7 +68,9 @@ class Attach(protocol.Request, frozen=True, gc=False):
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member wants in the log. ``number`` is its own, by which it knows it again; ``token`` that of the connection."""
+    """What a member wants in the log. ``number`` is its own, by which it knows it again; ``token`` that of the
+    connection.
+    """
 
     number: int
     token: int
@@ -74,7 +80,9 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record of the log: what was asked by a process (drawn anew at each start), and the time in milliseconds since 1970."""
+    """A record of the log: what was asked by a process (drawn anew at each start), and the time in milliseconds since
+    1970.
+    """
 
     process: int
     time: int
@@ -82,8 +90,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done: what the member sent before may
-    have been lost with the earlier one, and what a client asks for is done in its order."""
+    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done:
+    what the member sent before may have been lost with the earlier one, and what a client asks for is done in its
+    order.
+    """
 
     process: int
     epoch: int
@@ -141,7 +151,8 @@ class Member(Service):
         self._last: dict[Connection, Item] = {}  # the last request of a connection that is in flight, or unsent
         self._scheduled = False
         self._touched: set[int] = set()
-        self._askers: dict[int, ReplicaKey] = {}  # the replicas of the processes that have wanted something of this leader
+        # the replicas of the processes that have wanted something of this leader
+        self._askers: dict[int, ReplicaKey] = {}
         self._stamp = 0
 
     async def take_part(self) -> None:
@@ -157,7 +168,13 @@ class Member(Service):
         """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
         self._ending = True
         end = self._loop.time() + _LAST_ANSWERS
-        while self.outstanding and not self._stopped and self.node is not None and self.node.leads and self._loop.time() < end:
+        while (
+            self.outstanding
+            and not self._stopped
+            and self.node is not None
+            and self.node.leads
+            and self._loop.time() < end
+        ):
             await asyncio.sleep(0.001)
         self._end()
         await self.host.close()
@@ -243,7 +260,10 @@ class Member(Service):
         self._stamp = max(self._stamp, time.time_ns() // 1_000_000)
         for each in asked:
             # Its client is there now, however long it takes until that is committed.
-            if isinstance(each.request, Attach) and (opened := self._session_of(each.session, each.request.password)) is not None:
+            if (
+                isinstance(each.request, Attach)
+                and (opened := self._session_of(each.session, each.request.password)) is not None
+            ):
                 self._hear(each.session, opened.timeout)
         self.node.append([_encode(Entry(process, self._stamp, each)) for each in asked])
 
@@ -261,7 +281,9 @@ class Member(Service):
             self._hear(connection.session, connection.timeout)
 
     def _hear(self, session: int, timeout: int) -> None:
-        """A session lives for its timeout from now on, and for a tick more, as members tell the leader a little later."""
+        """A session lives for its timeout from now on, and for a tick more, as members tell the leader a little
+        later.
+        """
         if self._decides:
             self.expiry.heard(session, timeout + self.settings.tick_time, self.now())
         else:
@@ -288,7 +310,9 @@ class Member(Service):
     # -- what other members want --------------------------------------------------------------------------------------
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the other one will learn of that."""
+        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the
+        other one will learn of that.
+        """
         try:
             call = _read_call(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -437,7 +461,9 @@ class Member(Service):
             connection.close(abort=True)
 
     def _look_for_leader(self) -> None:
-        """Without a leader nothing can be said of sessions: clients are better off elsewhere. One that is heard of again is sent what waits."""
+        """Without a leader nothing can be said of sessions: clients are better off elsewhere. One that is heard of
+        again is sent what waits.
+        """
         if self.node is not None and 0 <= self._lost_at < self.node.heard_at:
             self._lost_at = -1.0
             self._send_soon()

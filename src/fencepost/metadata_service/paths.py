@@ -13,7 +13,9 @@ _REFUSED = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff\U00
 
 
 def is_valid(path: str) -> bool:
-    """Whether a znode can have this path: absolute, no empty, ``.`` or ``..`` component, and no control or private characters."""
+    """Whether a znode can have this path: absolute, no empty, ``.`` or ``..`` component, and no control or private
+    characters.
+    """
     if path[:1] != "/":
         return False
     return path == ROOT or (path[-1] != "/" and _REFUSED.search(path) is None)

@@ -1,7 +1,7 @@
 """The records of ZooKeeper's protocol: requests as they arrive, and the bytes of what is answered.
 
-Every message is a frame: four bytes of length, then the message. The first one of a connection is a connect request. All later ones
-begin with a header: ``xid``, by which the client knows the answer, and the kind of the request.
+Every message is a frame: four bytes of length, then the message. The first one of a connection is a connect request.
+All later ones begin with a header: ``xid``, by which the client knows the answer, and the kind of the request.
 """
 
 from __future__ import annotations
@@ -61,11 +61,15 @@ SEQUENTIAL_MODES = (2, 3, 6)
 CONTAINER_MODE = 4
 TTL_MODES = (5, 6)
 MODES = range(7)
-"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that sequential."""
+"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that
+sequential.
+"""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
-    """Something that is asked for. Requests that change the state are also what the log holds, as arrays of MessagePack."""
+    """Something that is asked for. Requests that change the state are also what the log holds, as arrays of
+    MessagePack.
+    """
 
 
 # -- requests that change the state -----------------------------------------------------------------------------------
@@ -225,7 +229,9 @@ class Auth(Request, frozen=True, gc=False):
 
 
 class Connect(Request, frozen=True, gc=False):
-    """The first message of a connection. ``read_only`` is None for clients of before ZooKeeper 3.4, which do not know it."""
+    """The first message of a connection. ``read_only`` is None for clients of before ZooKeeper 3.4, which do not know
+    it.
+    """
 
     zxid: int
     timeout: int
@@ -265,12 +271,16 @@ def read_header(data: bytes) -> tuple[int, int]:
 
 
 def read_change(kind: int, data: bytes, at: int = 0) -> Change:
-    """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does not."""
+    """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does
+    not.
+    """
     return _CHANGES[kind](Reader(data, at))
 
 
 def read_query(kind: int, data: bytes, at: int = 0) -> Query:
-    """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no such."""
+    """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no
+    such.
+    """
     return _QUERIES[kind](Reader(data, at))
 
 

@@ -1,4 +1,6 @@
-"""Requests that change nothing, answered from the state. The order of what is examined is ZooKeeper's (``FinalRequestProcessor``)."""
+"""Requests that change nothing, answered from the state. The order of what is examined is ZooKeeper's
+(``FinalRequestProcessor``).
+"""
 
 from __future__ import annotations
 

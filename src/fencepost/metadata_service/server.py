@@ -1,8 +1,8 @@
 """Sockets and times around the state machine, whatever it is that puts changes in order and makes them durable:
 :mod:`fencepost.metadata_service.member` does.
 
-A change is applied and answered when it is durable and its turn has come. A request that changes nothing does not wait unless its connection
-waits for changes of its own, so it is answered in order, and from a state that is durable.
+A change is applied and answered when it is durable and its turn has come. A request that changes nothing does not wait
+unless its connection waits for changes of its own, so it is answered in order, and from a state that is durable.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _logger = logging.getLogger(__name__)
 class Item:
     """A request in the queue: a change, or a query, a connect request or a code to answer.
 
-    ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is closed after the
-    answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came. ``behind``: requests of the connection that are
-    answered after this one.
+    ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is
+    closed after the answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came.
+    ``behind``: requests of the connection that are answered after this one.
     """
 
     __slots__ = ("answer", "asker", "behind", "change", "connection", "last", "since", "size", "xid")
@@ -139,7 +139,9 @@ class Service:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def serve(self) -> asyncio.Server:
-        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if the port can not be had."""
+        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if the port can not be
+        had.
+        """
         settings = self.settings
         try:
             server = await self._loop.create_server(
@@ -230,7 +232,10 @@ class Service:
 
     def _is_busy(self) -> bool:
         settings = self.settings
-        return self.outstanding > settings.global_outstanding_limit or self.outstanding_bytes > settings.large_request_max_bytes
+        return (
+            self.outstanding > settings.global_outstanding_limit
+            or self.outstanding_bytes > settings.large_request_max_bytes
+        )
 
     def give_up_later(self, transport: asyncio.Transport) -> None:
         """End a connection that is closed, whether its client reads the rest or not."""
@@ -245,7 +250,9 @@ class Service:
         if request.session:
             self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
         elif request.zxid > self.tree.zxid:
-            connection.close(f"has seen zxid {request.zxid:#x}, and the last one here is {self.tree.zxid:#x}", abort=True)
+            connection.close(
+                f"has seen zxid {request.zxid:#x}, and the last one here is {self.tree.zxid:#x}", abort=True
+            )
         elif len(self.tree.sessions) >= self.settings.max_sessions:
             connection.close("wants one session more than maxSessions", abort=True)
         else:
@@ -304,7 +311,9 @@ class Service:
         self._enqueue(Item(asker, xid, change=request, last=last, since=self.heard_at))
 
     def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None:
-        """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or it is a sync."""
+        """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or
+        it is a sync.
+        """
         item = Item(asker, xid, answer=request, last=last, since=self.heard_at)
         if asker.watcher.waiting or isinstance(request, protocol.Sync):
             self._enqueue(item)

@@ -30,9 +30,10 @@ _logger = logging.getLogger(__name__)
 class Quorum:
     """The quorum that a service is a member of, and be it the only one.
 
-    ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members that are known, by their ids;
-    without any, an empty directory becomes a quorum of one, at a port that it chooses and keeps. ``listen``: where it listens to them, if that is not
-    its endpoint. ``kafka_port``: where Kafka's tools are answered, too. ``auto_join``: a member that is no voter makes itself one.
+    ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members
+    that are known, by their ids; without any, an empty directory becomes a quorum of one, at a port that it chooses and
+    keeps. ``listen``: where it listens to them, if that is not its endpoint. ``kafka_port``: where Kafka's tools are
+    answered, too. ``auto_join``: a member that is no voter makes itself one.
     """
 
     host_id: int | None = None
@@ -52,10 +53,11 @@ def run(
     trace: Path | None = None,
     quorum: Quorum = ALONE,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a trace of what is
-    written, and of what the quorum decides.
+    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a
+    trace of what is written, and of what the quorum decides.
 
-    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the disk fails.
+    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the
+    disk fails.
     """
     try:
         files = OsFiles(str(directory))

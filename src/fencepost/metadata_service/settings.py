@@ -18,8 +18,10 @@ from fencepost.errors import OptionError
 
 MIB = 1 << 20
 
-_NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist", "snap_retain_count": "autopurge.snapRetainCount",
-    "container_check_interval": "znode.container.checkIntervalMs", "super_digest": "DigestAuthenticationProvider.superDigest"}  # fmt: skip
+_NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
+"snap_retain_count": "autopurge.snapRetainCount",
+    "container_check_interval": "znode.container.checkIntervalMs",
+    "super_digest": "DigestAuthenticationProvider.superDigest"}  # fmt: skip
 
 
 def _name(field: str) -> str:
@@ -33,11 +35,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     # -- where --------------------------------------------------------------------------------------------------------
 
     client_port: Annotated[int, Meta(ge=0, le=65_535, description="the port; 0: any free one")] = 2181
-    client_port_address: Annotated[str, Meta(description="the address to listen on; 0.0.0.0: all of them")] = "127.0.0.1"
+    client_port_address: Annotated[str, Meta(description="the address to listen on; 0.0.0.0: all of them")] = (
+        "127.0.0.1"
+    )
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    tick_time: Annotated[int, Meta(ge=10, description="milliseconds between two looks at which sessions have expired")] = 2_000
+    tick_time: Annotated[
+        int, Meta(ge=10, description="milliseconds between two looks at which sessions have expired")
+    ] = 2_000
     min_session_timeout: Annotated[
         int, Meta(ge=-1, description="milliseconds; a session gets no shorter timeout; -1: two ticks")
     ] = -1
@@ -50,7 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
 
     # -- connections and their limits ---------------------------------------------------------------------------------
 
-    max_cnxns: Annotated[int, Meta(ge=0, description="connections at a time; one more is closed at once; 0: any number")] = 10_000
+    max_cnxns: Annotated[
+        int, Meta(ge=0, description="connections at a time; one more is closed at once; 0: any number")
+    ] = 10_000
     max_client_cnxns: Annotated[
         int, Meta(ge=0, description="connections of one address at a time; one more is closed at once; 0: any number")
     ] = 0
@@ -58,25 +66,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
         int, Meta(ge=1, description="milliseconds after which a connection that has opened no session is closed")
     ] = 10_000
     jute_maxbuffer: Annotated[
-        int, Meta(ge=1_024, le=1 << 30, description="bytes of the largest message; a connection that announces a larger one is closed")
+        int,
+        Meta(
+            ge=1_024,
+            le=1 << 30,
+            description="bytes of the largest message; a connection that announces a larger one is closed",
+        ),
     ] = MIB - 1
     global_outstanding_limit: Annotated[
-        int, Meta(ge=1, description="requests without an answer; with more, connections that have some are not read from")
+        int,
+        Meta(ge=1, description="requests without an answer; with more, connections that have some are not read from"),
     ] = 1_000
     large_request_max_bytes: Annotated[
-        int, Meta(ge=1_024, description="bytes of requests without an answer; with more, connections that have some are not read from")
+        int,
+        Meta(
+            ge=1_024,
+            description="bytes of requests without an answer; with more, connections that have some are not read from",
+        ),
     ] = 100 * MIB
     max_outgoing_bytes: Annotated[
-        int, Meta(ge=1_024, description="bytes that wait for a client to read them; with more, its connection is closed")
+        int,
+        Meta(ge=1_024, description="bytes that wait for a client to read them; with more, its connection is closed"),
     ] = 64 * MIB
     words: Annotated[
-        tuple[str, ...], Meta(description='the four-letter words that are answered, ["*"]: all; to others it is said that they are not')
+        tuple[str, ...],
+        Meta(description='the four-letter words that are answered, ["*"]: all; to others it is said that they are not'),
     ] = ("cons", "conf", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
 
     # -- how much it holds --------------------------------------------------------------------------------------------
 
     max_nodes: Annotated[
-        int, Meta(ge=8, description="znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded")
+        int,
+        Meta(ge=8, description="znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"),
     ] = 1_000_000
     max_data_bytes: Annotated[
         int, Meta(ge=1_024, description="bytes of all paths and data; what adds to more is refused with error -125")
@@ -85,7 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
         int, Meta(ge=1, description="watches of all clients; a request for one more is refused with error -125")
     ] = 1_000_000
     container_check_interval: Annotated[
-        int, Meta(ge=1, description="milliseconds between two looks at which containers are empty again, and are deleted")
+        int,
+        Meta(ge=1, description="milliseconds between two looks at which containers are empty again, and are deleted"),
     ] = 60_000
     super_digest: Annotated[
         str, Meta(description="user:hash, as a digest ACL has it, of the one who may do everything; empty: nobody")
@@ -97,7 +119,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     snap_retain_count: Annotated[
         int, Meta(ge=1, description="snapshots that are kept, each with the log since then; older ones are removed")
     ] = 3
-    pre_alloc_size: Annotated[int, Meta(ge=4, description="KiB that a file of the log takes on the disk at once")] = 1_024
+    pre_alloc_size: Annotated[int, Meta(ge=4, description="KiB that a file of the log takes on the disk at once")] = (
+        1_024
+    )
 
     @property
     def timeouts(self) -> tuple[int, int]:
@@ -114,7 +138,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     def read(cls, path: Path | None, over: Mapping[str, Any] | None = None) -> Self:
         """The settings of a TOML file, or the defaults, with those of ``over`` in place of them.
 
-        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out of range.
+        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out
+        of range.
         """
         given: dict[str, Any] = {}
         origin = "settings" if path is None else f"settings {path}"
@@ -130,7 +155,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
 
     @classmethod
     def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
-        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises :class:`fencepost.OptionError`."""
+        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises
+        :class:`fencepost.OptionError`.
+        """
         names = [field.encode_name for field in msgspec.structs.fields(cls)]
         for name in given:
             if name not in names:

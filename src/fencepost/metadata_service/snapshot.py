@@ -1,7 +1,7 @@
 """Snapshots: the records of a whole state, and the state again.
 
-The first record says what it is of, the ones after it hold sessions and znodes, a few hundred each, and the last one says how many there were:
-without it the snapshot is no snapshot.
+The first record says what it is of, the ones after it hold sessions and znodes, a few hundred each, and the last one
+says how many there were: without it the snapshot is no snapshot.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def records(tree: Tree) -> Iterator[list[bytes]]:
-    """The records of a snapshot, some at a time. The state is as it was at the first step, whatever is applied to it meanwhile."""
+    """The records of a snapshot, some at a time. The state is as it was at the first step, whatever is applied to it
+    meanwhile.
+    """
     sessions, nodes = list(tree.sessions.items()), list(tree.nodes.items())
     yield [_encode(Head(FORMAT, tree.zxid, tree.last_session))]
     for first in range(0, len(sessions), _CHUNK):
@@ -59,7 +61,9 @@ def records(tree: Tree) -> Iterator[list[bytes]]:
 
 
 def read(of_tree: Sequence[bytes], name: str) -> Tree:
-    """The state of :func:`records`. Raises :class:`fencepost.store.disk.journal.Damage`, which names the snapshot, for others."""
+    """The state of :func:`records`. Raises :class:`fencepost.store.disk.journal.Damage`, which names the snapshot, for
+    others.
+    """
     try:
         decoded = [_decoder.decode(record) for record in of_tree]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

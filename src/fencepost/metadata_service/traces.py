@@ -1,4 +1,6 @@
-"""What a trace tells of changes: which znode was written, with which version, in which transaction, by which session."""
+"""What a trace tells of changes: which znode was written, with which version, in which transaction, by which
+session.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ def events(entry: Transaction, result: protocol.Result | None) -> Iterator[tuple
     """The action, the subject and the parameters of all that an entry has done, which was not refused."""
     request = entry.request
     if isinstance(request, protocol.CloseSession):
-        yield "expired" if request.expired else "session_closed", None, {"session": f"{entry.session:x}", "zxid": entry.zxid}
+        yield (
+            "expired" if request.expired else "session_closed",
+            None,
+            {"session": f"{entry.session:x}", "zxid": entry.zxid},
+        )
     elif isinstance(request, protocol.Multi):
         if isinstance(result, protocol.MultiResult) and all(code is Code.OK for _, code, _ in result.results):
             for operation, (_, _, of_operation) in zip(request.operations, result.results, strict=True):
@@ -29,7 +35,9 @@ def events(entry: Transaction, result: protocol.Result | None) -> Iterator[tuple
         yield from _event(entry, request, result)
 
 
-def _event(entry: Transaction, request: Any, result: protocol.Result | None) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+def _event(
+    entry: Transaction, request: Any, result: protocol.Result | None
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     action = "metadata_written"
     if isinstance(request, protocol.Create) and isinstance(result, protocol.Created):
         path, version = result.path, 0
@@ -44,7 +52,9 @@ def _event(entry: Transaction, request: Any, result: protocol.Result | None) -> 
 
 
 def subject_of(path: str) -> str | None:
-    """Whose metadata are at a path: the id of a ledger, in decimal, or ``log/`` and the name of a log; None for all else."""
+    """Whose metadata are at a path: the id of a ledger, in decimal, or ``log/`` and the name of a log; None for all
+    else.
+    """
     log = _LOG.search(path)
     return f"log/{log[1]}" if log is not None else ledger_of(path)
 

@@ -1,9 +1,10 @@
 """The znodes and the sessions: a deterministic state machine without I/O.
 
-Everything that changes the state is a :class:`Transaction`: an entry of a log. What a driver draws, as the time or a password, is in the
-entry. So every server that applies the same entries in the same order has the same state, gives the same results and tells of the same
-events. A request is examined when its entry is applied: one that is refused has an entry, and a zxid, too. The order in which a request is
-examined, and so the error that it gets when there are several reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
+Everything that changes the state is a :class:`Transaction`: an entry of a log. What a driver draws, as the time or a
+password, is in the entry. So every server that applies the same entries in the same order has the same state, gives the
+same results and tells of the same events. A request is examined when its entry is applied: one that is refused has an
+entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when there are several
+reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class Session(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An entry of the log: a change that a session with certain identities asked for, at a time in milliseconds since 1970."""
+    """An entry of the log: a change that a session with certain identities asked for, at a time in milliseconds since
+    1970.
+    """
 
     zxid: int
     time: int
@@ -242,7 +245,8 @@ class Tree:
             raise Refusal(Code.NO_AUTH)
         version = _next_version(node.version, request.version)
         node = Node(
-            request.data, node.acl, node.czxid, entry.zxid, node.ctime, entry.time, version, node.cversion, node.aversion,
+            request.data, node.acl, node.czxid, entry.zxid, node.ctime, entry.time, version, node.cversion,
+            node.aversion,
             node.owner, node.pzxid,
         )  # fmt: skip
         self._put(path, node)
@@ -288,7 +292,8 @@ class Tree:
         return MultiResult(tuple(results))
 
     def _create_session(self, entry: Transaction, request: CreateSession) -> protocol.NumberOf:
-        # As ZooKeeper's: 40 bits of the time and a counter, so that no two are ever the same, also after all data were lost.
+        # As ZooKeeper's: 40 bits of the time and a counter, so that no two are ever the same, also after all data were
+        # lost.
         session = max(self.last_session + 1, (entry.time << 16) & 0xFF_FFFF_FFFF_FFFF)
         self.last_session = session
         self.sessions[session] = Session(request.timeout, request.password)

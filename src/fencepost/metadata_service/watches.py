@@ -1,6 +1,8 @@
-"""Who watches which znode: once, again and again, or with everything below it. Watches belong to a connection, and are nobody's state.
+"""Who watches which znode: once, again and again, or with everything below it. Watches belong to a connection, and are
+nobody's state.
 
-There are two tables, as in ZooKeeper: one of watches for the data and the existence of znodes, one of watches for their children.
+There are two tables, as in ZooKeeper: one of watches for the data and the existence of znodes, one of watches for their
+children.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ def _envi(_: Service) -> str:
 def _conf(service: Service) -> str:
     values = {name: service.settings.value(name) for name, _, _ in descriptions()}
     least, most = service.settings.timeouts
-    return _lines("=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most})
+    return _lines(
+        "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}
+    )
 
 
 def _mntr(service: Service) -> str:
@@ -117,9 +119,13 @@ def _mntr(service: Service) -> str:
 
 def _wchs(service: Service) -> str:
     tables = (service.watches.data, service.watches.children)
-    return "\n".join(
-        f"{len(table.by_watcher)} connections watching {len(table.by_path)} paths\nTotal watches:{table.count}" for table in tables
-    ) + "\n"
+    return (
+        "\n".join(
+            f"{len(table.by_watcher)} connections watching {len(table.by_path)} paths\nTotal watches:{table.count}"
+            for table in tables
+        )
+        + "\n"
+    )
 
 
 def _wchp(service: Service) -> str:
@@ -165,7 +171,9 @@ def _brief(connection: Connection) -> str:
 def _session(connection: Connection) -> str:
     if not connection.session:
         return ""
-    return f",sid={connection.session:#x},est={connection.since},to={connection.timeout},lzxid={connection.last_zxid:#x}"
+    return (
+        f",sid={connection.session:#x},est={connection.since},to={connection.timeout},lzxid={connection.last_zxid:#x}"
+    )
 
 
 def _lines(between: str, values: Mapping[str, object]) -> str:

@@ -1,13 +1,13 @@
 """Ledger chaining: how clients that take turns as leader chain ledgers into one log.
 
-A log outlives the ledgers it is made of. Whoever is elected leader closes the last ledger, creates a new one, appends it to
-the list of ledgers, and only then writes to it. An election tells nobody: an old leader goes on until it finds out, so any
-number of clients may believe that they lead. What keeps the log whole is that every change of metadata is conditional on the
-version that its author last saw.
+A log outlives the ledgers it is made of. Whoever is elected leader closes the last ledger, creates a new one, appends
+it to the list of ledgers, and only then writes to it. An election tells nobody: an old leader goes on until it finds
+out, so any number of clients may believe that they lead. What keeps the log whole is that every change of metadata is
+conditional on the version that its author last saw.
 
-Variables, actions and enabling conditions are those of ``LedgerChaining.tla`` (Jack Vanlightly, 2021), and so are the names
-and the number of states. How leaders are elected and how failures are noticed is left out; one entry per ledger is enough to
-tell whether the log keeps its order.
+Variables, actions and enabling conditions are those of ``LedgerChaining.tla`` (Jack Vanlightly, 2021), and so are the
+names and the number of states. How leaders are elected and how failures are noticed is left out; one entry per ledger
+is enough to tell whether the log keeps its order.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Client(Record):
 
 
 class LedgerOnBookies(Record):
-    """What the bookies store of one ledger: its only entry, or none if it was fenced before anything was written to it."""
+    """What the bookies store of one ledger: its only entry, or none if it was fenced before anything was written to
+    it.
+    """
 
     entry: int
     fenced: bool
@@ -115,9 +117,7 @@ class LedgerChaining(Protocol):
 
     name: ClassVar[str] = "ledger-chaining"
 
-    clients: tuple[ModelValue, ...] = model_values(
-        "c", 3, "the clients that can be elected leader", symmetric=True
-    )
+    clients: tuple[ModelValue, ...] = model_values("c", 3, "the clients that can be elected leader", symmetric=True)
     next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
     closed_by_another_will_do: bool = constant(
         False, "whether a leader that finds the last ledger closed by another goes on, or reads the list again"
@@ -200,7 +200,8 @@ class LedgerChaining(Protocol):
     def get_last_ledger(self, c: ModelValue) -> None:
         """A new leader reads the list and the metadata of its last ledger; without one there is nothing to close.
 
-        The version of the list that it remembers from here on is what will give away a rival that appends in the meantime.
+        The version of the list that it remembers from here on is what will give away a rival that appends in the
+        meantime.
         """
         client = self._leading(c, ClientStatus.GET_MD_FOR_CLOSING)
         client.llist = self.md_llist
@@ -233,8 +234,8 @@ class LedgerChaining(Protocol):
     def close_last_ledger_bad_version(self, c: ModelValue) -> None:
         """Somebody else has updated the last ledger: the leader starts over from what the metadata store says now.
 
-        With ``closed_by_another_will_do`` it goes on, since all that it wants is that the ledger is closed. If more has changed than that, the
-        version of the list will tell.
+        With ``closed_by_another_will_do`` it goes on, since all that it wants is that the ledger is closed. If more has
+        changed than that, the version of the list will tell.
         """
         client = self._leading(c, ClientStatus.CLOSE_LAST_LEDGER)
         require(client.ledger.open)
@@ -275,7 +276,9 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def append_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has appended a ledger since: the client steps down. Its new ledger stays out of the list, empty."""
+        """Somebody else has appended a ledger since: the client steps down. Its new ledger stays out of the list,
+        empty.
+        """
         client = self._leading(c, ClientStatus.PENDING_APPEND_LEDGER)
         require(client.llist_version < self.md_llist_version)
         self._step_down(client)
@@ -329,7 +332,9 @@ class LedgerChaining(Protocol):
 
     @invariant(pair=lambda protocol: combinations(_ledger_ids(protocol), 2))
     def entry_order_maintained(self, pair: tuple[int, int]) -> bool:
-        """Of two ledgers the one created first has the entry written first: read ledger after ledger, the log is in order."""
+        """Of two ledgers the one created first has the entry written first: read ledger after ledger, the log is in
+        order.
+        """
         first, second = (self.b_ledgers[ledger_id] for ledger_id in pair)
         if first is None or second is None or first.entry == NO_ENTRY or second.entry == NO_ENTRY:
             return True
@@ -339,8 +344,9 @@ class LedgerChaining(Protocol):
     def only_one_ledger_open_at_a_time(self) -> bool:
         """The published rule: at most one ledger in the list is open, where it takes a position in the list for an id.
 
-        The two agree while every ledger that is created gets into the list. With more ledgers than that it raises false alarms,
-        so it is off by default above a limit of 4: :meth:`only_one_listed_ledger_open_at_a_time` is what it means to say.
+        The two agree while every ledger that is created gets into the list. With more ledgers than that it raises false
+        alarms, so it is off by default above a limit of 4: :meth:`only_one_listed_ledger_open_at_a_time` is what it
+        means to say.
         """
         positions = range(1, len(self.md_llist) + 1)
         return sum(self.md_ledgers[position].open for position in positions) <= 1
@@ -367,8 +373,9 @@ class LedgerChaining(Protocol):
     ]
     """Nobody has to elect a leader or to close a written ledger for another; all else that can be done is done at last.
 
-    The original says nothing of fairness. A leader that would need one more ledger than the state constraint allows has nothing
-    fair to do, so behaviours that go there are not judged: what is said holds of those that get by with the ledgers there are.
+    The original says nothing of fairness. A leader that would need one more ledger than the state constraint allows has
+    nothing fair to do, so behaviours that go there are not judged: what is said holds of those that get by with the
+    ledgers there are.
     """
 
     def _accepts_writes(self, c: ModelValue) -> bool:
@@ -381,10 +388,14 @@ class LedgerChaining(Protocol):
 
     @leads_to(c=clients, when=lambda protocol: False)
     def stable_leader_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
-        """A client that is elected, and stays so, gets to accept writes, however many old leaders still get in its way."""
+        """A client that is elected, and stays so, gets to accept writes, however many old leaders still get in its
+        way.
+        """
         return self.md_leader == c, self.md_leader != c or self._accepts_writes(c)
 
     @leads_to(c=clients, when=lambda protocol: False)
     def elected_client_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
-        """A client that is elected gets to accept writes, elections or not. This is too much to ask: it may lose the next one first."""
+        """A client that is elected gets to accept writes, elections or not. This is too much to ask: it may lose the
+        next one first.
+        """
         return self.md_leader == c, self._accepts_writes(c)

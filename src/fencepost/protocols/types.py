@@ -18,7 +18,9 @@ Test = Callable[[Any, Any], bool]
 
 
 def parts(names: Iterable[str], keys: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """The paths of all parts that ``names`` such as ``bookie.fenced`` stand for; ``keys`` gives the keys of each map by its name."""
+    """The paths of all parts that ``names`` such as ``bookie.fenced`` stand for; ``keys`` gives the keys of each map by
+    its name.
+    """
     for name in names:
         steps = [[(part, key) for key in keys[part]] if part in keys else [(part,)] for part in name.split(".")]
         for path in product(*steps):

@@ -181,8 +181,8 @@ class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A replica as its leader sees it: where its log ends, -1 if it has not fetched in this epoch; ``endpoint`` is
     empty for observers.
 
-    By the leader's clock, in milliseconds since 1970, and -1 if it has not in this epoch: ``fetched_at``, when it fetched
-    last; ``caught_up_at``, when it last had all that the leader had then. For the leader itself, both are now.
+    By the leader's clock, in milliseconds since 1970, and -1 if it has not in this epoch: ``fetched_at``, when it
+    fetched last; ``caught_up_at``, when it last had all that the leader had then. For the leader itself, both are now.
     """
 
     key: ReplicaKey

@@ -392,7 +392,8 @@ def refuses_to_update(
     protections: Protections = ALL,
 ) -> Error:
     """Why a leader does not write down that a voter is reached elsewhere. The voters stay the same; but configurations
-    follow one another one at a time, so it is refused when another change is. ``refusal``: why a fetch of it would be."""
+    follow one another one at a time, so it is refused when another change is. ``refusal``: why a fetch of it would be.
+    """
     if refusal is not Error.NONE:
         return refusal
     if not is_member:

@@ -10,7 +10,9 @@ from fencepost.spec.values import Record
 from fencepost.trace.words import kind_of
 
 EXPLODING = 1_000
-"""From how many values on a slot slows the check down: its tables grow, and the protocol's Python runs ever more often."""
+"""From how many values on a slot slows the check down: its tables grow, and the protocol's Python runs ever more
+often.
+"""
 
 
 def advice(protocol: Protocol, name: str) -> str:
@@ -27,15 +29,18 @@ def advice_for(protocol: Protocol, slot: Slot) -> str:
     if kind_of(protocol, slot) == "in flight":
         kind = slot.path[1].__name__
         return (
-            f"many sets of {kind} are in flight between the same two ends; put less into the message, limit how often it is "
-            "sent, split it into several kinds, or give it a topic."
+            f"many sets of {kind} are in flight between the same two ends; put less into the message, limit how often"
+            " it is sent, split it into several kinds, or give it a topic."
         )
     if isinstance(held, frozenset):
         return (
             "make it per_key(..., False), one truth value per member, so that each is a part of the state of its own."
         )
     if isinstance(held, Record):
-        return f"declare the variable as state({type(held).__name__}), so that each field is a part of the state of its own."
+        return (
+            f"declare the variable as state({type(held).__name__}), so that each field is a part of the state of its"
+            " own."
+        )
     if isinstance(held, Mapping):
         return "make it per_key(...) over the constant its keys come from, or a table(...) if keys appear later."
     if isinstance(held, tuple):

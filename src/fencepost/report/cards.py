@@ -1,4 +1,6 @@
-"""One state as a person reads it: a card for each actor, with what it holds, and one for each network, with what is under way."""
+"""One state as a person reads it: a card for each actor, with what it holds, and one for each network, with what is
+under way.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ SHARED = "shared"
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the state. ``text`` is what it holds, over lines; None if it holds nothing any more. ``before`` is what it held
-    before the last step, if that ``changed`` it."""
+    """One part of the state. ``text`` is what it holds, over lines; None if it holds nothing any more. ``before`` is
+    what it held before the last step, if that ``changed`` it.
+    """
 
     label: str
     text: str | None
@@ -45,7 +48,9 @@ class Card:
 
 
 def cards(state: State, before: State | None = None) -> list[Card]:
-    """The state as cards, actors in the order of their declaration, networks last. ``before``: the state before the last step."""
+    """The state as cards, actors in the order of their declaration, networks last. ``before``: the state before the
+    last step.
+    """
     protocol = state.store.protocol
     held, held_before = channels(state), {} if before is None else channels(before)
     owners = holders(protocol)
@@ -83,7 +88,9 @@ def slot_label(path: tuple[Any, ...] | list[Any]) -> str:
 
 
 def slot_text(slot: Slot, state: State, held: Mapping[tuple[Any, ...], Channel]) -> str | None:
-    """What a slot holds, in lines; None if there is nothing to show for it in this state. ``held``: the state's channels."""
+    """What a slot holds, in lines; None if there is nothing to show for it in this state. ``held``: the state's
+    channels.
+    """
     value = state.read(slot)
     kind = kind_of(state.store.protocol, slot)
     if kind == "in flight":

@@ -40,12 +40,28 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
         parts.append("\n".join(["Never taken:", *(f"  {name}" for name in never)]))
     not_run = _not_run(protocol, visits)
     if taken and not_run:
-        parts.append("\n".join([f"Lines of actions that were taken, which no step has run: {len(not_run):,}", *(f"  {place}" for place in not_run[:MOST_LINES])]))
+        parts.append(
+            "\n".join(
+                [
+                    f"Lines of actions that were taken, which no step has run: {len(not_run):,}",
+                    *(f"  {place}" for place in not_run[:MOST_LINES]),
+                ]
+            )
+        )
         if len(not_run) > MOST_LINES:
             parts[-1] += f"\n  and {len(not_run) - MOST_LINES:,} more"
-    passed_over = {place: [option for option, count in options.items() if not count] for place, options in visits.choices.items()}
+    passed_over = {
+        place: [option for option, count in options.items() if not count] for place, options in visits.choices.items()
+    }
     if any(passed_over.values()):
-        parts.append("\n".join(["Options of choices that no step has taken:", *(f"  {place}\n    {_some(of)}" for place, of in passed_over.items() if of)]))
+        parts.append(
+            "\n".join(
+                [
+                    "Options of choices that no step has taken:",
+                    *(f"  {place}\n    {_some(of)}" for place, of in passed_over.items() if of),
+                ]
+            )
+        )
     if space is not None:
         parts += _of_space(space)
     return "\n\n".join(parts)
@@ -56,34 +72,57 @@ MOST_LINES = 20
 
 
 def _some(options: Sequence[str]) -> str:
-    return ", ".join(options[:MOST_LINES]) + (f", and {len(options) - MOST_LINES:,} more" if len(options) > MOST_LINES else "")
+    return ", ".join(options[:MOST_LINES]) + (
+        f", and {len(options) - MOST_LINES:,} more" if len(options) > MOST_LINES else ""
+    )
 
 
 def _places(protocol: type[Protocol]) -> dict[str, list[str]]:
     """The statements of each action, in their order."""
     ran = Ran(protocol)
-    return {action: list(dict.fromkeys(ran.place(line) for line in lines)) for action, lines in lines_of(protocol).items()}
+    return {
+        action: list(dict.fromkeys(ran.place(line) for line in lines)) for action, lines in lines_of(protocol).items()
+    }
 
 
 def _not_run(protocol: type[Protocol], visits: Visits) -> list[str]:
     """The statements of actions that were taken, which no step has run, whatever its action."""
     ran = {place for lines in visits.lines.values() for place in lines}
-    of_taken = dict.fromkeys(place for action, places in _places(protocol).items() if action in visits.taken for place in places)
+    of_taken = dict.fromkeys(
+        place for action, places in _places(protocol).items() if action in visits.taken for place in places
+    )
     return [place for place in of_taken if place not in ran]
 
 
 def _of_space(space: SpaceCoverage) -> list[str]:
     steps = f", {_share(space.taken, space.steps, 'step')}" if space.steps is not None else ""
-    whose = f"{space.fitting:,} of {numbers.plural(space.traces, 'trace')} {'stays' if space.traces == 1 else 'stay'} within its bounds"
-    parts = [f"The state space {space.directory}, of {space.title}: {whose}.\nVisited: {_share(space.visited, space.states, 'state')}{steps}."]
+    whose = (
+        f"{space.fitting:,} of {numbers.plural(space.traces, 'trace')} {'stays' if space.traces == 1 else 'stay'}"
+        " within its bounds"
+    )
+    parts = [
+        f"The state space {space.directory}, of {space.title}: {whose}.\nVisited:"
+        f" {_share(space.visited, space.states, 'state')}{steps}."
+    ]
     if any(level.visited for level in space.levels):
-        rows = [(level.depth, level.states, level.visited, numbers.percent(level.visited, level.states)) for level in space.levels]
+        rows = [
+            (level.depth, level.states, level.visited, numbers.percent(level.visited, level.states))
+            for level in space.levels
+        ]
         parts.append(aligned(("depth", "states", "visited", ""), rows))
     if space.actions:
         what = "steps" if space.steps is not None else "discovering steps"
-        parts.append(aligned(("action", "parameters", "taken", what, "taken"), [tuple(action) for action in space.actions]))
-    parts += _never([step for step in space.never if not step.elsewhere], "Steps that no trace has taken anywhere, the nearest to what was visited first:")
-    parts += _never([step for step in space.never if step.elsewhere], "Steps that no trace has taken from states that were visited, but elsewhere:")
+        parts.append(
+            aligned(("action", "parameters", "taken", what, "taken"), [tuple(action) for action in space.actions])
+        )
+    parts += _never(
+        [step for step in space.never if not step.elsewhere],
+        "Steps that no trace has taken anywhere, the nearest to what was visited first:",
+    )
+    parts += _never(
+        [step for step in space.never if step.elsewhere],
+        "Steps that no trace has taken from states that were visited, but elsewhere:",
+    )
     return parts
 
 
@@ -111,7 +150,11 @@ def _is_at(where: str, line: Line) -> bool:
     """Whether a refusal, which names a file as it is found from here, was at a statement."""
     file, _, rest = where.partition(".py:")
     number = rest.partition(":")[0]
-    return number.isdigit() and line.first <= int(number) <= line.last and os.path.basename(line.file) == f"{os.path.basename(file)}.py"
+    return (
+        number.isdigit()
+        and line.first <= int(number) <= line.last
+        and os.path.basename(line.file) == f"{os.path.basename(file)}.py"
+    )
 
 
 def _share(part: int, whole: int, what: str) -> str:
@@ -121,9 +164,15 @@ def _share(part: int, whole: int, what: str) -> str:
 def data(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) -> dict[str, Any]:
     """The same for programs."""
     names = [declared.name for declared in protocol.declared("action")]
-    found: dict[str, Any] = {**msgspec.to_builtins(visits), "never_taken": [name for name in names if name not in visits.taken]}
+    found: dict[str, Any] = {
+        **msgspec.to_builtins(visits),
+        "never_taken": [name for name in names if name not in visits.taken],
+    }
     found["never_run"] = _not_run(protocol, visits)
     found["requirements"] = _requirements(protocol, visits)
     if space is not None:
-        found["state_space"] = {**space._asdict(), **{name: [row._asdict() for row in getattr(space, name)] for name in ("levels", "actions", "never")}}
+        found["state_space"] = {
+            **space._asdict(),
+            **{name: [row._asdict() for row in getattr(space, name)] for name in ("levels", "actions", "never")},
+        }
     return found

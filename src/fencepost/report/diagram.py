@@ -1,7 +1,7 @@
 """A behaviour as a sequence diagram: who takes part, which messages pass between them, what each one changes.
 
-This is the model alone, independent of how it is drawn: `svg` draws it, `sequence` writes it as text. Its coordinates are a
-:class:`Point`: the number of a step (the initial state is 0) and a row within that step, counted from 0.
+This is the model alone, independent of how it is drawn: `svg` draws it, `sequence` writes it as text. Its coordinates
+are a :class:`Point`: the number of a step (the initial state is 0) and a row within that step, counted from 0.
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave from it.
+    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave
+    from it.
 
-    ``loop`` is that of a lasso: the steps with larger numbers repeat for ever; if there are none, nothing more happens. ``first`` is
-    the number of the state that it begins with: 0, unless the steps before it are left out.
+    ``loop`` is that of a lasso: the steps with larger numbers repeat for ever; if there are none, nothing more happens.
+    ``first`` is the number of the state that it begins with: 0, unless the steps before it are left out.
     """
 
     lifelines: tuple[Lifeline, ...]
@@ -93,7 +94,9 @@ class Diagram:
 
 
 def diagram(trace: Trace, first: int = 0) -> Diagram:
-    """The sequence diagram of a behaviour. ``first``: the number of its initial state, if it is the rest of a longer one."""
+    """The sequence diagram of a behaviour. ``first``: the number of its initial state, if it is the rest of a longer
+    one.
+    """
     drawn = _Drawing(trace).finish()
     return _later(drawn, first) if first else drawn
 
@@ -216,8 +219,9 @@ def holders(protocol: Protocol) -> dict[str, str]:
 
 
 def peers(protocol: Protocol, name: str) -> list[str]:
-    """Those who play the same part as ``name``, in their order: the members of its constant, else the most of those who send or
-    receive the same kind of message; ``name`` alone if there are none."""
+    """Those who play the same part as ``name``, in their order: the members of its constant, else the most of those who
+    send or receive the same kind of message; ``name`` alone if there are none.
+    """
     constants = [v for v in protocol.constants.values() if isinstance(v, tuple)]
     networks = [shape for shape in protocol.shapes.values() if isinstance(shape, NetworkShape)]
     ends = [group for network in networks for route in network.routes.values() for group in route]
@@ -238,7 +242,9 @@ def event_text(event: Event) -> str:
 
 
 def short(change: Change, actor: str | None) -> str:
-    """A change as it reads at the lifeline of ``actor``: without the way to its own part of the state (``bookie.b1.fenced``)."""
+    """A change as it reads at the lifeline of ``actor``: without the way to its own part of the state
+    (``bookie.b1.fenced``).
+    """
     names = [part if isinstance(part, str) else show(part) for part in change.slot.path]
     if actor in names[:-1]:
         names = names[names.index(str(actor)) + 1 :]

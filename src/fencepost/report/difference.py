@@ -20,20 +20,30 @@ if TYPE_CHECKING:
 
 
 def story(found: Difference, traces: Sequence[Trace | None], width: int) -> str:
-    """The whole difference as text. ``traces``: for each side the shortest behaviour to a state that the other lacks, if there is one."""
+    """The whole difference as text. ``traces``: for each side the shortest behaviour to a state that the other lacks,
+    if there is one.
+    """
     one, other = found.sides
     parts = []
     for side, mate in (found.sides, found.sides[::-1]):
         differing = constants_that_differ(side.space.manifest.shown, mate.space.manifest.shown)
         shown = "  ".join(f"{name}={side.space.manifest.shown.get(name, '(none)')}" for name in differing)
-        parts.append([str(side.space.directory), f"{side.space.manifest.protocol}  {shown}".strip(), side.distinct, side.only])
-    lines = [aligned(["", "protocol", "different states", "only there"], parts), "", f"{plural(found.common, 'state')} in both."]
+        parts.append(
+            [str(side.space.directory), f"{side.space.manifest.protocol}  {shown}".strip(), side.distinct, side.only]
+        )
+    lines = [
+        aligned(["", "protocol", "different states", "only there"], parts),
+        "",
+        f"{plural(found.common, 'state')} in both.",
+    ]
     if found.left_out:
         more = f" and {plural(len(found.left_out) - FEW, 'other')}" if len(found.left_out) > FEW else ""
         lines.append(f"Not compared, since only one of them has it: {', '.join(found.left_out[:FEW])}{more}.")
     for side in found.sides:
         if not side.space.manifest.complete:
-            lines.append(f"{side.space.directory} is not complete: {side.space.manifest.ended or 'the search ended early'}.")
+            lines.append(
+                f"{side.space.directory} is not complete: {side.space.manifest.ended or 'the search ended early'}."
+            )
     for side, mate, trace in ((one, other, traces[0]), (other, one, traces[1])):
         lines += ["", *_only(side, mate, trace, width)]
     return "\n".join(lines).rstrip("\n")
@@ -45,15 +55,22 @@ def _only(side: Side, mate: Side, trace: Trace | None, width: int) -> list[str]:
         return [f"Every state of {here} is one of {there}."]
     lines = [f"{plural(side.only, 'state')} of {here} {'is' if side.only == 1 else 'are'} not in {there}."]
     if side.values:
-        lines += ["Values that only these have:", *(f"  {name}: {', '.join(map(str, values))}" for name, values in side.values.items())]
-    lines += [f"The nearest of them, after {plural(len(trace.steps), 'step')}:", "", trace_story(trace, width=width).rstrip("\n")]
+        lines += [
+            "Values that only these have:",
+            *(f"  {name}: {', '.join(map(str, values))}" for name, values in side.values.items()),
+        ]
+    lines += [
+        f"The nearest of them, after {plural(len(trace.steps), 'step')}:",
+        "",
+        trace_story(trace, width=width).rstrip("\n"),
+    ]
     return lines
 
 
 def data(found: Difference, traces: Sequence[Trace | None]) -> dict[str, Any]:
-    """The difference as plain dicts and lists. ``sides``: for each its ``directory``, ``protocol``, ``constants`` as text, ``complete``,
-    ``states`` (different ones, projected on the common parts), ``only`` (how many the other lacks), ``values`` that only those have,
-    and the shortest ``trace`` to one of them.
+    """The difference as plain dicts and lists. ``sides``: for each its ``directory``, ``protocol``, ``constants`` as
+    text, ``complete``, ``states`` (different ones, projected on the common parts), ``only`` (how many the other lacks),
+    ``values`` that only those have, and the shortest ``trace`` to one of them.
     """
     return {
         "common": found.common,

@@ -1,7 +1,8 @@
-"""A result as one page for the browser: the verdict, a sequence diagram, every step and the whole state at each of them.
+"""A result as one page for the browser: the verdict, a sequence diagram, every step and the whole state at each of
+them.
 
-The page stands alone: no file, font or script is loaded from anywhere. Without JavaScript it shows every step, the diagram
-and the last state.
+The page stands alone: no file, font or script is loaded from anywhere. Without JavaScript it shows every step, the
+diagram and the last state.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from fencepost.trace.words import constant_text, kind_of
 _HERE = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
+
 def html(result: Result) -> str:
     """The page."""
     found = verdict(result)
@@ -66,7 +68,9 @@ def html(result: Result) -> str:
 
 @dataclass
 class Behaviour:
-    """A behaviour to be shown: its name, what there is to say about it, what a violated property looked at, and why a lasso is fair."""
+    """A behaviour to be shown: its name, what there is to say about it, what a violated property looked at, and why a
+    lasso is fair.
+    """
 
     name: str
     trace: Trace
@@ -146,13 +150,14 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
     about = f'<div class="about"><h2>{breakable(behaviour.name)}</h2>{said}</div>\n' if one_of_many else ""
     command = explore_command(trace)
     onward = (
-        f'<details class="onward"><summary>Walk on from any step of it</summary><code>{escape(command)}</code></details>\n'
+        '<details class="onward"><summary>Walk on from any step of'
+        f" it</summary><code>{escape(command)}</code></details>\n"
         if command is not None
         else ""
     )
     return (
         f'<section class="behaviour" id="behaviour-{place}" aria-label="{label}">\n{about}'
-        f'<div class="bar"><div class="tabs" role="group" aria-label="Show">'
+        '<div class="bar"><div class="tabs" role="group" aria-label="Show">'
         '<button type="button" data-tab="steps" aria-pressed="true">Steps</button>'
         '<button type="button" data-tab="diagram" aria-pressed="false">Diagram</button>'
         '<button type="button" data-tab="state" aria-pressed="false">State</button></div>'
@@ -162,7 +167,7 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
         '<span class="keys">arrow keys walk through the steps</span></div>\n'
         '<div class="panels">\n'
         f'<ol class="steps panel" data-panel="steps" start="0">{_steps(trace)}</ol>\n'
-        f'<div class="diagram panel" data-panel="diagram" tabindex="0" role="group" aria-label="Sequence diagram">'
+        '<div class="diagram panel" data-panel="diagram" tabindex="0" role="group" aria-label="Sequence diagram">'
         f'<div class="heads">{picture.heads}</div>{picture.body}</div>\n'
         f'<div class="state panel" data-panel="state">{table.html}</div>\n'
         f"</div>\n{_fair(behaviour)}{_refuted(behaviour)}{onward}"
@@ -182,7 +187,9 @@ def _fair(behaviour: Behaviour) -> str:
 def _refuted(behaviour: Behaviour) -> str:
     """Why the last step is none of the protocol that is refined."""
     violation = behaviour.violation
-    found = refuted(behaviour.trace, violation.name) if violation is not None and violation.kind == "refinement" else None
+    found = (
+        refuted(behaviour.trace, violation.name) if violation is not None and violation.kind == "refinement" else None
+    )
     if found is None:
         return ""
     heading, differences = refutation(found, behaviour.name)
@@ -201,7 +208,9 @@ def _steps(trace: Trace) -> str:
     items = [_step(0, None, "initial state", first)]
     for number, step in enumerate(trace.steps, 1):
         loops = trace.loop is not None and number > trace.loop
-        rows = [f"<li>{happening_html(h)}</li>" for h in happenings(trace, number, found)] or ["<li>nothing changes</li>"]
+        rows = [f"<li>{happening_html(h)}</li>" for h in happenings(trace, number, found)] or [
+            "<li>nothing changes</li>"
+        ]
         items.append(_step(number, step.by, step.title, "".join(rows), loops))
     if trace.loop is not None:
         said = f'<p class="again">{escape(and_so_on(trace, trace.loop))}</p></li>'
@@ -213,8 +222,8 @@ def _step(number: int, by: str | None, title: str, rows: str, loops: bool = Fals
     mark = ' class="loops"' if loops else ""
     who = f'<span class="actor">{escape(by)}</span> ' if by else ""
     return (
-        f'<li value="{number}" data-step="{number}"{mark}><button type="button"><span class="number">{number}</span> {who}'
-        f'<span class="title">{breakable(title)}</span></button><ul>{rows}</ul></li>\n'
+        f'<li value="{number}" data-step="{number}"{mark}><button type="button"><span class="number">{number}</span>'
+        f' {who}<span class="title">{breakable(title)}</span></button><ul>{rows}</ul></li>\n'
     )
 
 
@@ -231,8 +240,9 @@ def happening_html(happening: Happening) -> str:
 
 @dataclass
 class StateTable:
-    """The state as rows of a table. ``values`` are the texts of the initial state, by row (None: the row is not there then);
-    ``deltas``, for each step, the texts that differ from those before it. ``html`` shows the last state."""
+    """The state as rows of a table. ``values`` are the texts of the initial state, by row (None: the row is not there
+    then); ``deltas``, for each step, the texts that differ from those before it. ``html`` shows the last state.
+    """
 
     html: str
     values: list[str | None]
@@ -241,7 +251,9 @@ class StateTable:
 
 
 def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
-    """The states of a behaviour as one table whose rows stay in place, so that walking through the steps shows what changes."""
+    """The states of a behaviour as one table whose rows stay in place, so that walking through the steps shows what
+    changes.
+    """
     protocol = trace.protocol
     seen_in = [(state, channels(state)) for state in trace.states]
     slots = [
@@ -293,7 +305,10 @@ def _error_state(result: Result) -> str:
     if not isinstance(state, State) or result.error_trace is not None:
         return ""
     table = state_table(Trace(result.protocol, state, ()))
-    return f'<section class="numbers"><h2>The state it was raised in</h2><div class="state panel">{table.html}</div></section>\n'
+    return (
+        '<section class="numbers"><h2>The state it was raised in</h2><div class="state'
+        f' panel">{table.html}</div></section>\n'
+    )
 
 
 # -- statistics and coverage ------------------------------------------------------------------------------------------
@@ -303,7 +318,8 @@ def _numbers(result: Result) -> str:
     if not result.generated_states:
         return ""
     rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="figure">{escape(value)}</td><td class="remark">{escape(note)}</td></tr>'
+        f'<tr><th scope="row">{escape(name)}</th><td class="figure">{escape(value)}</td><td'
+        f' class="remark">{escape(note)}</td></tr>'
         for name, value, note in statistics(result)
     )
     found = f'<section class="numbers">\n<div><h2>Statistics</h2><table class="statistics">{rows}</table></div>\n'
@@ -318,9 +334,9 @@ def _coverage(result: Result) -> str:
     for action in result.actions:
         share = f"{100 * action.taken / most:.1f}"
         figures = (
-            f'<td class="figure">{numbers.count(action.taken)}</td><td class="figure">{numbers.count(action.new_states)}</td>'
-            f'<td class="share"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
-            f'<rect width="{share}" height="8"/></svg></td>'
+            f'<td class="figure">{numbers.count(action.taken)}</td><td'
+            f' class="figure">{numbers.count(action.new_states)}</td><td class="share"><svg viewBox="0 0 100 8"'
+            f' preserveAspectRatio="none" aria-hidden="true"><rect width="{share}" height="8"/></svg></td>'
             if action.taken
             else f'<td class="figure">0</td><td class="figure">0</td><td class="flag">{never_taken(result)}</td>'
         )

@@ -16,7 +16,10 @@ def aligned(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Rows under their names; numbers to the right."""
     texts = [[_text(value) for value in row] for row in rows]
     widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(names)]
-    right = [bool(rows) and all(isinstance(row[i], (int, float)) and not isinstance(row[i], bool) for row in rows) for i in range(len(names))]
+    right = [
+        bool(rows) and all(isinstance(row[i], (int, float)) and not isinstance(row[i], bool) for row in rows)
+        for i in range(len(names))
+    ]
 
     def line(cells: Sequence[str]) -> str:
         placed = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))

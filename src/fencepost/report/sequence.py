@@ -14,9 +14,9 @@ from fencepost.trace.messages import IN_FLIGHT, RECEIVED, REPEATED
 def sequence(trace: Trace, verdict: str | None = None) -> str:
     """The behaviour as sequencediagram.org reads it: one line per participant, then one per message, change and note.
 
-    A message stands where it is received, a lost one (``w1--xb1``) where it is sent; one still in flight at the end is dashed.
-    A step at which nothing passes between two participants is an arrow of its actor to itself. The loop of a lasso stands in a
-    frame. ``verdict`` is a last note over everyone.
+    A message stands where it is received, a lost one (``w1--xb1``) where it is sent; one still in flight at the end is
+    dashed. A step at which nothing passes between two participants is an arrow of its actor to itself. The loop of a
+    lasso stands in a frame. ``verdict`` is a last note over everyone.
     """
     return written(diagram(trace), verdict)
 

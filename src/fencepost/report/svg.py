@@ -1,7 +1,8 @@
 """Draws a sequence diagram as SVG: time runs down, a message slopes from where it was sent to where it was received.
 
-Nothing here knows a protocol. The drawing is classes and numbers; its colours come from the style sheet in :data:`STYLE`, or from
-that of the page it stands in. Every group carries the numbers of the steps it belongs to (``data-step``, ``data-to``).
+Nothing here knows a protocol. The drawing is classes and numbers; its colours come from the style sheet in
+:data:`STYLE`, or from that of the page it stands in. Every group carries the numbers of the steps it belongs to
+(``data-step``, ``data-to``).
 """
 
 from __future__ import annotations
@@ -64,12 +65,13 @@ STYLE = """
 .fp .loop text { fill: var(--fp-accent); }
 .fp .note rect { fill: var(--fp-note); stroke: var(--fp-note-rule); }
 .fp .note text { text-anchor: middle; }
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn diagram: ``heads`` (the names of the lifelines) and ``body`` are SVG elements of the same ``width``, to be stacked.
+    """A drawn diagram: ``heads`` (the names of the lifelines) and ``body`` are SVG elements of the same ``width``, to
+    be stacked.
 
     ``steps`` gives, for each step's number, the top and the bottom of its band within the body.
     """
@@ -97,7 +99,9 @@ def svg(diagram: Diagram) -> str:
 
 
 def draw(diagram: Diagram) -> Picture:
-    """The diagram as two SVG elements, for a page that keeps the names in sight and has the style sheet of :data:`STYLE`."""
+    """The diagram as two SVG elements, for a page that keeps the names in sight and has the style sheet of
+    :data:`STYLE`.
+    """
     return _Canvas(diagram).picture()
 
 
@@ -211,8 +215,8 @@ class _Canvas:
     def _head(self, line: Lifeline) -> str:
         x, wide = self.x[line.name], _text_width(line.name) + 26
         return (
-            f'<g class="head{" holds" if line.holds else ""}"><rect x="{_n(x - wide / 2)}" y="5" width="{_n(wide)}" height="26" '
-            f'rx="5"/><text x="{_n(x)}" y="22">{escape(line.name)}</text></g>'
+            f'<g class="head{" holds" if line.holds else ""}"><rect x="{_n(x - wide / 2)}" y="5" width="{_n(wide)}"'
+            f' height="26" rx="5"/><text x="{_n(x)}" y="22">{escape(line.name)}</text></g>'
         )
 
     def _lives(self) -> str:
@@ -229,14 +233,17 @@ class _Canvas:
 
     def _strips(self) -> str:
         return "".join(
-            f'<rect class="strip" data-step="{m.number}" y="{self.bands[m.number][0]}" width="{self.width}" height="{STRIP - 4}"/>'
+            f'<rect class="strip" data-step="{m.number}" y="{self.bands[m.number][0]}" width="{self.width}"'
+            f' height="{STRIP - 4}"/>'
             for m in self.diagram.moments
         )
 
     def _titles(self) -> str:
         found = []
         for moment in self.diagram.moments:
-            number = f'<tspan class="title-number">{moment.number}</tspan>  ' if moment.number > self.diagram.first else ""
+            number = (
+                f'<tspan class="title-number">{moment.number}</tspan>  ' if moment.number > self.diagram.first else ""
+            )
             by = f'<tspan class="title-actor">{escape(moment.by)}</tspan> ' if moment.by else ""
             found.append(
                 f'<text class="title" data-step="{moment.number}" x="8" y="{self.bands[moment.number][0] + 14}" '

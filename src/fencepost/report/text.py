@@ -1,7 +1,7 @@
 """A result in the terminal and in plain text: the verdict, the counterexample step by step, statistics, coverage.
 
-:func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out the same
-:class:`Line`, so that neither can tell more than the other.
+:func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out
+the same :class:`Line`, so that neither can tell more than the other.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The line without its styles and without blanks at its end, printable whatever the protocol's names and errors hold."""
+        """The line without its styles and without blanks at its end, printable whatever the protocol's names and errors
+        hold.
+        """
         return printable("".join(text for text, _ in self.spans)).rstrip()
 
 
@@ -343,7 +345,8 @@ class _Story:
         if result.error_trace is not None:
             yield Line()
             yield self.heading(
-                f"The {'' if result.walks else 'shortest '}way to where it was raised: {numbers.plural(len(result.error_trace), 'state')}"
+                f"The {'' if result.walks else 'shortest '}way to where it was raised:"
+                f" {numbers.plural(len(result.error_trace), 'state')}"
             )
             yield from self.steps(result.error_trace)
         state = getattr(result.error, "state", None)
@@ -381,7 +384,9 @@ class _Story:
             if len(action.name) > names:
                 yield Line(((f"  {action.name}", "" if action.taken else "warning"),))
                 head = " " * (names + 2)
-            numbers_ = f"  {numbers.count(action.taken):>{taken}}" + (f"  {numbers.count(action.new_states):>{new}}" if new else "")
+            numbers_ = f"  {numbers.count(action.taken):>{taken}}" + (
+                f"  {numbers.count(action.new_states):>{new}}" if new else ""
+            )
             if action.taken:
                 yield Line(((head + numbers_, ""),))
             else:
@@ -417,7 +422,9 @@ class _Story:
     def _rounds(self, rounds: object) -> Iterator[Line]:
         """What tasks on Spark did in a simulation, and how many of their walks the driver had to go on with."""
         if isinstance(rounds, Sequence) and rounds:
-            taken, steps, parked, seconds = (sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds"))
+            taken, steps, parked, seconds = (
+                sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds")
+            )
             yield Line()
             yield self.heading(f"Rounds on Spark: {numbers.count(len(rounds))}")
             yield from self.table(
@@ -430,7 +437,9 @@ class _Story:
             )
 
     def _levels(self, levels: object, most: int) -> Iterator[Line]:
-        """The largest levels of a search on Spark: their seconds, those of their tasks, and the bytes that were sent for a candidate."""
+        """The largest levels of a search on Spark: their seconds, those of their tasks, and the bytes that were sent
+        for a candidate.
+        """
         done = [one for one in levels if "job" in one] if isinstance(levels, Sequence) else []
         if not done:
             return
@@ -512,7 +521,9 @@ def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
         return f"The last step is no step of {other}. Under {name} it changes", told(found, found.differences)
     if not found.differences:
         return f"{other} has no initial state", []
-    return f"This is no initial state of {other}. Under {name} it differs from the nearest one", told(found, found.differences)
+    return f"This is no initial state of {other}. Under {name} it differs from the nearest one", told(
+        found, found.differences
+    )
 
 
 def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
@@ -536,9 +547,15 @@ def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
     what = numbers.plural(len(trace), "state")
     if trace.loop is not None:
         around = len(trace.steps) - trace.loop
-        what = f"{numbers.plural(trace.loop, 'step')}, and then {numbers.plural(around, 'step') + ' in a loop' if around else 'none'}"
+        what = (
+            f"{numbers.plural(trace.loop, 'step')}, and then"
+            f" {numbers.plural(around, 'step') + ' in a loop' if around else 'none'}"
+        )
     shortened = "" if len(trace) == of.walked else f" after {numbers.plural(of.walked, 'state')}, and shortened"
-    return f"A {'behaviour' if isinstance(of, Witness) else 'counterexample'}, perhaps not the shortest, met by walk {numbers.count(walk)}{shortened}: {what}"
+    return (
+        f"A {'behaviour' if isinstance(of, Witness) else 'counterexample'}, perhaps not the shortest, met by walk"
+        f" {numbers.count(walk)}{shortened}: {what}"
+    )
 
 
 def and_so_on(trace: Trace, loop: int) -> str:
@@ -553,7 +570,9 @@ def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
     found = []
     never = [one for one in met if one.how == NEVER_ENABLED]
     for one in met:
-        how = {TAKEN: f"taken in step {loop + one.at}", DISABLED: f"not enabled {after(loop + one.at)}"}.get(one.how, one.how)
+        how = {TAKEN: f"taken in step {loop + one.at}", DISABLED: f"not enabled {after(loop + one.at)}"}.get(
+            one.how, one.how
+        )
         if len(never) <= FEW or one not in never:
             found.append((f"{'strong' if one.demand.strong else 'weak'} {one.demand.title}", how))
     if len(never) > FEW:
@@ -571,7 +590,9 @@ def choices(step: Step) -> list[str]:
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that a step did: ``what`` (a message's fate and ends, or a slot), ``text`` (how), and what became of it."""
+    """One thing that a step did: ``what`` (a message's fate and ends, or a slot), ``text`` (how), and what became of
+    it.
+    """
 
     what: str
     style: str

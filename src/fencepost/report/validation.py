@@ -23,7 +23,9 @@ MOST_ROWS = 20
 
 
 def explaining(last: int, width: int) -> Explain:
-    """Tells the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence diagram."""
+    """Tells the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence
+    diagram.
+    """
 
     def explain(verdict: Verdict) -> tuple[str, str]:
         if verdict.follower is None or not verdict.path:
@@ -35,24 +37,36 @@ def explaining(last: int, width: int) -> Explain:
         named = [f"{value} is {name}" for value, name in names.items() if value in words]
         legend = f"\nThere {', '.join(named)}.\n" if named else ""
         heading = f"What led there: the last {numbers.plural(len(trace.steps), 'step')} that changed something"
-        ended = "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
+        ended = (
+            "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
+        )
         return f"{heading}\n\n{told}{legend}", written(diagram(trace), ended, names)
 
     return explain
 
 
 def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
-    """All outcomes: the verdict, the figures, a table of traces, and the first that is rejected as far as it got. ``what`` was validated."""
+    """All outcomes: the verdict, the figures, a table of traces, and the first that is rejected as far as it got.
+    ``what`` was validated.
+    """
     rejected = [outcome for outcome in outcomes if outcome.verdict == REJECTED]
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
     worst = rejected or uncovered or [outcome for outcome in outcomes if outcome.finished] or outcomes
     verdict = worst[0].verdict.upper() if worst else "NOTHING"
-    many = f"{len(worst):,} of {numbers.plural(traces, 'trace')}" if len(worst) < traces else numbers.plural(traces, "trace")
+    many = (
+        f"{len(worst):,} of {numbers.plural(traces, 'trace')}"
+        if len(worst) < traces
+        else numbers.plural(traces, "trace")
+    )
     verdict = f"{verdict}  {many}"
     events = sum(outcome.events for outcome in outcomes)
     rate = numbers.rate(steps / seconds) if seconds > 0 else "0 a second"
-    figures = [("events", numbers.count(events)), ("steps", f"{numbers.count(steps)}   {rate}"), ("time", numbers.seconds(seconds))]
+    figures = [
+        ("events", numbers.count(events)),
+        ("steps", f"{numbers.count(steps)}   {rate}"),
+        ("time", numbers.seconds(seconds)),
+    ]
     parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
     if traces > 1:
         shown = outcomes if traces <= MOST_ROWS else [*rejected, *uncovered][:MOST_ROWS]
@@ -82,9 +96,7 @@ def line(outcome: Outcome) -> str:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """A row for each trace."""
-    rows = [
-        (o.run, o.subject, o.events, o.steps, o.verdict, _ended(o)) for o in outcomes
-    ]
+    rows = [(o.run, o.subject, o.events, o.steps, o.verdict, _ended(o)) for o in outcomes]
     return aligned(("run", "subject", "events", "steps", "verdict", "how far"), rows)
 
 
@@ -98,7 +110,9 @@ def _ended(outcome: Outcome) -> str:
 
 
 def reasons(rejected: Sequence[Outcome]) -> str:
-    """Why traces are not accepted, the most frequent reasons first. A trace with several alternatives counts for each."""
+    """Why traces are not accepted, the most frequent reasons first. A trace with several alternatives counts for
+    each.
+    """
     counted: Counter[str] = Counter()
     for outcome in rejected:
         counted.update(sorted({_reason(r) for r in outcome.refusals} or {_shortened(outcome.problem)}))
@@ -119,9 +133,15 @@ def how_far(outcome: Outcome) -> str:
     if outcome.problem:
         what = "It can not be followed" if outcome.covered else "The conformance does not cover it"
         return f"{what}: {outcome.problem}."
-    lines = [f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be taken:"]
+    lines = [
+        f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be"
+        " taken:"
+    ]
     for r in outcome.refusals:
-        lines.append(f"\n  {r.step}  (node {r.node}, incarnation {r.incarnation}, event {r.seq}{f', {r.event}' if not r.step.startswith(r.event) else ''})")
+        lines.append(
+            f"\n  {r.step}  (node {r.node}, incarnation {r.incarnation}, event"
+            f" {r.seq}{f', {r.event}' if not r.step.startswith(r.event) else ''})"
+        )
         lines.append(f"    {r.reason}{f', which {r.where} refuses:' if r.where else ''}")
         if r.asked:
             lines.append(f"      {r.asked}")

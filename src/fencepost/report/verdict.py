@@ -46,26 +46,37 @@ def verdict(result: Result) -> Verdict:
         first, *others = result.witnesses
         if not others:
             return reached(result, first)
-        return Verdict("REACHED", "", (f"All {count(len(result.witnesses))} that were looked for: {_ways(result)}.",), GOOD)
+        return Verdict(
+            "REACHED", "", (f"All {count(len(result.witnesses))} that were looked for: {_ways(result)}.",), GOOD
+        )
     found = plural(result.distinct_states, "distinct state")
     so_far = tuple(f"{said}." for said in unfinished(result))
     up_to = f" up to symmetry of {listed(result.symmetry)}" if result.symmetry else ""
     up_to += "" if result.exact else " (at most: some were counted more than once)"
     explored = f"{found}{up_to} found, {count(result.queue)} of them not yet expanded."
     if result.walks is not None:
-        explored = f"{plural(result.walks.walks, 'walk')} of {plural(result.walks.steps, 'step')}, which do not reach every state."
+        explored = (
+            f"{plural(result.walks.walks, 'walk')} of {plural(result.walks.steps, 'step')}, which do not reach every"
+            " state."
+        )
     if result.error is not None:
         return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
     if result.failure is not None:
-        return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}", *so_far), OPEN)
+        return Verdict(
+            "FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}", *so_far), OPEN
+        )
     if result.interrupted:
-        return Verdict("INTERRUPTED", "", (*not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN)
+        return Verdict(
+            "INTERRUPTED", "", (*not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN
+        )
     if result.unjudged is not None:
         safe = f"No invariant is violated in all {plural(result.distinct_states, 'reachable state')}."
         return Verdict("NOT COMPLETE", "", (safe, f"Liveness was not judged: {result.unjudged.rstrip('.')}."), OPEN)
     if not result.complete:
         ended = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
-        return Verdict("NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN)
+        return Verdict(
+            "NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN
+        )
     found = count(result.distinct_states)
     states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
     states += up_to
@@ -134,7 +145,11 @@ def not_returned(result: Result) -> tuple[str, ...]:
     if one.state is None:
         return (f"{said}.",)
     held = [(kind_of(result.protocol, slot), slot.name, value) for slot, value in one.state.slots()]
-    parts = [f"{name} = {show(value if kind == 'value' else value[0])}" for kind, name, value in held if kind == "value" or (kind == "cell" and value)]
+    parts = [
+        f"{name} = {show(value if kind == 'value' else value[0])}"
+        for kind, name, value in held
+        if kind == "value" or (kind == "cell" and value)
+    ]
     more = f" and {len(parts) - MOST_PARTS} more parts" if len(parts) > MOST_PARTS else ""
     return (f"{said}, in the state {', '.join(parts[:MOST_PARTS])}{more}." if parts else f"{said}.",)
 

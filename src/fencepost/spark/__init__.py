@@ -1,4 +1,6 @@
-"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and ledgers as rows."""
+"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and
+ledgers as rows.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,10 +1,11 @@
 """What it takes to go on with a search on Spark after its driver was killed: a manifest that names files.
 
-``manifest.json`` is replaced in one step. It names the pieces of one level, the runs of every target, and the compiled tables, which
-are kept as they are: what they number keeps its number, so pieces and runs stay valid. A file that it does not name does not count.
+``manifest.json`` is replaced in one step. It names the pieces of one level, the runs of every target, and the compiled
+tables, which are kept as they are: what they number keeps its number, so pieces and runs stay valid. A file that it
+does not name does not count.
 
-The manifest has the digest of each file, which the task that wrote it has told, and its own. A search that goes on reads all of them once
-before it believes anything.
+The manifest has the digest of each file, which the task that wrote it has told, and its own. A search that goes on
+reads all of them once before it believes anything.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ NAME = "manifest.json"
 
 
 class Manifest(Subject):
-    """Everything about a search at the end of a level, and where its states are. ``table``: the one that they are also written to."""
+    """Everything about a search at the end of a level, and where its states are. ``table``: the one that they are also
+    written to.
+    """
 
     engine: str
     depth: int

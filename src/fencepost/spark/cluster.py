@@ -1,4 +1,6 @@
-"""Jobs on Spark: a session that is had when it is first needed, one job at a time, and broadcast variables that go when they are done with."""
+"""Jobs on Spark: a session that is had when it is first needed, one job at a time, and broadcast variables that go when
+they are done with.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ class Held:
 
 
 class Cluster:
-    """Spark, where ``master``, ``conf`` and the environment say that it is: see :func:`fencepost.spark.session.master_of`, which says what it
-    raises. It is started when it is first needed.
+    """Spark, where ``master``, ``conf`` and the environment say that it is: see
+    :func:`fencepost.spark.session.master_of`, which says what it raises. It is started when it is first needed.
 
-    A session that this process has already is used, and left as it is. What Spark itself has to say is kept from the terminal,
-    unless ``debug``.
+    A session that this process has already is used, and left as it is. What Spark itself has to say is kept from the
+    terminal, unless ``debug``.
     """
 
     def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> None:
@@ -68,11 +70,15 @@ class Cluster:
         """A session of its own, with these settings. Raises :class:`fencepost.SystemFailure` if it can not be had."""
         if self._unreachable is not None:
             raise self._unreachable
-        held = self._starting.result() if self._starting is not None else self._own or session.running() or self._start()
+        held = (
+            self._starting.result() if self._starting is not None else self._own or session.running() or self._start()
+        )
         return session.beside(held, settings, self.conf)
 
     def look(self, failed: Callable[[], None]) -> None:
-        """See whether anybody is there, while something else is done. ``failed`` is called if nobody is, from another thread."""
+        """See whether anybody is there, while something else is done. ``failed`` is called if nobody is, from another
+        thread.
+        """
 
         def looking() -> None:
             try:
@@ -85,8 +91,8 @@ class Cluster:
             threading.Thread(target=looking, daemon=True).start()
 
     def begin(self, failed: Callable[[], None] | None = None) -> None:
-        """Start it, if it has to be started, while something else is done: until :meth:`ready`. ``failed`` is called if that fails, from
-        another thread.
+        """Start it, if it has to be started, while something else is done: until :meth:`ready`. ``failed`` is called if
+        that fails, from another thread.
         """
         if self._session is not None or self._starting is not None or session.running() is not None:
             return
@@ -116,8 +122,8 @@ class Cluster:
             return max(1, int(held.sparkContext.defaultParallelism))
 
     def cores_for(self, rows: int) -> int:
-        """How many tasks can run at a time for work on so many rows. Where executors come as there is work for them, and only then,
-        (dynamic allocation) those that would come are counted.
+        """How many tasks can run at a time for work on so many rows. Where executors come as there is work for them,
+        and only then, (dynamic allocation) those that would come are counted.
         """
         held = self.session
         with _failing():
@@ -146,16 +152,21 @@ class Cluster:
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run a level as one job; see :meth:`chain`."""
         steps: list[tuple[stages.Stage, int]]
-        steps = [(stages.Expand(plan), plan.homes), (stages.Deduplicate(plan), len(plan.runs)), (stages.Build(plan), plan.homes)]
+        steps = [
+            (stages.Expand(plan), plan.homes),
+            (stages.Deduplicate(plan), len(plan.runs)),
+            (stages.Build(plan), plan.homes),
+        ]
         return self.chain(steps, STAGES, name, tell)
 
     def chain(
         self, steps: Sequence[tuple[stages.Stage, int]], doing: Sequence[str], name: str, tell: Callable[[str], None]
     ) -> list[bytes]:
-        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; what the last one's rows hold.
+        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; what the last one's
+        rows hold.
 
-        Meanwhile ``tell`` is called with what it is at, ``doing`` for each stage, and may raise KeyboardInterrupt, which cancels
-        the job.
+        Meanwhile ``tell`` is called with what it is at, ``doing`` for each stage, and may raise KeyboardInterrupt,
+        which cancels the job.
         """
         held = self.session
         self.used = True
@@ -170,7 +181,9 @@ class Cluster:
 
         return _told(Job(held, self._jobs, lambda: _payloads(rows()), name, doing), tell)
 
-    def collect(self, held: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], tell: Callable[[str], None]) -> list[Any]:
+    def collect(
+        self, held: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], tell: Callable[[str], None]
+    ) -> list[Any]:
         """The rows of a DataFrame of a session ``held`` as one job; otherwise as :meth:`chain`."""
         return _told(Job(held, self._jobs, lambda: frame().collect(), name, doing), tell)
 
@@ -182,7 +195,13 @@ class Cluster:
         """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
         held = self.session
         self.used = True
-        return Job(held, self._jobs, lambda: _payloads(held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA)), name, (doing,))
+        return Job(
+            held,
+            self._jobs,
+            lambda: _payloads(held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA)),
+            name,
+            (doing,),
+        )
 
     def close(self) -> None:
         """Stop what was started here, and leave nothing in a session that was not."""
@@ -198,9 +217,13 @@ class Cluster:
 
 
 class Job:
-    """A job that is under way, and what its tasks tell when it is done. ``doing``: what each of its stages is called."""
+    """A job that is under way, and what its tasks tell when it is done. ``doing``: what each of its stages is
+    called.
+    """
 
-    def __init__(self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], list[Any]], name: str, doing: Sequence[str]) -> None:
+    def __init__(
+        self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], list[Any]], name: str, doing: Sequence[str]
+    ) -> None:
         self._context = session.sparkContext
         self._group = f"fencepost-{uuid.uuid4().hex[:8]}"
         self._doing = doing

@@ -1,7 +1,8 @@
 """Which part of an explored state space traces have visited, joined with its table on Spark.
 
-Workers follow the traces within the bounds of the space, and emit each step that these take once. The states and steps of the table never leave Spark: the
-driver gets the counts of levels and actions, and the nearest steps that were not taken, up to a number. So the table may be larger than any memory.
+Workers follow the traces within the bounds of the space, and emit each step that these take once. The states and steps
+of the table never leave Spark: the driver gets the counts of levels and actions, and the nearest steps that were not
+taken, up to a number. So the table may be larger than any memory.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ SCHEMA = pa.schema(
         ("fitting", pa.int64()),
     ]
 )
-"""A row for each step that was taken, without a source for a state that a trace has begun in; and, without a target, how many ``traces`` there were, of which
-so many were ``fitting``.
+"""A row for each step that was taken, without a source for a state that a trace has begun in; and, without a target,
+how many ``traces`` there were, of which so many were ``fitting``.
 """
 
 VISITS = "source bigint, target bigint, action string, parameters string, traces bigint, fitting bigint"
@@ -61,13 +62,23 @@ def rows_of(visited: Visited) -> pa.RecordBatch:
     ends = {target for _, target, _, _ in visited.steps}
     rows += [(None, state, None, None, None, None) for state in visited.states if state not in ends]
     rows += [(*step, None, None) for step in visited.steps]
-    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
 
 
 class Visiting:
-    """Emits what the traces of a partition visit; ``traces_of``: the traces in its batches, each with its subject and its events."""
+    """Emits what the traces of a partition visit; ``traces_of``: the traces in its batches, each with its subject and
+    its events.
+    """
 
-    def __init__(self, traces_of: Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[str, Callable[[], Any]]]], find: Callable[[], Any], states: str) -> None:
+    def __init__(
+        self,
+        traces_of: Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[str, Callable[[], Any]]]],
+        find: Callable[[], Any],
+        states: str,
+    ) -> None:
         self.traces_of = traces_of
         self.find = find
         self.states = states
@@ -82,7 +93,9 @@ class Visiting:
 
 
 class InTable:
-    """The table of a state space, joined with what was visited; ``visits``: a DataFrame of rows as :data:`SCHEMA` has them."""
+    """The table of a state space, joined with what was visited; ``visits``: a DataFrame of rows as :data:`SCHEMA` has
+    them.
+    """
 
     def __init__(self, spark: Any, space: StateSpace, visits: Any) -> None:
         from pyspark.sql import functions as f
@@ -90,7 +103,9 @@ class InTable:
         self.f = f
         self.spark = spark
         self.space = space
-        self.counts = visits.where("target is null").agg(f.sum("traces").alias("traces"), f.sum("fitting").alias("fitting"))
+        self.counts = visits.where("target is null").agg(
+            f.sum("traces").alias("traces"), f.sum("fitting").alias("fitting")
+        )
         self.steps = visits.where("action is not null").select(*STEP).distinct()
         self.visited = visits.where("target is not null").select(f.col("target").alias("fingerprint")).distinct()
         states = states_of(spark, space.directory)
@@ -105,13 +120,21 @@ class InTable:
         """A row for each level."""
         f = self.f
         marked = self.states.join(self.visited.withColumn("here", f.lit(1)), "fingerprint", "left")
-        return marked.groupBy("depth").agg(f.count("depth").alias("states"), f.sum(f.coalesce("here", f.lit(0))).alias("visited")).orderBy("depth")
+        return (
+            marked.groupBy("depth")
+            .agg(f.count("depth").alias("states"), f.sum(f.coalesce("here", f.lit(0))).alias("visited"))
+            .orderBy("depth")
+        )
 
     def labels(self) -> Any:
-        """A row for each action with its parameters: its ``steps``, those that were ``taken``, and whether there was one anywhere (``elsewhere``)."""
+        """A row for each action with its parameters: its ``steps``, those that were ``taken``, and whether there was
+        one anywhere (``elsewhere``).
+        """
         f = self.f
         marked = self.ways.join(self.steps.withColumn("here", f.lit(1)), STEP, "left")
-        counted = marked.groupBy(*LABEL).agg(f.count("source").alias("steps"), f.sum(f.coalesce("here", f.lit(0))).alias("taken"))
+        counted = marked.groupBy(*LABEL).agg(
+            f.count("source").alias("steps"), f.sum(f.coalesce("here", f.lit(0))).alias("taken")
+        )
         anywhere = self.steps.select(*LABEL).distinct().withColumn("elsewhere", f.lit(True))
         return counted.join(anywhere, LABEL, "left").withColumn("elsewhere", f.coalesce("elsewhere", f.lit(False)))
 
@@ -119,11 +142,13 @@ class InTable:
         """A row for each action."""
         f = self.f
         ever = f.sum(f.col("elsewhere").cast("bigint")).alias("parameters_taken")
-        return labels.groupBy("action").agg(f.count("action").alias("parameters"), ever, f.sum("steps").alias("steps"), f.sum("taken").alias("taken"))
+        return labels.groupBy("action").agg(
+            f.count("action").alias("parameters"), ever, f.sum("steps").alias("steps"), f.sum("taken").alias("taken")
+        )
 
     def next_to(self, frontier: Any, labels: Any, known: Sequence[Unvisited], distance: int, most: int) -> Any:
-        """The nearest steps out of states that have just been reached, one for each label that is not known yet: at the most ``most`` that were taken nowhere
-        and, next to what was visited, so many that were taken elsewhere.
+        """The nearest steps out of states that have just been reached, one for each label that is not known yet: at the
+        most ``most`` that were taken nowhere and, next to what was visited, so many that were taken elsewhere.
         """
         from pyspark.sql import Window
 
@@ -138,23 +163,41 @@ class InTable:
             told = told.where(~f.col("elsewhere"))
         if known:
             rows = [(step.action, step.parameters) for step in known]
-            told = told.join(f.broadcast(self.spark.createDataFrame(rows, "action string, parameters string")), LABEL, "left_anti")
-        told = told.select(*LABEL, "elsewhere", f.col("first.target").alias("fingerprint"), f.col("first.depth").alias("depth"))
+            told = told.join(
+                f.broadcast(self.spark.createDataFrame(rows, "action string, parameters string")), LABEL, "left_anti"
+            )
+        told = told.select(
+            *LABEL, "elsewhere", f.col("first.target").alias("fingerprint"), f.col("first.depth").alias("depth")
+        )
         ranked = Window.partitionBy("elsewhere").orderBy("depth", "fingerprint", *LABEL)
         return told.withColumn("rank", f.row_number().over(ranked)).where(f.col("rank") <= most)
 
     def beyond(self, frontier: Any, reached: Any, first: bool) -> Any:
-        """The states that one more step leads to; also those in which a behaviour may begin, when that is the ``first`` one."""
+        """The states that one more step leads to; also those in which a behaviour may begin, when that is the ``first``
+        one.
+        """
         f = self.f
-        ends = self.ways.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi").select(f.col("target").alias("fingerprint")).distinct()
+        ends = (
+            self.ways.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
+            .select(f.col("target").alias("fingerprint"))
+            .distinct()
+        )
         found = self.states.select("fingerprint").join(ends, "fingerprint")
         if first:
             found = found.union(self.states.where("initial").select("fingerprint")).distinct()
         return found.join(reached, "fingerprint", "left_anti")
 
 
-def in_space(cluster: Cluster, spark: Any, space: StateSpace, visits: Any, tell: Callable[[str], None], most: int = MOST_UNVISITED) -> SpaceCoverage:
-    """As :func:`fencepost.conform.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA` has them, which is computed once.
+def in_space(
+    cluster: Cluster,
+    spark: Any,
+    space: StateSpace,
+    visits: Any,
+    tell: Callable[[str], None],
+    most: int = MOST_UNVISITED,
+) -> SpaceCoverage:
+    """As :func:`fencepost.conform.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA` has them,
+    which is computed once.
 
     Raises :class:`fencepost.SystemFailure` if Spark fails.
     """
@@ -180,13 +223,20 @@ def in_space(cluster: Cluster, spark: Any, space: StateSpace, visits: Any, tell:
         [counts] = collect(lambda: table.counts, "counting traces")
         levels = [LevelVisits(row.depth, row.states, row.visited) for row in collect(table.levels, "counting states")]
         labels, kinds = kept(table.labels(), "counting steps")
-        actions = [ActionVisits(*row) for row in collect(lambda: table.actions(labels).orderBy("action"), "counting actions")]
+        actions = [
+            ActionVisits(*row) for row in collect(lambda: table.actions(labels).orderBy("action"), "counting actions")
+        ]
         anew = kinds - sum(row.parameters_taken for row in actions)
         found: list[Unvisited] = []
         [frontier, reached], distance = [whole_visited, whole_visited], 1
         while True:
-            told = collect(partial(table.next_to, frontier, labels, tuple(found), distance, most), "steps that were not taken")
-            found += [Unvisited(distance, row.action, row.parameters, row.elsewhere, row.fingerprint, row.depth) for row in told]
+            told = collect(
+                partial(table.next_to, frontier, labels, tuple(found), distance, most), "steps that were not taken"
+            )
+            found += [
+                Unvisited(distance, row.action, row.parameters, row.elsewhere, row.fingerprint, row.depth)
+                for row in told
+            ]
             if sum(not step.elsewhere for step in found) >= min(anew, most):
                 break
             beyond, count = kept(table.beyond(frontier, reached, distance == 1), "states beyond")
@@ -208,7 +258,11 @@ def _sent(frame: Any, rows: int) -> Any:
 
 
 def _coverage(
-    space: StateSpace, counts: Mapping[str, Any], levels: list[LevelVisits], actions: list[ActionVisits], never: list[Unvisited]
+    space: StateSpace,
+    counts: Mapping[str, Any],
+    levels: list[LevelVisits],
+    actions: list[ActionVisits],
+    never: list[Unvisited],
 ) -> SpaceCoverage:
     edges = space.manifest.edges
     return SpaceCoverage(

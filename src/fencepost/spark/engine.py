@@ -1,7 +1,8 @@
 """The Spark engine: begins embedded, and hands over to a cluster when a level outgrows one process.
 
-The driver here is the only one to run the author's Python. Executors get the compiled tables and files of rows; what they do is in
-`stages`. Between levels the driver completes the states that fell off a trie, judges what was found, and decides.
+The driver here is the only one to run the author's Python. Executors get the compiled tables and files of rows; what
+they do is in `stages`. Between levels the driver completes the states that fell off a trie, judges what was found, and
+decides.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage
 
 HANDOVER = 1_000_000
-"""The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a job pays."""
+"""The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a
+job pays.
+"""
 HOME_ROWS = 1 << 20
 """States of a level that one task works on, at most."""
 FEWEST_ROWS = 1 << 14
@@ -52,14 +55,16 @@ FEWEST_ROWS = 1 << 14
 NEAR = 8
 """How many times as large as the current level the one may be from which Spark takes over, when Spark is started."""
 TARGETS_PER_CORE = 2
-"""Targets for each core, at least. There are never fewer than there were: that would only make runs of several targets."""
+"""Targets for each core, at least. There are never fewer than there were: that would only make runs of several
+targets.
+"""
 FILES_PER_CORE = 4
 """Tasks for each core that read the files of a checkpoint."""
 FULL_TARGET = 1 << 24
 """Candidates of one target in a level beyond which there are twice as many targets from the next level on."""
 FIGURES = ("candidates", "sent", "found", "parked", "shuffled", "expand", "deduplicate", "build")
-"""What is counted of a level: candidates, those of them that were sent, states found, those that fell off a trie, bytes, and seconds
-of tasks.
+"""What is counted of a level: candidates, those of them that were sent, states found, those that fell off a trie,
+bytes, and seconds of tasks.
 """
 SCANNED = 64
 """How many times as many visited states are looked through in this process for a level that is expanded here."""
@@ -68,7 +73,8 @@ SCANNED = 64
 def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
     """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
 
-    Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is no Spark.
+    Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is
+    no Spark.
     """
     require_spark()
     cluster = Cluster(options.master, options.conf, options.debug)
@@ -83,9 +89,13 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
         cluster.close()
 
 
-def _explored(stepper: Stepper, cluster: Cluster, handover: int, options: Options, report: Report | None) -> Exploration:
+def _explored(
+    stepper: Stepper, cluster: Cluster, handover: int, options: Options, report: Report | None
+) -> Exploration:
     def hand_over() -> None:
-        """End the embedded engine's part with its level: Spark can not be had, and says why when all that was found is in files."""
+        """End the embedded engine's part with its level: Spark can not be had, and says why when all that was found is
+        in files.
+        """
         explorer.handover = -1
 
     def told(progress: Progress) -> None:
@@ -94,7 +104,9 @@ def _explored(stepper: Stepper, cluster: Cluster, handover: int, options: Option
         if report is not None:
             report(progress)
 
-    fresh = replace(options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states)
+    fresh = replace(
+        options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states
+    )
     explorer = Explorer(stepper, fresh, told, handover)
     explorer.source = source_digest(stepper.protocol)
     try:
@@ -122,12 +134,13 @@ def _refuse(options: Options, cluster: Cluster) -> None:
         storage.create()
         if storage.load(checkpoint.NAME) is not None:
             raise SystemFailure(
-                f"{options.checkpoint} holds a checkpoint already: go on from it with --resume {options.checkpoint}, or name an empty one"
+                f"{options.checkpoint} holds a checkpoint already: go on from it with --resume {options.checkpoint}, or"
+                " name an empty one"
             )
     if options.checkpoint is None and options.resume is None and not cluster.local:
         raise OptionError(
-            f"--master {cluster.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can reach, "
-            "for the states of the search"
+            f"--master {cluster.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can"
+            " reach, for the states of the search"
         )
 
 
@@ -229,7 +242,8 @@ class Search:
         self._save()
 
     def _visited(self) -> tuple[Array, Array, Array]:
-        """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that led to it.
+        """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that
+        led to it.
 
         They follow from the links: a child's fingerprint is its parent's, changed by the outcome.
         """
@@ -253,14 +267,16 @@ class Search:
         return low[order], high[order], all_outcomes[order]
 
     def _piece(self, order: Array, outcomes: Array | None = None) -> Piece:
-        """Write states of the explorer's newest level, at these positions, as a piece; with the outcomes that led to them, if they are to be
-        written down.
+        """Write states of the explorer's newest level, at these positions, as a piece; with the outcomes that led to
+        them, if they are to be written down.
         """
         new = self.explorer.new
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
         metas = np.empty(len(order), np.int64)
         loops.gather_leaves(new, order, metas, leaves, False)
-        arena = Arena(new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES)
+        arena = Arena(
+            new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES
+        )
         name = self._name("rows", len(self.pieces))
         return level.write_piece(self.storage, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)
 
@@ -318,7 +334,9 @@ class Search:
         small = kept.distinct <= self.handover
         tasks = 1 if small else min(len(kept.files), FILES_PER_CORE * self.cluster.cores)
         stage = stages.Verify(self.storage.place, kept.files, tasks)
-        told = self._each(stage, tasks, small, "reading the checkpoint", f"reading {len(kept.files)} files of the checkpoint")
+        told = self._each(
+            stage, tasks, small, "reading the checkpoint", f"reading {len(kept.files)} files of the checkpoint"
+        )
         damaged = sorted(name for one in told for name in msgspec.msgpack.decode(one))
         if damaged:
             raise checkpoint.refused(self.storage, f"is damaged: {damaged[0]} is not what was written")
@@ -335,7 +353,8 @@ class Search:
         options, result = self.options, self.result
         actions = options.max_depth is None or result.depth + 1 < options.max_depth
         if not actions:
-            # The states of the last level before a limit on depth are not asked for their actions: a resumed run does that level again.
+            # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
+            # that level again.
             self._save()
         if self.notes is not None:
             self._note(self.notes)
@@ -385,7 +404,8 @@ class Search:
         shared, name = self._shared(small)
         return Plan(
             place=self.storage.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
-            pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
+            pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows),
+            runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions, version=__version__,
             sheet=self.sheets.next(small, self.cluster) if self.sheets is not None else None,
@@ -415,7 +435,9 @@ class Search:
     def _take_steps(self, told: Iterable[stages.Told]) -> None:
         """Make the steps out of the level that was expanded part of the table, if they were written down."""
         if self.table is not None and self.table.edges is not None:
-            self.table.take_edges(one.steps for one in told if isinstance(one, stages.Expanded) and one.steps is not None)
+            self.table.take_edges(
+                one.steps for one in told if isinstance(one, stages.Expanded) and one.steps is not None
+            )
 
     def _write_states(self) -> None:
         """Write down the level that was built, if states are written to a table and it is not there yet."""
@@ -424,14 +446,22 @@ class Search:
         begin = time.perf_counter()
         plan = self._plan(True)
         small = isinstance(plan.tables, Held)
-        told = self._each(stages.Write(plan), plan.homes, small, "writing states", f"level {self.result.depth}: writing {plan.total:,} states")
+        told = self._each(
+            stages.Write(plan),
+            plan.homes,
+            small,
+            "writing states",
+            f"level {self.result.depth}: writing {plan.total:,} states",
+        )
         self.table.take_level(stages.written.decode(one) for one in told)
         assert self.table.depth == self.result.depth
         if self.figures:
             self.figures[-1]["write"] = time.perf_counter() - begin
 
     def _complete_columns(self) -> None:
-        """Write files again that lack columns, or have them of other kinds, if they are too many to leave them to this process alone."""
+        """Write files again that lack columns, or have them of other kinds, if they are too many to leave them to this
+        process alone.
+        """
         if self.table is None or self.result.distinct <= self.handover:
             return
         self.table.begin()
@@ -552,7 +582,10 @@ class Search:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(
-        self, violated: dict[int, tuple[int, int]], broken: dict[int, tuple[int, int, int]], stuck: list[tuple[int, int]]
+        self,
+        violated: dict[int, tuple[int, int]],
+        broken: dict[int, tuple[int, int, int]],
+        stuck: list[tuple[int, int]],
     ) -> None:
         """The violations and witnesses of the level, one of each name, in the order of properties."""
         explorer, tables = self.explorer, self.explorer.tables
@@ -603,7 +636,10 @@ class Search:
             outcome = next(way for way in ways if way is not None)
             if outcome == INITIAL:
                 starts = [state.fingerprint for state in self.explorer.starts]
-                return next(n for n, s in enumerate(starts) if (s & LOW, (s >> 64) * self.wide) == (low, high)), outcomes[::-1]
+                return (
+                    next(n for n, s in enumerate(starts) if (s & LOW, (s >> 64) * self.wide) == (low, high)),
+                    outcomes[::-1],
+                )
             outcomes.append(outcome)
             low ^= int(tables.delta[outcome])
             high ^= int(tables.delta_high[outcome]) * self.wide
@@ -635,17 +671,26 @@ class Search:
         self.storage.write(name, content)
         numbers = {id(state): n for n, state in enumerate(explorer.starts)}
         met = [*result.found, *result.witnesses]
-        by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)} if met else {}
+        by_step = (
+            {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
+            if met
+            else {}
+        )
         found = [
             (f.kind, f.name, numbers[id(f.initial)], [by_step[root, tuple(choices)] for root, choices in f.path])
             for f in met
         ]
         manifest = checkpoint.Manifest(
-            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=explorer.source,
-            properties=self._properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
-            generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
-            seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
-            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=digest(content),
+            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol),
+            source=explorer.source,
+            properties=self._properties, bits=options.bits, engine="spark", depth=result.depth,
+            distinct=result.distinct,
+            generated=result.generated, taken=[result.taken.get(i, 0) for i in roots],
+            new=[result.new.get(i, 0) for i in roots],
+            seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level,
+            queue=explorer.level_size,
+            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name,
+            tables_digest=digest(content),
             slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
             table=self.table.mark() if self.table is not None else None,
             notes=self.notes.levels[: self.level - 1] if self.notes is not None else [],

@@ -1,12 +1,13 @@
 """The graph of a search on Spark, laid out for trimming, and the tasks that trim it.
 
-States are divided by their fingerprints into **parts**, and numbered in the order of fingerprints: a part has consecutive numbers, the
-first of them a multiple of 64. For each part there is a file about its states, one of the steps out of them (**out**) and one of the
-steps into them (**into**), with the numbers of the states at the other end. A step is a step **back** if it leads to a level that is not
-after its own. Every cycle has one, since a step leads one level further at the most.
+States are divided by their fingerprints into **parts**, and numbered in the order of fingerprints: a part has
+consecutive numbers, the first of them a multiple of 64. For each part there is a file about its states, one of the
+steps out of them (**out**) and one of the steps into them (**into**), with the numbers of the states at the other end.
+A step is a step **back** if it leads to a level that is not after its own. Every cycle has one, since a step leads one
+level further at the most.
 
-A set of states is a file of bits for each part. To trim, a task reads the bits of all parts and writes those of its own: no state is sent
-anywhere. That is an eighth of a byte of memory for each state.
+A set of states is a file of bits for each part. To trim, a task reads the bits of all parts and writes those of its
+own: no state is sent anywhere. That is an eighth of a byte of memory for each state.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What all tasks know. ``levels``: the level of each note, from 0; ``out`` and ``into`` are empty until steps are laid out."""
+    """What all tasks know. ``levels``: the level of each note, from 0; ``out`` and ``into`` are empty until steps are
+    laid out.
+    """
 
     place: str
     terms: Measures
@@ -91,8 +94,8 @@ class States(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """What a file of steps holds: those of state ``rows[k]`` of the part are the ones from ``starts[k]`` on. ``kinds`` are of steps out of
-    states only.
+    """What a file of steps holds: those of state ``rows[k]`` of the part are the ones from ``starts[k]`` on. ``kinds``
+    are of steps out of states only.
     """
 
     rows: Array
@@ -123,7 +126,13 @@ def read_steps(storage: Storage, steps: Steps, with_kinds: bool) -> Ways:
     """Read a file of steps."""
     k, m = steps.rows, steps.steps
     read, offset = [], 0
-    for dtype, count in ((np.uint32, k), (np.int64, k + 1), (np.uint32, m), (np.uint8, m), (np.uint16, m if with_kinds else 0)):
+    for dtype, count in (
+        (np.uint32, k),
+        (np.int64, k + 1),
+        (np.uint32, m),
+        (np.uint8, m),
+        (np.uint16, m if with_kinds else 0),
+    ):
         read.append(storage.read(steps.file, dtype, offset, count))
         offset += np.dtype(dtype).itemsize * count
     return Ways(*read)
@@ -260,7 +269,9 @@ class First(Task):
 
 
 class Later(Task):
-    """A stage whose tasks are given all that was sent to one part, as rows of so many 64-bit numbers; reports are handed on."""
+    """A stage whose tasks are given all that was sent to one part, as rows of so many 64-bit numbers; reports are
+    handed on.
+    """
 
     columns = 0
 
@@ -329,7 +340,9 @@ class PlaceStates(Later):
 
 
 class TellSteps(First):
-    """Sends the steps of a note to the parts of the states that they lead to: the fingerprints of both ends, level and kind."""
+    """Sends the steps of a note to the parts of the states that they lead to: the fingerprints of both ends, level and
+    kind.
+    """
 
     def task(self, number: int) -> Iterator[pa.RecordBatch]:
         level, note = self.ask.notes[number]
@@ -340,8 +353,8 @@ class TellSteps(First):
 
 
 class FindTargets(Later):
-    """Numbers the states that steps lead to, and sends the steps to the parts of those they come from. Steps to states outside a
-    constraint end here.
+    """Numbers the states that steps lead to, and sends the steps to the parts of those they come from. Steps to states
+    outside a constraint end here.
     """
 
     columns = 3
@@ -357,7 +370,9 @@ class FindTargets(Later):
 
 
 class LayOut(Later):
-    """Writes the steps out of the states of a part, in the order of the states they lead to, and sends them to the parts of those."""
+    """Writes the steps out of the states of a part, in the order of the states they lead to, and sends them to the
+    parts of those.
+    """
 
     columns = 2
 
@@ -392,7 +407,11 @@ class LayInto(Later):
         order = np.lexsort((source, places))
         back = (rows[:, 1] >> np.uint64(32)).astype(np.uint8)
         ways = Ways(
-            _all(mine), _starts(places[order], mine.size), source[order].astype(np.uint32), back[order], np.zeros(0, np.uint16)
+            _all(mine),
+            _starts(places[order], mine.size),
+            source[order].astype(np.uint32),
+            back[order],
+            np.zeros(0, np.uint16),
         )
         yield report(part, Laid(part, False, write_steps(self.ask.storage, self._name("into", part), ways)))
 
@@ -411,5 +430,3 @@ def _all(part: Part) -> Array:
 
 def _starts(owners: Array, rows: int) -> Array:
     return np.searchsorted(owners, np.arange(rows + 1))
-
-

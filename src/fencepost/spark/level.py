@@ -1,8 +1,9 @@
 """What the driver tells the executors about a level, and where things are in files.
 
-A **piece** is a file with states of one level, by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and the
-rows. A **run** is a file with visited states of one **target**, a range of fingerprints, by fingerprint, each with the outcome by
-which it was discovered: less what the outcome did, the fingerprint is the parent's, so a run is also how the way back is found.
+A **piece** is a file with states of one level, by fingerprint: their fingerprints, where their enabled leaves start,
+the leaves, and the rows. A **run** is a file with visited states of one **target**, a range of fingerprints, by
+fingerprint, each with the outcome by which it was discovered: less what the outcome did, the fingerprint is the
+parent's, so a run is also how the way back is found.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Tabled(Protocol):
-    """What tasks find the compiled protocol by: ``tables`` is the broadcast variable with its arrays, ``tables_id`` names them."""
+    """What tasks find the compiled protocol by: ``tables`` is the broadcast variable with its arrays, ``tables_id``
+    names them.
+    """
 
     @property
     def tables(self) -> Any: ...
@@ -75,8 +78,8 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """The table that the states are written to, as every task gets to know it: its directory, the level to be written, whether steps are
-    too, and the columns, a broadcast variable.
+    """The table that the states are written to, as every task gets to know it: its directory, the level to be written,
+    whether steps are too, and the columns, a broadcast variable.
     """
 
     place: str
@@ -88,10 +91,10 @@ class Sheet(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """A level, as every task of it gets to know it.
 
-    The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is the broadcast
-    variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout that rows have had, the last one
-    being that of the level. ``actions``: whether the successors of what is found will be asked for. ``sheet``: where the states are
-    written down, if they are.
+    The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is
+    the broadcast variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout
+    that rows have had, the last one being that of the level. ``actions``: whether the successors of what is found will
+    be asked for. ``sheet``: where the states are written down, if they are.
     """
 
     place: str
@@ -160,9 +163,17 @@ def _bound(target: int, targets: int) -> int:
 
 
 def write_piece(
-    storage: Storage, file: str, arena: Arena, rows: int, leaves: int, shape: int, wide: bool, outcomes: Array | None = None
+    storage: Storage,
+    file: str,
+    arena: Arena,
+    rows: int,
+    leaves: int,
+    shape: int,
+    wide: bool,
+    outcomes: Array | None = None,
 ) -> Piece:
-    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of rows.
+    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the
+    order of rows.
 
     ``outcomes``: those that led to the states, for :func:`read_states`.
     """
@@ -215,7 +226,9 @@ def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tupl
 
 
 def read_states(plan: Plan, home: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
-    """The states of a home, in blocks: their fingerprints (low halves), the outcomes that led to them, and the numbers of their values."""
+    """The states of a home, in blocks: their fingerprints (low halves), the outcomes that led to them, and the numbers
+    of their values.
+    """
     storage = plan.storage()
     for piece, first, end in plan.segments(home):
         shape = plan.shapes[piece.shape]
@@ -305,7 +318,9 @@ def find(storage: Storage, run: Run, span: Span, low: int, high: int, wide: bool
 def divided(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:
     """The runs of every target as those of twice as many targets. No file is written."""
     targets = len(runs)
-    halved = (_halves(storage, some, span_of(t, targets), _bound(2 * t + 1, 2 * targets)) for t, some in enumerate(runs))
+    halved = (
+        _halves(storage, some, span_of(t, targets), _bound(2 * t + 1, 2 * targets)) for t, some in enumerate(runs)
+    )
     return [half for both in halved for half in both]
 
 
@@ -324,11 +339,12 @@ NEAR = 1 << 10
 
 
 def _around(storage: Storage, run: Run, span: Span, low: int) -> tuple[int, Array]:
-    """The number in its file of the first state of a run whose low half is not less than ``low``, and the low halves from there on, as
-    many as were read: all that are equal.
+    """The number in its file of the first state of a run whose low half is not less than ``low``, and the low halves
+    from there on, as many as were read: all that are equal.
 
-    Fingerprints are random numbers, and evenly spread over the span: of n sorted ones, the place of any is known but for a few times
-    the square root of n. So one read finds it nearly always, which matters where each is a request to an object store.
+    Fingerprints are random numbers, and evenly spread over the span: of n sorted ones, the place of any is known but
+    for a few times the square root of n. So one read finds it nearly always, which matters where each is a request to
+    an object store.
     """
     least, end = span
     expected = run.states * (low - least) // (end - least)

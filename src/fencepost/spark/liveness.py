@@ -1,8 +1,8 @@
 """The judging of temporal properties after a search on Spark.
 
-A graph that fits into the driver's memory goes to the embedded judge as it is. Of a larger one, for each property, tasks take out the
-states that are on no fair cycle that violates it, until the rest fits; the judge then finds what it would have found in all of it,
-the same cycle. Where trimming comes to an end before that, no verdict is given.
+A graph that fits into the driver's memory goes to the embedded judge as it is. Of a larger one, for each property,
+tasks take out the states that are on no fair cycle that violates it, until the rest fits; the judge then finds what it
+would have found in all of it, the same cycle. Where trimming comes to an end before that, no verdict is given.
 """
 
 from __future__ import annotations
@@ -51,10 +51,18 @@ def fits(terms: Terms, states: int, steps: int, limit: int) -> bool:
 
 
 class Judge:
-    """The judging of a search that is complete. Adds what is violated to its result, names what was judged, or says why it was not."""
+    """The judging of a search that is complete. Adds what is violated to its result, names what was judged, or says why
+    it was not.
+    """
 
     def __init__(
-        self, notes: Notes, storage: Storage, cluster: Cluster, stepper: Stepper, options: Options, tell: Callable[[str], None]
+        self,
+        notes: Notes,
+        storage: Storage,
+        cluster: Cluster,
+        stepper: Stepper,
+        options: Options,
+        tell: Callable[[str], None],
     ) -> None:
         self.notes, self.storage, self.cluster, self.stepper, self.options = notes, storage, cluster, stepper, options
         self.terms = notes.terms
@@ -119,7 +127,9 @@ class Judge:
             self.tell(", ".join(filter(None, ["judging liveness", what, stage])))
 
         tell("")
-        told = [trim.reports.decode(one) for one in self.cluster.chain(steps, doing, f"{self.name}, liveness: {what}", tell)]
+        told = [
+            trim.reports.decode(one) for one in self.cluster.chain(steps, doing, f"{self.name}, liveness: {what}", tell)
+        ]
         self.made |= {value for one in told for value in files_of(one)}
         return told
 
@@ -144,12 +154,16 @@ class Judge:
         notes = self.notes
         if notes.states > graph.MOST_STATES // 2:
             raise TooLarge(f"the graph has {notes.states:,} states, and {graph.MOST_STATES // 2:,} can be trimmed")
-        parts = max(PARTS_PER_CORE * self.cluster.cores, notes.states // STATES_OF_A_PART, notes.steps // STEPS_OF_A_PART)
+        parts = max(
+            PARTS_PER_CORE * self.cluster.cores, notes.states // STATES_OF_A_PART, notes.steps // STEPS_OF_A_PART
+        )
         all_notes = tuple((level, note) for level, some in enumerate(notes.levels) for note in some)
         ask = Ask(self.storage.place, self.terms.measures, all_notes, (Part("", 0, 0),) * parts)
         many = f"{notes.states:,} states"
         told = self.job(
-            f"collecting {many}", ("reading", "sorting"), [(graph.TellStates(ask), len(all_notes)), (graph.PlaceStates(ask), parts)]
+            f"collecting {many}",
+            ("reading", "sorting"),
+            [(graph.TellStates(ask), len(all_notes)), (graph.PlaceStates(ask), parts)],
         )
         placed, first = [], 0
         for one in _of(graph.Placed, told):
@@ -158,7 +172,8 @@ class Judge:
         ask = msgspec.structs.replace(ask, parts=tuple(placed))
         laid = _of(graph.Laid, self.job(
             f"laying out the steps between {many}", ("reading", "numbering", "sorting", "turning round"),
-            [(graph.TellSteps(ask), len(all_notes)), *((stage(ask), parts) for stage in (graph.FindTargets, graph.LayOut, graph.LayInto))],
+            [(graph.TellSteps(ask), len(all_notes)),
+            *((stage(ask), parts) for stage in (graph.FindTargets, graph.LayOut, graph.LayInto))],
         ))  # fmt: skip
         out, into = (tuple(one.steps for one in laid if one.out == way) for way in (True, False))
         return msgspec.structs.replace(ask, notes=(), out=out, into=into)
@@ -177,8 +192,9 @@ def files_of(told: trim.Told) -> set[str]:
 
 
 class _Trimming:
-    """One property. ``far``: for leads-to, the set of states in which it is awaited since so many steps after the start; ``stay``: how far it
-    is to the nearest state in which a behaviour can stay and violate the property, ``NOWHERE`` if there is none.
+    """One property. ``far``: for leads-to, the set of states in which it is awaited since so many steps after the
+    start; ``stay``: how far it is to the nearest state in which a behaviour can stay and violate the property,
+    ``NOWHERE`` if there is none.
     """
 
     def __init__(self, judge: Judge, ask: Ask, property: Property, figures: dict[str, Any]) -> None:
@@ -195,10 +211,11 @@ class _Trimming:
         return _of(kind, self.judge.job(f"{self.property.title}: {what}", ("trimming",), [(stage, self.tasks)]))
 
     def lasso(self) -> Lasso | None:
-        """A fair behaviour that violates the property, the one that the embedded judge finds in the whole graph; None if there is none.
+        """A fair behaviour that violates the property, the one that the embedded judge finds in the whole graph; None
+        if there is none.
 
-        Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying somewhere, that
-        decides, and it is told.
+        Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying
+        somewhere, that decides, and it is told.
         """
         from fencepost.liveness.judge import CANDIDATES, Ending, Lasso  # SciPy takes its time to import
 
@@ -229,7 +246,8 @@ class _Trimming:
         states = (*stem, *(int(left.fingerprints[n]) for n in loop))
         return Lasso(self.property, states, len(stem) - 1)
 
-    # -- where it can be violated ---------------------------------------------------------------------------------------
+    # -- where it can be violated
+    # ---------------------------------------------------------------------------------------
 
     def _region(self) -> Bits | None:
         """The states in which the property can be violated for ever; None if there are none."""
@@ -245,7 +263,9 @@ class _Trimming:
         return awaited
 
     def _awaited(self, pending: set[int]) -> Bits | None:
-        """Follow what is awaited step by step through all states in which it is. ``pending``: levels at which it begins to be."""
+        """Follow what is awaited step by step through all states in which it is. ``pending``: levels at which it begins
+        to be.
+        """
         self.far = {}
         frontier: Bits | None = None
         reached: Bits | None = None
@@ -271,7 +291,9 @@ class _Trimming:
     # -- trimming -----------------------------------------------------------------------------------------------------
 
     def _trimmed(self, alive: Bits) -> tuple[Bits | None, Ask]:
-        """What is left of a set when it fits, with the steps in it; None if there is no fair cycle. Raises :class:`TooLarge`."""
+        """What is left of a set when it fits, with the steps in it; None if there is no fair cycle. Raises
+        :class:`TooLarge`.
+        """
         terms, figures, ask = self.terms, self.figures, self.ask
         low, high, starved = 0, NOWHERE, np.zeros_like(terms.strong)
         keep: Bits | None = None
@@ -315,8 +337,8 @@ class _Trimming:
 
     def _too_large(self, left: int, steps: int) -> str:
         return (
-            f"the memory limit of {self.judge.limit:,} bytes has no room for the {left:,} states and {steps:,} steps that trimming "
-            f"has left for {self.property.title}"
+            f"the memory limit of {self.judge.limit:,} bytes has no room for the {left:,} states and {steps:,} steps"
+            f" that trimming has left for {self.property.title}"
         )
 
     def _smaller(self, ask: Ask, told: Sequence[trim.Trimmed]) -> Ask:
@@ -334,20 +356,28 @@ class _Trimming:
             found += [(("must", 0), False), (("must", 0), True)]
         for number, demand in enumerate(self.terms.demands):
             # Of a cycle that keeps away from a strong demand's states, none is looked for; those are spared.
-            found += [(("strong", number), False)] if demand.strong else [(("weak", number), False), (("weak", number), True)]
+            found += (
+                [(("strong", number), False)]
+                if demand.strong
+                else [(("weak", number), False), (("weak", number), True)]
+            )
         return found
 
     def _reaching(self, ask: Ask, alive: Bits, need: Need, onward: bool, left: int, steps: int) -> Bits | None:
-        """The states of a set from which (or, ``onward``, to which) steps within it lead to (from) what a fair cycle needs; None if it is
-        all of them.
+        """The states of a set from which (or, ``onward``, to which) steps within it lead to (from) what a fair cycle
+        needs; None if it is all of them.
         """
-        told = self._round(trim.Grown, trim.Seed(ask, self.property, alive, need), f"{left:,} states left, what a fair cycle needs")
+        told = self._round(
+            trim.Grown, trim.Seed(ask, self.property, alive, need), f"{left:,} states left, what a fair cycle needs"
+        )
         grown, many = tuple(one.bits for one in told), sum(one.more for one in told)
         more = many
         while more and many < left:
             if self.figures["rounds"] >= MOST_ROUNDS:
                 raise TooLarge(self._too_large(left, steps))
-            told = self._round(trim.Grown, trim.Grow(ask, alive, grown, onward), f"{left:,} states left, which come by what is needed")
+            told = self._round(
+                trim.Grown, trim.Grow(ask, alive, grown, onward), f"{left:,} states left, which come by what is needed"
+            )
             self.judge.drop(grown)
             grown, more = tuple(one.bits for one in told), sum(one.more for one in told)
             many += more
@@ -360,7 +390,13 @@ class _Trimming:
         terms, read = self.terms, []
         for one in told:
             columns, offset = [], 0
-            layout = (np.int64, 1), (np.uint64, 1), (np.int64, 1), (np.uint64, terms.words), (np.uint64, terms.truth_words)
+            layout = (
+                (np.int64, 1),
+                (np.uint64, 1),
+                (np.int64, 1),
+                (np.uint64, terms.words),
+                (np.uint64, terms.truth_words),
+            )
             of_steps = (np.int64, 1), (np.int64, 1), (np.uint16, 1)
             for of, count in ((layout, one.states), (of_steps, one.steps)):
                 for dtype, width in of:
@@ -405,7 +441,9 @@ class _Trimming:
         return found
 
     def _stem(self, number: int, distance: int | None) -> list[int]:
-        """The fingerprints of a shortest way from an initial state to a state, by the first of all states that are on one."""
+        """The fingerprints of a shortest way from an initial state to a state, by the first of all states that are on
+        one.
+        """
         level, path = self._level(number), [self._fingerprint(number)]
         if distance is not None:
             assert self.far is not None

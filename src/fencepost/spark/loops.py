@@ -1,5 +1,5 @@
-"""The compiled loops of a level on Spark. What is done to one state is the embedded engine's `kernel`; here is what a cluster adds:
-candidates are sorted by fingerprint, and sorted ones are held against sorted runs of visited ones.
+"""The compiled loops of a level on Spark. What is done to one state is the embedded engine's `kernel`; here is what a
+cluster adds: candidates are sorted by fingerprint, and sorted ones are held against sorted runs of visited ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 def expand(c, old, w, order, begin, end, at, fps, highs, refs, filled, wide):
     """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
     kernel.generate(
-        c, old, w, None, order, begin, end, 1, fps[at:].reshape(1, -1), highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
+        c, old, w, None, order, begin, end, 1, fps[at:].reshape(1, -1),
+        highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
         refs[at:].reshape(1, -1), filled, wide,
     )  # fmt: skip
     return at + filled[0, 0]
@@ -30,7 +31,9 @@ def build(c, old, new, w, refs, fps, highs, found, wide, actions):
 
 @njit
 def settle(c, g, old, new, w, wide, actions, asks):
-    """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is built."""
+    """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is
+    built.
+    """
     kernel.settle(c, g, old, new, w, np.int64(0), wide, actions, asks)
     w.counts[PARKS] = 0
     relink(c)
@@ -38,7 +41,9 @@ def settle(c, g, old, new, w, wide, actions, asks):
 
 @njit
 def relink(c):
-    """Let the entries of outcomes say what has become of their tries: what they tell of the first node of one is a copy."""
+    """Let the entries of outcomes say what has become of their tries: what they tell of the first node of one is a
+    copy.
+    """
     for k in range(c.trie.size):
         # Those of step properties are not among them: there are fewer entries than there is room for.
         if c.trie[k]:
@@ -47,12 +52,15 @@ def relink(c):
 
 @inner
 def knows_step(c, g, trie, cells, step, w):
-    """Whether a step can be judged, by a residual trie that is extended for it or by an older one; see `kernel.judge_step`."""
+    """Whether a step can be judged, by a residual trie that is extended for it or by an older one; see
+    `kernel.judge_step`.
+    """
     while True:
         if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) >= 0:
             return True
         status = resolve(
-            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], g.trie_change[trie], c.place, cells, True,
+            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], g.trie_change[trie], c.place,
+            cells, True,
             step, g.known_start, g.known_slot, g.known_new, w.stack,
         )  # fmt: skip
         if status == RESOLVED:
@@ -64,7 +72,8 @@ def knows_step(c, g, trie, cells, step, w):
 
 @njit
 def know_steps(c, g, old, w):
-    """Extend the residual tries of step properties by what the steps out of these rows need; the master tries have it all.
+    """Extend the residual tries of step properties by what the steps out of these rows need; the master tries have it
+    all.
 
     Whether that is so: who built a row made sure of it, but perhaps elsewhere.
     """
@@ -100,8 +109,8 @@ def earlier(c, fp, high, one, other, wide):
 def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs, out_refs, wide):
     """Sort candidates by fingerprint and keep the first step to each; how many there are.
 
-    Fingerprints are uniform: one pass puts them into buckets of about four by ``(fp - least) >> shift``, each of which is kept sorted as
-    it fills. A bucket that holds a fingerprint already takes no second one.
+    Fingerprints are uniform: one pass puts them into buckets of about four by ``(fp - least) >> shift``, each of which
+    is kept sorted as it fills. A bucket that holds a fingerprint already takes no second one.
     """
     buckets = begins.size - 1
     for b in range(buckets + 1):
@@ -148,7 +157,9 @@ def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs,
 
 @njit
 def mark_visited(fps, highs, i, run, run_highs, seen, wide):
-    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate to go on from."""
+    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate to go
+    on from.
+    """
     n, size = fps.size, run.size
     k = 0
     while i < n and k < size:
@@ -188,7 +199,9 @@ def merge(fps, highs, outcomes, others, other_highs, other_outcomes, out, out_hi
 
 @njit
 def fingerprints(c, old, start, refs, fps, highs, wide):
-    """From references with the number of the parent in the level, the children's fingerprints; references become positions."""
+    """From references with the number of the parent in the level, the children's fingerprints; references become
+    positions.
+    """
     for i in range(refs.size):
         outcome = refs[i] & REF_MASK
         parent = (refs[i] >> REF_BITS) - start
@@ -224,7 +237,9 @@ def close_up(arena, rows, wide):
 
 @njit
 def gather_leaves(arena, order, metas, leaves, count):
-    """The leaves of rows, one after the other, with where each row's start; how many there are. ``count``: only that."""
+    """The leaves of rows, one after the other, with where each row's start; how many there are. ``count``: only
+    that.
+    """
     at = 0
     for i in range(order.size):
         meta = arena.meta[order[i]]

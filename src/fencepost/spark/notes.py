@@ -1,8 +1,9 @@
-"""Notes of the graph: what the Spark engine writes down of each level before it is expanded, for the judging of liveness.
+"""Notes of the graph: what the Spark engine writes down of each level before it is expanded, for the judging of
+liveness.
 
-A **note** is a file about some states of one level: their fingerprints, the number of their steps, the demands that are enabled and the
-predicates that are true in each; then, step by step, where it leads and of which kind it is. It is what the embedded engine keeps
-in memory of a level.
+A **note** is a file about some states of one level: their fingerprints, the number of their steps, the demands that are
+enabled and the predicates that are true in each; then, step by step, where it leads and of which kind it is. It is what
+the embedded engine keeps in memory of a level.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ MOST_STATES = 1 << 20
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A file of states and steps. ``patch``: a file with the truths of ``patched`` of the states, which only the driver could tell."""
+    """A file of states and steps. ``patch``: a file with the truths of ``patched`` of the states, which only the driver
+    could tell.
+    """
 
     file: str
     states: int
@@ -50,7 +53,10 @@ class Note(msgspec.Struct, frozen=True):
 def write_note(storage: Storage, name: str, some: Level) -> Note:
     """Write down some states of a level."""
     counts = some.counts.astype(np.int32, copy=False)
-    columns = [np.ascontiguousarray(c) for c in (some.fingerprints, counts, some.enabled, some.truths, some.children, some.kinds)]
+    columns = [
+        np.ascontiguousarray(c)
+        for c in (some.fingerprints, counts, some.enabled, some.truths, some.children, some.kinds)
+    ]
     storage.write(name, *columns)
     return Note(name, len(counts), len(some.children), digest(*columns))
 
@@ -59,7 +65,8 @@ def read_note(storage: Storage, note: Note, terms: Terms | Measures) -> Level:
     """What a note says."""
     n, m = note.states, note.steps
     layout = (
-        (np.uint64, n), (np.int32, n), (np.uint64, n * terms.words), (np.uint64, n * terms.truth_words), (np.uint64, m), (np.uint16, m)
+        (np.uint64, n), (np.int32, n), (np.uint64, n * terms.words), (np.uint64, n * terms.truth_words), (np.uint64, m),
+        (np.uint16, m)
     )  # fmt: skip
     read, offset = [], 0
     for dtype, count in layout:
@@ -78,7 +85,9 @@ def read_note(storage: Storage, note: Note, terms: Terms | Measures) -> Level:
 
 
 class Noted(msgspec.Struct):
-    """What a task wrote down; ``unknown``: the file of those of its states in which no path of some predicate is known."""
+    """What a task wrote down; ``unknown``: the file of those of its states in which no path of some predicate is
+    known.
+    """
 
     home: int
     note: Note
@@ -165,11 +174,14 @@ class Notes:
                     level.fingerprints[some], level.counts[some], level.children[ways], level.kinds[ways],
                     level.enabled[some], level.truths[some],
                 )  # fmt: skip
-                notes.append(write_note(storage, f"level-{len(self.levels) + 1}-note-{begin}-{uuid.uuid4().hex[:12]}.bin", part))
+                notes.append(
+                    write_note(storage, f"level-{len(self.levels) + 1}-note-{begin}-{uuid.uuid4().hex[:12]}.bin", part)
+                )
             self.levels.append(notes)
 
     def add(self, explorer: Explorer, plan: Plan, told: Iterable[bytes], path: Callable[[int, int], Any]) -> None:
-        """Complete and keep what tasks have noted down of the level of a plan. ``path``: to a state, by its fingerprint.
+        """Complete and keep what tasks have noted down of the level of a plan. ``path``: to a state, by its
+        fingerprint.
 
         Raises :class:`fencepost.ProtocolRaised` if a predicate does; the explorer's result says where.
         """
@@ -187,7 +199,10 @@ class Notes:
         storage, terms = plan.storage(), self.terms
         read = [
             (
-                *(storage.read(one.unknown, t, 8 * k * one.missing, one.missing) for k, t in enumerate((np.int64, np.uint64, np.uint64))),
+                *(
+                    storage.read(one.unknown, t, 8 * k * one.missing, one.missing)
+                    for k, t in enumerate((np.int64, np.uint64, np.uint64))
+                ),
                 storage.read(one.unknown, np.uint64, 24 * one.missing, one.missing * plan.words),
             )
             for one in tasks
@@ -217,7 +232,9 @@ class Notes:
             name = f"level-{plan.level}-patch-{one.home}-{uuid.uuid4().hex[:12]}.bin"
             columns = (places[some], np.ascontiguousarray(truths[some]))
             storage.write(name, *columns)
-            patches[one.home] = msgspec.structs.replace(one.note, patch=name, patched=one.missing, patch_digest=digest(*columns))
+            patches[one.home] = msgspec.structs.replace(
+                one.note, patch=name, patched=one.missing, patch_digest=digest(*columns)
+            )
             storage.remove(one.unknown)
             at += one.missing
         return patches

@@ -1,8 +1,8 @@
 """What tasks write of the state space as a table: files of states, and files of steps.
 
-Only the driver can tell what the number of a value stands for. It has met every value of a level when that level is complete, so states
-are written by a job that follows, with its columns as a broadcast variable. Steps are written by the tasks that expand a level: actions
-and their parameters are known from the start.
+Only the driver can tell what the number of a value stands for. It has met every value of a level when that level is
+complete, so states are written by a job that follows, with its columns as a broadcast variable. Steps are written by
+the tasks that expand a level: actions and their parameters are known from the start.
 """
 
 from __future__ import annotations

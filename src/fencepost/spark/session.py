@@ -1,7 +1,8 @@
-"""The Spark session: the one that this process has, or one that is started quietly; whatever goes wrong with it is said in one line.
+"""The Spark session: the one that this process has, or one that is started quietly; whatever goes wrong with it is said
+in one line.
 
-Where Spark is, and what it is configured with, is decided in Spark's own order: what was given to Fencepost, then ``spark-submit``, then
-``spark-defaults.conf``. Fencepost's own settings come last of all.
+Where Spark is, and what it is configured with, is decided in Spark's own order: what was given to Fencepost, then
+``spark-submit``, then ``spark-defaults.conf``. Fencepost's own settings come last of all.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ JAVA = 17
 """The oldest Java that PySpark 4 runs on."""
 
 PYSPARK = (4, 1)
-"""The oldest PySpark that the engine runs on: the first that can send a row to a task by its number (``repartitionById``)."""
+"""The oldest PySpark that the engine runs on: the first that can send a row to a task by its number
+(``repartitionById``).
+"""
 
 LOCAL = "local[*]"
 """Where Spark is if nothing says so: on all cores of this machine."""
 
-# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would take the cores from
-# them for the first half minute.
+# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would
+# take the cores from them for the first half minute.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SETTINGS = {
@@ -75,15 +78,17 @@ def require_java() -> None:
 
 
 def require_spark() -> None:
-    """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and :class:`fencepost.SystemFailure` if
-    they are too old, or there is no Java.
+    """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and
+    :class:`fencepost.SystemFailure` if they are too old, or there is no Java.
     """
     with extras.named("Spark"):
         import pyarrow  # noqa: F401
         import pyspark
     version = str(pyspark.__version__)
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < PYSPARK:
-        raise SystemFailure(f"the Spark engine needs PySpark {'.'.join(map(str, PYSPARK))} or newer, and this is {version}")
+        raise SystemFailure(
+            f"the Spark engine needs PySpark {'.'.join(map(str, PYSPARK))} or newer, and this is {version}"
+        )
     if running() is None:
         require_java()
 
@@ -110,21 +115,27 @@ def running() -> Any:
 
 
 def _no_connect(why: str) -> str:
-    return f"{why}, which has no broadcast variables and no job groups: the Spark engine runs where a SparkContext is, as under spark-submit"
+    return (
+        f"{why}, which has no broadcast variables and no job groups: the Spark engine runs where a SparkContext is, as"
+        " under spark-submit"
+    )
 
 
 def master_of(given: str | None, conf: Mapping[str, str]) -> str:
     """Where Spark is, or will be. ``given``: the option ``master``; ``conf``: the option ``conf``.
 
-    Raises :class:`fencepost.OptionError` for no such place, and :class:`fencepost.SystemFailure` if the environment lacks what it
-    needs. Nothing is started.
+    Raises :class:`fencepost.OptionError` for no such place, and :class:`fencepost.SystemFailure` if the environment
+    lacks what it needs. Nothing is started.
     """
     wanted = given or conf.get("spark.master")
     session = running()
     if session is not None:
         master = str(session.sparkContext.master)
         if wanted is not None and wanted != master:
-            raise OptionError(f"master is {wanted}, but this process has a Spark session at {master} already: stop that one, or leave out master")
+            raise OptionError(
+                f"master is {wanted}, but this process has a Spark session at {master} already: stop that one, or leave"
+                " out master"
+            )
         return master
     if wanted is None:
         inherited = configuration()
@@ -139,11 +150,18 @@ def master_of(given: str | None, conf: Mapping[str, str]) -> str:
 def _must_make_sense(master: str) -> None:
     if master.startswith("sc://"):
         raise SystemFailure(_no_connect(f"{master} is Spark Connect"))
-    forms = r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|spark://[^:/]+:\d+(,[^:/]+:\d+)*|yarn|(?!local|spark:)[\w+.-]+://.+"
+    forms = (
+        r"local(\[(\d+|\*)(,"
+        r" *\d+)?\])?|local-cluster\[.*\]|spark://[^:/]+:\d+(,[^:/]+:\d+)*|yarn|(?!local|spark:)[\w+.-]+://.+"
+    )
     if not re.fullmatch(forms, master):
-        raise OptionError(f"master {master!r} is no place that Spark knows: give local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+        raise OptionError(
+            f"master {master!r} is no place that Spark knows: give local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT"
+        )
     if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
-        raise SystemFailure("master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR in the environment: the folder with yarn-site.xml")
+        raise SystemFailure(
+            "master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR in the environment: the folder with yarn-site.xml"
+        )
 
 
 def configuration() -> dict[str, str]:
@@ -158,7 +176,9 @@ def configuration() -> dict[str, str]:
     if file is None:
         from pyspark.find_spark_home import _find_spark_home
 
-        file = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf"), "spark-defaults.conf")
+        file = os.path.join(
+            os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf"), "spark-defaults.conf"
+        )
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError:
@@ -183,7 +203,9 @@ def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
 
 
 def must_answer(master: str) -> None:
-    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say something else."""
+    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say
+    something else.
+    """
     places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith(("spark://", "k8s://")) else []
     for host, port in places:
         try:
@@ -212,7 +234,11 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
     inherited = configuration()
     python = conf.get("spark.pyspark.python") or inherited.get("spark.pyspark.python") or sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
-    chosen = {name: value for name, value in SETTINGS.items() if name not in inherited} | dict(conf) | {"spark.master": master}
+    chosen = (
+        {name: value for name, value in SETTINGS.items() if name not in inherited}
+        | dict(conf)
+        | {"spark.master": master}
+    )
     launched = None
     try:
         if SparkContext._gateway is None:
@@ -229,7 +255,8 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
 
 
 def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any:
-    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those that were given, ``conf``.
+    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those that were
+    given, ``conf``.
 
     Raises :class:`fencepost.OptionError` for one that can only be given when Spark is started.
     """
@@ -277,7 +304,11 @@ def _logged(log: IO[bytes] | None) -> str | None:
     if log is None:
         return None
     log.seek(0)
-    found = re.search(r"^(?:Exception in thread \S+ |Error: )?(?:[\w.$]*(?:Exception|Error): )(.+)$", log.read().decode(errors="replace"), re.M)
+    found = re.search(
+        r"^(?:Exception in thread \S+ |Error: )?(?:[\w.$]*(?:Exception|Error): )(.+)$",
+        log.read().decode(errors="replace"),
+        re.M,
+    )
     return found[1] if found else None
 
 
@@ -285,13 +316,23 @@ def reason(error: BaseException) -> str:
     """What an error of Spark comes down to, in one line."""
     text = str(error)
     if "No module named 'fencepost'" in text:
-        return "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which that is)"
+        return (
+            "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which"
+            " that is)"
+        )
     lacking = re.search(r"No module named '(fencepost\.[\w.]+)'", text)
     if lacking:
-        return f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for their Python"
+        return (
+            f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for"
+            " their Python"
+        )
     # The last line of a Python traceback says it, in whatever Java wrapped around it.
     told = re.findall(r"^((?:\w+\.)*)(\w+): (.+)$", text, re.MULTILINE)
-    ours = [message for module, kind, message in told if kind in ("SystemFailure", "RuntimeError") or module.startswith("fencepost.")]
+    ours = [
+        message
+        for module, kind, message in told
+        if kind in ("SystemFailure", "RuntimeError") or module.startswith("fencepost.")
+    ]
     if ours:
         return str(ours[-1])
     java = getattr(error, "java_exception", None)

@@ -1,12 +1,13 @@
 """Simulation on Spark: random walks on every core of a cluster.
 
-The driver deals the numbers of walks out to tasks, a **round** at a time. A task has the compiled tables and takes its walks with the
-loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is told to the driver by its
-number and step, and goes on there: the driver takes it from its seed, to its end, asking Python where no path is known, while the next round is on
-its way. What it learns, tasks get with the round after that; if most walks parked, at once.
+The driver deals the numbers of walks out to tasks, a **round** at a time. A task has the compiled tables and takes its
+walks with the loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is told
+to the driver by its number and step, and goes on there: the driver takes it from its seed, to its end, asking Python
+where no path is known, while the next round is on its way. What it learns, tasks get with the round after that; if most
+walks parked, at once.
 
-A walk is decided by its seed and its number, and what tasks tell is added up from whole tasks only, so the answer is that of a simulation in
-one process, to the number, if both take the same walks.
+A walk is decided by its seed and its number, and what tasks tell is added up from whole tasks only, so the answer is
+that of a simulation in one process, to the number, if both take the same walks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from fencepost.spark.session import require_spark
 from fencepost.step import Stepper
 
 ROUND = 4.0
-"""Seconds that a round is to take: a job costs half a second, and between two of them tasks learn what Python was asked."""
+"""Seconds that a round is to take: a job costs half a second, and between two of them tasks learn what Python was
+asked.
+"""
 FIRST_SHARE = 1 << 12
 """Walks that a task gets in the first round, when nobody knows yet how many it can take."""
 GROWTH = 8
@@ -46,7 +49,9 @@ GROWTH = 8
 FEWEST = 64
 """Walks that are worth a task of their own."""
 MOST_PARKED = 1 << 16
-"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver can not take so many in the time of a round."""
+"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver can not take so many in the time
+of a round.
+"""
 GRACE = 5.0
 """Seconds after a limit until a round that has not come back is given up."""
 
@@ -55,10 +60,11 @@ Span = tuple[int, int]
 
 
 def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
-    """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this process.
+    """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this
+    process.
 
-    Raises :class:`fencepost.OptionError` if a library that Spark needs is not installed, and :class:`fencepost.SystemFailure` if Spark can
-    not be had.
+    Raises :class:`fencepost.OptionError` if a library that Spark needs is not installed, and
+    :class:`fencepost.SystemFailure` if Spark can not be had.
     """
     if options.walk is not None:
         return simulate.explore(stepper, options, report)
@@ -75,8 +81,8 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
 
 class Common(NamedTuple):
-    """What all rounds have in common: the plan of the walks, with the number of roots, and the initial states: the numbers of their values,
-    a column for each slot, and their enabled leaves, one state's after the other's.
+    """What all rounds have in common: the plan of the walks, with the number of roots, and the initial states: the
+    numbers of their values, a column for each slot, and their enabled leaves, one state's after the other's.
     """
 
     plan: Plan
@@ -88,8 +94,8 @@ class Common(NamedTuple):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What every task of a round gets to know. ``shares``: the walks of each task, in ascending order. ``common`` and ``tables`` are
-    broadcast variables; ``words``: of a row.
+    """What every task of a round gets to know. ``shares``: the walks of each task, in ascending order. ``common`` and
+    ``tables`` are broadcast variables; ``words``: of a row.
 
     After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` it breaks off.
     """
@@ -106,8 +112,9 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Walked(msgspec.Struct):
-    """What a task did. ``violated``: per root, the lowest walk that violates it, after how many steps, and where its loop begins.
-    ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit numbers; ``left``: those that it did not begin.
+    """What a task did. ``violated``: per root, the lowest walk that violates it, after how many steps, and where its
+    loop begins. ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit numbers;
+    ``left``: those that it did not begin.
     """
 
     chosen: stages.Counts
@@ -234,11 +241,15 @@ class Task:
                 return begun
 
     def _advance(self) -> bool:
-        """Let walks run until they park or end, and complete what is parked, or put it aside; whether none is under way."""
+        """Let walks run until they park or end, and complete what is parked, or put it aside; whether none is under
+        way.
+        """
         walkers, work = self.walkers, self.work
         walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
         if self.growing.top[0] < stages.POOL * 3 // 4:
-            walks.settle_walks(self.compiled, self.growing, self.arena, work, walkers, self.plan, self.control, self.asks)
+            walks.settle_walks(
+                self.compiled, self.growing, self.arena, work, walkers, self.plan, self.control, self.asks
+            )
             loops.relink(self.compiled)
         work.counts[PARKS] = 0
         lanes = np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == PARKED))
@@ -251,7 +262,9 @@ class Task:
 
 
 class Distributed(simulate.Simulation):
-    """A simulation whose walks are taken on Spark. Until that is there, and where a task could not go on, they are taken here."""
+    """A simulation whose walks are taken on Spark. Until that is there, and where a task could not go on, they are
+    taken here.
+    """
 
     def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
         super().__init__(stepper, options, report)
@@ -273,13 +286,17 @@ class Distributed(simulate.Simulation):
         self.cluster.close()
 
     def enough(self) -> bool:
-        """Whether tasks are to take over: Spark has started, has had one on each core, which got no walks, and it pays."""
+        """Whether tasks are to take over: Spark has started, has had one on each core, which got no walks, and it
+        pays.
+        """
         if self.rehearsal is None and self.cluster.ready():
             self.rehearsal = self._sent([[] for _ in range(self.cluster.cores)])
         return self.rehearsal is not None and self.rehearsal.wait(0) and self.learned()
 
     def learned(self) -> bool:
-        """Whether there was a second of which less than half went by in asking Python: before that, a cluster could gain little."""
+        """Whether there was a second of which less than half went by in asking Python: before that, a cluster could
+        gain little.
+        """
         now, asking = time.monotonic(), self.seconds["python"] + self.seconds["settle"]
         since, before = self._looked
         if now - since >= 1.0:
@@ -346,7 +363,9 @@ class Distributed(simulate.Simulation):
         name = self.stepper.protocol.name
         if not count:
             return self.cluster.start(Walk(plan), len(shares), f"{name}, before the first round", "getting ready")
-        title = f"{name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
+        title = (
+            f"{name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
+        )
         return self.cluster.start(Walk(plan), len(shares), title, "walking")
 
     def _in_common(self) -> Common:
@@ -355,7 +374,11 @@ class Distributed(simulate.Simulation):
         leaves = [arena.leaves[m >> META_BITS : (m >> META_BITS) + (m & META_MASK)] for m in metas.tolist()]
         plan = self.plan._replace(starts=starts[:0])
         return Common(
-            plan, len(self.stepper.roots), unpacked(arena.cells[starts], self.tables.places), arena.fp[starts], metas & META_MASK,
+            plan,
+            len(self.stepper.roots),
+            unpacked(arena.cells[starts], self.tables.places),
+            arena.fp[starts],
+            metas & META_MASK,
             np.concatenate(leaves),
         )
 
@@ -374,7 +397,9 @@ class Distributed(simulate.Simulation):
         return self._tables[1:]
 
     def _finish(self, parked: Array) -> None:
-        """Take walks to their ends here that were broken off elsewhere: pairs of their number and of how many states were counted."""
+        """Take walks to their ends here that were broken off elsewhere: pairs of their number and of how many states
+        were counted.
+        """
         began = time.monotonic()
         for at in range(0, len(parked), self.lanes * self.workers):
             some = parked[at : at + self.lanes * self.workers]
@@ -435,7 +460,9 @@ def note_lowest(walkers: Walkers, root: int, walk: int, step: int, loop: int) ->
 
 
 def dealt(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Span]], list[Span]]:
-    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and as many for one as for the other; and the rest."""
+    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and as many for one as for the
+    other; and the rest.
+    """
     count = sum(last - first for first, last in spans)
     tasks = max(1, min(tasks, -(-count // FEWEST)))
     share = min(share, -(-count // tasks))

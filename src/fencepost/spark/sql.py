@@ -20,8 +20,8 @@ PARTITIONS_PER_CORE = 2
 
 
 def states(spark: Any, directory: Path | str) -> Any:
-    """Every state in ``directory`` as a DataFrame: ``fingerprint``, ``depth``, ``parent``, ``action``, ``parameters``, and a column for each part
-    of the state. A name with a dot is to be quoted: ``df["`bookie.b1.fenced`"]``.
+    """Every state in ``directory`` as a DataFrame: ``fingerprint``, ``depth``, ``parent``, ``action``, ``parameters``,
+    and a column for each part of the state. A name with a dot is to be quoted: ``df["`bookie.b1.fenced`"]``.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space.
     """
@@ -67,8 +67,8 @@ def _type(kind: Kind) -> Any:
 
 @contextmanager
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> Iterator[Any]:
-    """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs are not installed,
-    and :class:`fencepost.SystemFailure` if Spark can not be had.
+    """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs
+    are not installed, and :class:`fencepost.SystemFailure` if Spark can not be had.
     """
     with extras.named("Spark"):
         import pyarrow  # noqa: F401
@@ -80,7 +80,10 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
     cluster = Cluster(master, conf, debug)
     try:
         # x and X are two parts of a state.
-        own = {"spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * cluster.cores), "spark.sql.caseSensitive": "true"}
+        own = {
+            "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * cluster.cores),
+            "spark.sql.caseSensitive": "true",
+        }
         spark = cluster.session_with(own)
         yield spark
     finally:
@@ -88,11 +91,12 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
 
 
 def query(spark: Any, directory: Path | str, sql: str) -> Any:
-    """The answer to ``sql`` over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame. Parts of the state are written as they
-    are: ``select bookie.b1.fenced from states``. The two tables are temporary views of a session beside ``spark``, which stays as it is.
+    """The answer to ``sql`` over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame. Parts of the
+    state are written as they are: ``select bookie.b1.fenced from states``. The two tables are temporary views of a
+    session beside ``spark``, which stays as it is.
 
-    Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that can not be read or
-    asks for what there is not.
+    Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
+    can not be read or asks for what there is not.
     """
     # x and X are two parts of a state.
     beside = spark.newSession()
@@ -110,7 +114,8 @@ def ask(spark: Any, space: StateSpace, sql: str) -> Any:
 
 
 def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | None:
-    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the least fingerprint.
+    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
+    least fingerprint.
 
     None if there is none. Raises :class:`fencepost.OptionError` for a condition that Spark does not understand.
     """

@@ -1,12 +1,12 @@
 """The three stages of a level, as Spark tasks.
 
-**Expand** takes the states of a home and gives their successors' fingerprints, one packed block for each target. **Deduplicate** takes what
-all homes found in the range of one target, keeps the first step to each state that was never seen, and tells the homes of their
-parents. **Build** makes the rows of those, next to their parents, judges them, and tells the driver. If states are written to a table, a job
-of its own follows, of one stage: **Write**.
+**Expand** takes the states of a home and gives their successors' fingerprints, one packed block for each target.
+**Deduplicate** takes what all homes found in the range of one target, keeps the first step to each state that was never
+seen, and tells the homes of their parents. **Build** makes the rows of those, next to their parents, judges them, and
+tells the driver. If states are written to a table, a job of its own follows, of one stage: **Write**.
 
-A task only ever writes new files, under names that no other attempt has, and says what they are in its report. What no report that
-reached the driver speaks of does not exist.
+A task only ever writes new files, under names that no other attempt has, and says what they are in its report. What no
+report that reached the driver speaks of does not exist.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ from fencepost.states.files import Part
 from fencepost.storage import open_storage
 
 SCHEMA = "to int, source int, report boolean, payload binary"
-ARROW = pa.schema(
-    [("to", pa.int32()), ("source", pa.int32()), ("report", pa.bool_()), ("payload", pa.binary())]
-)
+ARROW = pa.schema([("to", pa.int32()), ("source", pa.int32()), ("report", pa.bool_()), ("payload", pa.binary())])
 BLOCK = 1 << 19
 """Candidates in one shuffled block: 8 MiB of them."""
 MOST_RUNS = 8
 """Runs of a target, at most; beyond, they are merged."""
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""The tasks of a stage, each given the rows that are sent to it. Those of a first stage get rows with their own number."""
+"""The tasks of a stage, each given the rows that are sent to it. Those of a first stage get rows with their own
+number.
+"""
 
 Counts = tuple[bytes, bytes]
 """Numbers of leaves or outcomes, and how many of each."""
 
 
 class Expanded(msgspec.Struct, tag="expanded"):
-    """What a task of the first stage did. ``stuck``: the least state without successors; ``broken``: per property, the least step
-    that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file they are in, if they were asked for.
+    """What a task of the first stage did. ``stuck``: the least state without successors; ``broken``: per property, the
+    least step that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file they are in, if they
+    were asked for.
     """
 
     leaves: Counts
@@ -93,7 +94,9 @@ class Deduplicated(msgspec.Struct, tag="deduplicated"):
 
 
 class Built(msgspec.Struct, tag="built"):
-    """What a task of the third stage did. ``violated``: per property, the least fingerprint of a state that violates it."""
+    """What a task of the third stage did. ``violated``: per property, the least fingerprint of a state that violates
+    it.
+    """
 
     home: int
     piece: Piece | None
@@ -111,7 +114,12 @@ written = msgspec.msgpack.Decoder(Part)
 def row(to: int, source: int, payload: bytes, report: bool = False) -> pa.RecordBatch:
     """One row of a shuffle."""
     return pa.record_batch(
-        [pa.array([to], pa.int32()), pa.array([source], pa.int32()), pa.array([report]), pa.array([payload], pa.binary())],
+        [
+            pa.array([to], pa.int32()),
+            pa.array([source], pa.int32()),
+            pa.array([report]),
+            pa.array([payload], pa.binary()),
+        ],
         schema=ARROW,
     )
 
@@ -123,11 +131,15 @@ FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
 """Rows that are built before those that fell off a trie are looked at: at first, and at most."""
 
 _held: dict[str, tuple[Compiled, Growing]] = {}
-"""The tables of this process. Executors grow residual tries for themselves, from the master tries that the driver sent."""
+"""The tables of this process. Executors grow residual tries for themselves, from the master tries that the driver
+sent.
+"""
 
 
 _room: dict[tuple[str, Any], Array] = {}
-"""Memory of this process that its tasks use in turn: taking it anew from the system for each costs more than filling it."""
+"""Memory of this process that its tasks use in turn: taking it anew from the system for each costs more than filling
+it.
+"""
 
 
 def room(name: str, count: int, dtype: Any) -> Array:
@@ -149,7 +161,10 @@ def tables_of(plan: Tabled) -> tuple[Compiled, Growing]:
         arrays["pool"] = pool
         none: dict[str, Array] = {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
         none |= {name: np.zeros(1, np.uint64) for name in ("residual_keys",)}
-        none |= {name: np.zeros(1, np.int32) for name in ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")}
+        none |= {
+            name: np.zeros(1, np.int32)
+            for name in ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
+        }
         none |= {"refines": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
@@ -183,8 +198,10 @@ class _Stage:
         return Work(
             table=none, counts=counts, parked=np.zeros(rows, np.int64), keys=none, begins=numbers, starts=numbers,
             leaf_count=np.zeros(plan.leaves, np.int64), cut_count=np.zeros(plan.outcomes, np.int64),
-            new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none, scratch=np.zeros(1, np.int32),
-            stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(plan.roots, np.uint64), best_high=np.zeros(plan.roots, np.uint64),
+            new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none,
+            scratch=np.zeros(1, np.int32),
+            stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(plan.roots, np.uint64),
+            best_high=np.zeros(plan.roots, np.uint64),
             best_position=np.full(plan.roots, -1, np.int64), best_order=np.full(plan.roots, -1, np.int64),
             best_outcome=np.full(plan.roots, -1, np.int64),
         )  # fmt: skip
@@ -236,7 +253,15 @@ class Expand(_Stage):
                 yield row(target, home, payload)
         steps = write_steps(plan, home, c, old, work)
         told = Expanded(
-            _sparse(work.leaf_count), _sparse(work.cut_count), stuck, broken, n, len(low), shuffled, time.perf_counter() - begin, steps
+            _sparse(work.leaf_count),
+            _sparse(work.cut_count),
+            stuck,
+            broken,
+            n,
+            len(low),
+            shuffled,
+            time.perf_counter() - begin,
+            steps,
         )
         yield row(home % len(plan.runs), home, msgspec.msgpack.encode(told), report=True)
 
@@ -270,7 +295,9 @@ class Deduplicate(_Stage):
         received = sum(sizes)
         parts.clear()
         least, end = span_of(target, len(plan.runs))
-        low, high, ref = ordered(c, writable(fps), writable(highs), writable(refs).view(np.int64), received, least, end - 1, plan.wide)
+        low, high, ref = ordered(
+            c, writable(fps), writable(highs), writable(refs).view(np.int64), received, least, end - 1, plan.wide
+        )
         seen = np.zeros(len(low), np.uint8)
         for run in plan.runs[target]:
             i = 0
@@ -292,8 +319,8 @@ class Deduplicate(_Stage):
         yield row(target % plan.homes, target, msgspec.msgpack.encode(told), report=True)
 
     def _kept(self, target: int, runs: list[Run], low: Array, high: Array, outcome: Array) -> list[Run]:
-        """The runs of the target with the new states among them. When there are too many, the smallest are merged, and each larger
-        one that is not larger than all of those together.
+        """The runs of the target with the new states among them. When there are too many, the smallest are merged, and
+        each larger one that is not larger than all of those together.
         """
         plan, storage = self.plan, self.plan.storage()
         if len(runs) >= MOST_RUNS:
@@ -378,7 +405,8 @@ class Build(_Stage):
             piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
         found = np.bincount(new.ref[:rows] & REF_MASK, minlength=1)
         violated = {
-            root: (int(work.best_fp[root]), int(work.best_high[root])) for root in np.flatnonzero(work.best_position >= 0).tolist()
+            root: (int(work.best_fp[root]), int(work.best_high[root]))
+            for root in np.flatnonzero(work.best_position >= 0).tolist()
         }
         return Built(home, piece, parked, _sparse(found), violated, time.perf_counter() - begin)
 
@@ -408,7 +436,9 @@ class Rewrite:
 
 
 class Verify:
-    """The only stage of a job that reads the files of a checkpoint, each task a share of them: which are not what was written."""
+    """The only stage of a job that reads the files of a checkpoint, each task a share of them: which are not what was
+    written.
+    """
 
     def __init__(self, place: str, files: dict[str, str], tasks: int) -> None:
         self.place = place
@@ -455,20 +485,25 @@ def chained(steps: Sequence[tuple[Stage, int]]) -> list[bytes]:
 def ordered(
     c: Compiled, fps: Array, highs: Array, refs: Array, n: int, least: int, most: int, wide: bool
 ) -> tuple[Array, Array, Array]:
-    """The first ``n`` candidates, with fingerprints in [least, most], by fingerprint, with only the first step to each state."""
+    """The first ``n`` candidates, with fingerprints in [least, most], by fingerprint, with only the first step to each
+    state.
+    """
     shift = max(0, (most - least).bit_length() - max(1, n // 4).bit_length())
     buckets = ((most - least) >> shift) + 1
     out, out_refs = room("ordered", n, np.uint64), room("ordered references", n, np.int64)
     out_highs = room("high ordered", n if wide else 1, np.uint64)
     kept = loops.sort(
-        c, fps, highs, refs, n, np.uint64(least), np.uint64(shift), room("begins", buckets + 1, np.int64), room("ends", buckets, np.int64),
+        c, fps, highs, refs, n, np.uint64(least), np.uint64(shift), room("begins", buckets + 1, np.int64),
+        room("ends", buckets, np.int64),
         out, out_highs, out_refs, wide,
     )  # fmt: skip
     return out[:kept], out_highs[:kept] if wide else out_highs, out_refs[:kept]
 
 
 def by_home(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is left out."""
+    """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is
+    left out.
+    """
     homes = (refs >> REF_BITS) // rows
     if homes.size and homes.max() < 1 << 16:
         homes = homes.astype(np.uint16)  # which NumPy sorts in linear time

@@ -1,8 +1,8 @@
 """Traces that are validated on Spark while systems write them: a Structured Streaming job.
 
-The state of a share of the subjects of a run is a :class:`fencepost.conform.watch.Kept`: the events of the traces that go on. Events that are about all
-subjects go to every share. Folders on this machine are read by a thread, which also sees what systems have not made a Parquet file of; folders at a URL are
-read by Spark.
+The state of a share of the subjects of a run is a :class:`fencepost.conform.watch.Kept`: the events of the traces that
+go on. Events that are about all subjects go to every share. Folders on this machine are read by a thread, which also
+sees what systems have not made a Parquet file of; folders at a URL are read by Spark.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ def follow(
     conf: Mapping[str, str] | None = None,
     debug: bool = False,
 ) -> None:
-    """Tell the verdicts of traces as they become certain, ``until`` it says so, or until KeyboardInterrupt, which ends it likewise.
+    """Tell the verdicts of traces as they become certain, ``until`` it says so, or until KeyboardInterrupt, which ends
+    it likewise.
 
-    Raises :class:`fencepost.tracing.TraceError` if events are missing, and :class:`fencepost.SystemFailure` if Spark fails.
+    Raises :class:`fencepost.tracing.TraceError` if events are missing, and :class:`fencepost.SystemFailure` if Spark
+    fails.
     """
     cluster = Cluster(master, conf, debug)
     with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as ending:
         ending.callback(cluster.close)
-        spark = cluster.session_with({"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false"})
+        spark = cluster.session_with(
+            {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false"}
+        )
         feeder = Feeder(Tail([path for path in paths if "://" not in path]), Path(folder) / "events")
         sources = [path for path in paths if "://" in path]
         if feeder.tail.folders:
@@ -86,7 +90,9 @@ def _stopped(query: Any) -> None:
 
 
 class Feeder:
-    """A thread that makes Parquet files, in a folder for Spark, of what is added to folders of traces. ``failure``: why it ended."""
+    """A thread that makes Parquet files, in a folder for Spark, of what is added to folders of traces. ``failure``: why
+    it ended.
+    """
 
     def __init__(self, tail: Tail, folder: Path) -> None:
         self.tail = tail
@@ -115,7 +121,14 @@ class Feeder:
                         for event in found:
                             parameters = event.parameter_values()
                             file.emit(
-                                event.run, event.node, event.incarnation, event.seq, event.action, event.subject, parameters, actor=event.actor
+                                event.run,
+                                event.node,
+                                event.incarnation,
+                                event.seq,
+                                event.action,
+                                event.subject,
+                                parameters,
+                                actor=event.actor,
                             )
                     number += 1
                 self._ending.wait(EVERY / 2)
@@ -124,7 +137,13 @@ class Feeder:
 
 
 def verdicts(
-    spark: Any, sources: Sequence[str], given: Given, limits: Limits, shares: int, runs: Collection[str] = (), subjects: Collection[str] = ()
+    spark: Any,
+    sources: Sequence[str],
+    given: Given,
+    limits: Limits,
+    shares: int,
+    runs: Collection[str] = (),
+    subjects: Collection[str] = (),
 ) -> Any:
     """A stream of verdicts, a row for each trace, of the events in Parquet files that are added to folders."""
     from pyspark.sql import functions as f
@@ -135,12 +154,16 @@ def verdicts(
         events = some if events is None else events.unionByName(some)
     if runs:
         events = events.where(f.col("run").isin(list(runs)))
-    known = f.col("subject").isin(list(subjects)) if subjects else f.col("subject").rlike(f"^(?s:{given.find().subjects})$")
+    known = (
+        f.col("subject").isin(list(subjects)) if subjects else f.col("subject").rlike(f"^(?s:{given.find().subjects})$")
+    )
     events = events.where(f.col("subject").isNull() | known)
     all_shares = f.array(*(f.lit(share) for share in range(shares)))
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
-    return shared.groupBy("run", "share").applyInPandasWithState(Watching(given, limits), VERDICTS, "kept binary", "append", "ProcessingTimeTimeout")
+    return shared.groupBy("run", "share").applyInPandasWithState(
+        Watching(given, limits), VERDICTS, "kept binary", "append", "ProcessingTimeTimeout"
+    )
 
 
 _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "parameters")

@@ -30,7 +30,9 @@ def trim_rows(rows, starts, others, first, alive):
 
 @njit
 def grow_rows(rows, starts, others, first, within, grown):
-    """Add to a set the states of a part, ``within`` another, that have another end of a step in it; how many those are."""
+    """Add to a set the states of a part, ``within`` another, that have another end of a step in it; how many those
+    are.
+    """
     come = 0
     for k in range(rows.size):
         n = first + np.int64(rows[k])

@@ -1,5 +1,5 @@
-"""The state space as a table, as the driver of a search on Spark sees to it: it sends the columns out, and can go on with a table that a
-search before it has begun.
+"""The state space as a table, as the driver of a search on Spark sees to it: it sends the columns out, and can go on
+with a table that a search before it has begun.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Sheets:
         self._sent: tuple[tuple[bool, int], Any] | None = None
 
     def next(self, small: bool, cluster: Cluster) -> Sheet:
-        """For the level that is to be written next, or the one that was written last is to be expanded. The columns are shared anew when
-        they have grown; if the level is ``small``, they stay in this process.
+        """For the level that is to be written next, or the one that was written last is to be expanded. The columns are
+        shared anew when they have grown; if the level is ``small``, they stay in this process.
         """
         writer, columns = self.writer, self.writer.columns
         writer.begin()
@@ -50,11 +50,18 @@ def resumed(stepper: Stepper, options: Options, mark: Mark | None, checkpoint: s
             )
         return None
     if options.states is not None and open_storage(options.states).place != mark.place:
-        raise SystemFailure(f"the search in {checkpoint} writes its states to {mark.place}, and goes on with it; leave out --states")
+        raise SystemFailure(
+            f"the search in {checkpoint} writes its states to {mark.place}, and goes on with it; leave out --states"
+        )
     if options.edges and mark.edges is None:
-        raise SystemFailure(f"the search in {checkpoint} writes its states without the steps: leave out --edges, or start again without --resume")
+        raise SystemFailure(
+            f"the search in {checkpoint} writes its states without the steps: leave out --edges, or start again without"
+            " --resume"
+        )
     writer = Writer(stepper, options.states or mark.place, mark.edges is not None, mark)
     damage = writer.damage()
     if damage is not None:
-        raise SystemFailure(f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without --resume")
+        raise SystemFailure(
+            f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without --resume"
+        )
     return writer

@@ -1,6 +1,8 @@
-"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge can hold what is left.
+"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge can hold what
+is left.
 
-Every stage reads the sets of all parts and writes those of its own; what may be taken out, and why no fair cycle is lost, is said with each.
+Every stage reads the sets of all parts and writes those of its own; what may be taken out, and why no fair cycle is
+lost, is said with each.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ SWEEPS = 8
 
 
 class Where(NamedTuple):
-    """Of some states: where a property can be violated for ever, what must be visited there, where leads-to begins to be awaited, and
-    where a behaviour can stay and violate it, because nothing that is to be fair is enabled.
+    """Of some states: where a property can be violated for ever, what must be visited there, where leads-to begins to
+    be awaited, and where a behaviour can stay and violate it, because nothing that is to be fair is enabled.
     """
 
     region: Array
@@ -70,8 +72,8 @@ def where(states: States, property: Property, ask: Ask) -> Where:
 
 
 Need = tuple[str, int]
-"""What a fair cycle must come by: ``("must", 0)`` a state that the property says; ``("weak", n)`` a step that demand n asks for, or a
-state in which it is not enabled; ``("strong", n)`` a step that demand n asks for.
+"""What a fair cycle must come by: ``("must", 0)`` a state that the property says; ``("weak", n)`` a step that demand n
+asks for, or a state in which it is not enabled; ``("strong", n)`` a step that demand n asks for.
 """
 
 
@@ -79,8 +81,8 @@ state in which it is not enabled; ``("strong", n)`` a step that demand n asks fo
 
 
 class Begun(msgspec.Struct, tag="begun"):
-    """Where a property can be violated for ever, in a part. ``pending``: levels with states in which leads-to begins to be awaited; ``stay``:
-    the nearest level at which a behaviour can stay where it is, and never satisfy the property.
+    """Where a property can be violated for ever, in a part. ``pending``: levels with states in which leads-to begins to
+    be awaited; ``stay``: the nearest level at which a behaviour can stay where it is, and never satisfy the property.
     """
 
     part: int
@@ -101,8 +103,9 @@ class Spread(msgspec.Struct, tag="spread"):
 
 
 class Trimmed(msgspec.Struct, tag="trimmed"):
-    """What is left of a part, and what is true of it: its steps; the first level that a step back leads to and the last that one leads out of; which
-    demands steps meet, which are not enabled in some state and which are in some; how many states are of those that must be visited.
+    """What is left of a part, and what is true of it: its steps; the first level that a step back leads to and the last
+    that one leads out of; which demands steps meet, which are not enabled in some state and which are in some; how many
+    states are of those that must be visited.
     """
 
     part: int
@@ -161,11 +164,13 @@ class Begin(First):
 
 
 class SpreadOn(First):
-    """Finds the states of a part in which leads-to is awaited from ``distance`` steps after the start on: those where it begins to be, of
-    that level, and those one step after the last ones (``frontier``).
+    """Finds the states of a part in which leads-to is awaited from ``distance`` steps after the start on: those where
+    it begins to be, of that level, and those one step after the last ones (``frontier``).
     """
 
-    def __init__(self, ask: Ask, property: Property, distance: int, frontier: Bits | None, reached: Bits | None) -> None:
+    def __init__(
+        self, ask: Ask, property: Property, distance: int, frontier: Bits | None, reached: Bits | None
+    ) -> None:
         super().__init__(ask)
         self.property, self.distance, self.frontier, self.reached = property, distance, frontier, reached
 
@@ -192,13 +197,21 @@ class SpreadOn(First):
 
 
 class Trim(First):
-    """Takes out of a set what is on no fair cycle within it: states outside the levels that steps back span; states in which a strong
-    demand is enabled that no step meets (``starved``); states that are not in ``keep`` (unless ``spared`` is a demand that is not
-    enabled there); and, again and again, states that no step leads into or out of.
+    """Takes out of a set what is on no fair cycle within it: states outside the levels that steps back span; states in
+    which a strong demand is enabled that no step meets (``starved``); states that are not in ``keep`` (unless
+    ``spared`` is a demand that is not enabled there); and, again and again, states that no step leads into or out of.
     """
 
     def __init__(
-        self, ask: Ask, property: Property, alive: Bits, low: int, high: int, starved: Array, keep: Bits | None, spared: int | None
+        self,
+        ask: Ask,
+        property: Property,
+        alive: Bits,
+        low: int,
+        high: int,
+        starved: Array,
+        keep: Bits | None,
+        spared: int | None,
     ) -> None:
         super().__init__(ask)
         self.property, self.alive, self.low, self.high = property, alive, low, high
@@ -217,13 +230,17 @@ class Trim(First):
         put(words, part, left)
         out, into = read_steps(storage, ask.out[number], True), read_steps(storage, ask.into[number], False)
         for _ in range(SWEEPS):
-            if not sum(sweeps.trim_rows(ways.rows, ways.starts, ways.others, part.first, words) for ways in (out, into)):
+            if not sum(
+                sweeps.trim_rows(ways.rows, ways.starts, ways.others, part.first, words) for ways in (out, into)
+            ):
                 break
         left = own(words, part)
         out, into = within(out, part, words), within(into, part, words)
         smaller: list[Steps | None] = [None, None]
         if 2 * int(left.sum()) < ask.out[number].rows or 2 * len(out.others) < ask.out[number].steps:
-            smaller = [write_steps(storage, self._name(name, number), ways) for name, ways in (("out", out), ("into", into))]
+            smaller = [
+                write_steps(storage, self._name(name, number), ways) for name, ways in (("out", out), ("into", into))
+            ]
         high = states.levels[owners(out)[out.back > 0]]
         low = states.levels[owners(into)[into.back > 0]]
         enabled = states.enabled[left]
@@ -257,11 +274,15 @@ class Seed(First):
             if what == "weak":
                 seeds |= ~has(states.enabled, demand)
         seeds &= own(words, part)
-        yield report(number, Grown(number, write_bits(storage, self._name("seed", number), part, seeds), int(seeds.sum())))
+        yield report(
+            number, Grown(number, write_bits(storage, self._name("seed", number), part, seeds), int(seeds.sum()))
+        )
 
 
 class Grow(First):
-    """Adds to a set the states of ``alive`` from which a step leads into it, or, ``onward``, into which one leads from it."""
+    """Adds to a set the states of ``alive`` from which a step leads into it, or, ``onward``, into which one leads from
+    it.
+    """
 
     def __init__(self, ask: Ask, alive: Bits, grown: Bits, onward: bool) -> None:
         super().__init__(ask)
@@ -282,11 +303,13 @@ class Grow(First):
 
 
 class Gather(First):
-    """Writes what is left of a part, and the first ``most`` of the nearest states in which a behaviour can stay: those of the ``level``, or
-    of the set ``frontier``.
+    """Writes what is left of a part, and the first ``most`` of the nearest states in which a behaviour can stay: those
+    of the ``level``, or of the set ``frontier``.
     """
 
-    def __init__(self, ask: Ask, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int) -> None:
+    def __init__(
+        self, ask: Ask, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int
+    ) -> None:
         super().__init__(ask)
         self.property, self.alive, self.level, self.frontier, self.most = property, alive, level, frontier, most
 

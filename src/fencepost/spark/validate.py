@@ -1,7 +1,7 @@
 """Traces by the thousand, held to a protocol on Spark.
 
-The events of a run and a subject come together in one task, in their order; those that are about all subjects of a run come to each. A worker keeps
-what it has learnt of a protocol from one trace to the next, and from one task to the next.
+The events of a run and a subject come together in one task, in their order; those that are about all subjects of a run
+come to each. A worker keeps what it has learnt of a protocol from one trace to the next, and from one task to the next.
 """
 
 from __future__ import annotations
@@ -59,19 +59,24 @@ SCHEMA = pa.schema(
         ("covered_by", pa.binary()),
     ]
 )
-"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON. Where coverage is asked for, each task adds a row
-without a run, with what its traces have visited.
+"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON. Where
+coverage is asked for, each task adds a row without a run, with what its traces have visited.
 """
 
 _SQL = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.binary(): "binary"}
 
 VERDICTS = ", ".join(f"{field.name} {_SQL.get(field.type, 'string')}" for field in SCHEMA)
 
-TEXT = "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters string, state string"
+TEXT = (
+    "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
+    " string, state string"
+)
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``coverage``, ``states``: as the command's options."""
+    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``coverage``,
+    ``states``: as the command's options.
+    """
 
     conformance: str
     shuffle: int | None = None
@@ -95,11 +100,11 @@ def validated(
     debug: bool = False,
     tell: Callable[[str], None] = lambda doing: None,
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are wanted, empty for all. And what they have
-    visited, of the protocol and of a state space, if that is asked for.
+    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are
+    wanted, empty for all. And what they have visited, of the protocol and of a state space, if that is asked for.
 
-    Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError` if a run or subject is not there, and
-    :class:`fencepost.SystemFailure` if Spark fails.
+    Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
+    if a run or subject is not there, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     cluster = Cluster(master, conf, debug)
     try:
@@ -112,12 +117,24 @@ def validated(
         spark = cluster.session_with(settings)
         whole = events(spark, paths)
         known = lives(whole).cache()
-        there = cluster.collect(spark, lambda: known.select("run").distinct(), "validate: what there is", ("reading",) * 2, tell)
+        there = cluster.collect(
+            spark, lambda: known.select("run").distinct(), "validate: what there is", ("reading",) * 2, tell
+        )
         must_be_there("run", runs, {row.run for row in there})
         if not there:
             raise TraceError(f"there is no event in {', '.join(paths)}")
-        must_be_whole(cluster.collect(spark, lambda: gaps(known), "validate: whether they are whole", ("looking for gaps",) * 3, tell))
-        found = cluster.collect(spark, lambda: verdicts(whole, given, runs, subjects), "validate: step by step", ("reading", "sorting", "validating"), tell)
+        must_be_whole(
+            cluster.collect(
+                spark, lambda: gaps(known), "validate: whether they are whole", ("looking for gaps",) * 3, tell
+            )
+        )
+        found = cluster.collect(
+            spark,
+            lambda: verdicts(whole, given, runs, subjects),
+            "validate: step by step",
+            ("reading", "sorting", "validating"),
+            tell,
+        )
         outcomes = [outcome_of(row) for row in found if row.run is not None]
         visits = Visits()
         for row in found:
@@ -137,8 +154,8 @@ def validated(
 
 
 def events(spark: Any, paths: Sequence[str]) -> Any:
-    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools are read here, which must be on
-    this machine.
+    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools
+    are read here, which must be on this machine.
     """
     reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
     tables, spools = [], list[Path]()
@@ -166,12 +183,14 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
 
 
 def lives(whole: Any) -> Any:
-    """A row for each incarnation: the ``count`` of its events and how many numbers they have (``distinct``), the ``last`` number, and that of an event that its
-    trace ``stopped`` with.
+    """A row for each incarnation: the ``count`` of its events and how many numbers they have (``distinct``), the
+    ``last`` number, and that of an event that its trace ``stopped`` with.
     """
     from pyspark.sql import functions as f
 
-    stretches = whole.select("run", "node", "incarnation", "seq", (f.col("action") == STOPPED).alias("stopped")).mapInArrow(stretches_of, STRETCHES)
+    stretches = whole.select(
+        "run", "node", "incarnation", "seq", (f.col("action") == STOPPED).alias("stopped")
+    ).mapInArrow(stretches_of, STRETCHES)
     # The numbers that are there are the union of the stretches, which are few.
     covered = """aggregate(
         array_sort(collect_list(struct(first, last))),
@@ -180,7 +199,10 @@ def lives(whole: Any) -> Any:
             so_far.total + greatest(cast(0 as bigint), one.last - greatest(so_far.end, one.first - 1)) as total)
     ).total"""
     return stretches.groupBy("run", "node", "incarnation").agg(
-        f.sum("count").alias("count"), f.max("last").alias("last"), f.expr(covered).alias("distinct"), f.max("stopped").alias("stopped")
+        f.sum("count").alias("count"),
+        f.max("last").alias("last"),
+        f.expr(covered).alias("distinct"),
+        f.max("stopped").alias("stopped"),
     )
 
 
@@ -188,9 +210,13 @@ STRETCHES = "run string, node string, incarnation int, first bigint, last bigint
 
 
 def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of some events, the stretches of numbers without a gap: a row for each, which is one for each incarnation where all is as it should be."""
+    """Of some events, the stretches of numbers without a gap: a row for each, which is one for each incarnation where
+    all is as it should be.
+    """
     for batch in batches:
-        table = pa.Table.from_batches([batch]).sort_by([(name, "ascending") for name in ("run", "node", "incarnation", "seq")])
+        table = pa.Table.from_batches([batch]).sort_by(
+            [(name, "ascending") for name in ("run", "node", "incarnation", "seq")]
+        )
         if not table.num_rows:
             continue
         seq = table["seq"].to_numpy()
@@ -209,15 +235,25 @@ def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def gaps(lives: Any) -> Any:
-    """The incarnations of which something is missing: a row for each, and one for the nodes of which an incarnation is missing."""
+    """The incarnations of which something is missing: a row for each, and one for the nodes of which an incarnation is
+    missing.
+    """
     from pyspark.sql import functions as f
 
     broken = lives.where("count != last or distinct != last or stopped is not null").selectExpr(
         "run", "node", "incarnation", "count", "last", "distinct", "stopped"
     )
-    nodes = lives.groupBy("run", "node").agg(f.max("incarnation").alias("incarnation"), f.count("incarnation").alias("count"))
+    nodes = lives.groupBy("run", "node").agg(
+        f.max("incarnation").alias("incarnation"), f.count("incarnation").alias("count")
+    )
     missing = nodes.where("incarnation != count").selectExpr(
-        "run", "node", "incarnation", "count", "cast(null as bigint) as last", "cast(null as bigint) as distinct", "cast(null as bigint) as stopped"
+        "run",
+        "node",
+        "incarnation",
+        "count",
+        "cast(null as bigint) as last",
+        "cast(null as bigint) as distinct",
+        "cast(null as bigint) as stopped",
     )
     return broken.unionByName(missing).orderBy("run", "node", "incarnation")
 
@@ -228,11 +264,19 @@ def must_be_whole(rows: Sequence[Any]) -> None:
     for row in rows[:MOST_GAPS]:
         which = named(row.run, row.node, row.incarnation)
         if row.last is None:
-            told.append(f"there are events of {row['count']} incarnations of node {row.node} (run {row.run}), and some of incarnation {row.incarnation}")
+            told.append(
+                f"there are events of {row['count']} incarnations of node {row.node} (run {row.run}), and some of"
+                f" incarnation {row.incarnation}"
+            )
         elif row.distinct != row["count"]:
-            told.append(f"events are there twice in the trace of {which}: {row['count']:,} events have {row.distinct:,} numbers")
+            told.append(
+                f"events are there twice in the trace of {which}: {row['count']:,} events have {row.distinct:,} numbers"
+            )
         elif row.last != row["count"]:
-            told.append(f"events are missing in the trace of {which}: there are {row['count']:,}, and the last has number {row.last:,}")
+            told.append(
+                f"events are missing in the trace of {which}: there are {row['count']:,}, and the last has number"
+                f" {row.last:,}"
+            )
         else:
             told.append(f"the trace of {which} stopped with event {row.stopped:,}")
     if told:
@@ -248,12 +292,15 @@ def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Col
 def visited(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
     """What the traces visit of a state space, as :mod:`fencepost.spark.coverage` has it."""
     assert given.states is not None
-    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(Visiting(subjects_of, given.find, given.states), VISITS)
+    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(
+        Visiting(subjects_of, given.find, given.states), VISITS
+    )
 
 
 def traces(whole: Any, runs: Collection[str], subjects: Collection[str], kind: str) -> Any:
-    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition. ``kind``: a regular expression of
-    the subjects that are known of."""
+    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition.
+    ``kind``: a regular expression of the subjects that are known of.
+    """
     from pyspark.sql import functions as f
 
     if runs:
@@ -301,18 +348,28 @@ class Task:
 
 
 def judge(
-    validator: Validator, run: str, subject: str, rows: Sequence[Sequence[Any]], shuffle: int | None, explain: Explain, notes: Notes | None = None
+    validator: Validator,
+    run: str,
+    subject: str,
+    rows: Sequence[Sequence[Any]],
+    shuffle: int | None,
+    explain: Explain,
+    notes: Notes | None = None,
 ) -> Outcome:
     """Validates the trace that is in some rows of a table."""
     return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain, notes)
 
 
-def event_of(node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str) -> Event:
+def event_of(
+    node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str
+) -> Event:
     """An event from its columns. Raises :class:`fencepost.tracing.TraceError` if the parameters are no JSON object."""
     try:
         return Event(node, incarnation, seq, action, subject, _decode(parameters), actor)
     except msgspec.DecodeError as error:
-        raise TraceError(f"the parameters of event {seq} of node {node}, incarnation {incarnation}, are no JSON object: {error}") from error
+        raise TraceError(
+            f"the parameters of event {seq} of node {node}, incarnation {incarnation}, are no JSON object: {error}"
+        ) from error
 
 
 def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, list[tuple[Any, ...]]]]:

@@ -1,7 +1,8 @@
-"""What an action says to whoever runs it: ``require``, ``one_of``, and the cursor through which it reads and writes the state.
+"""What an action says to whoever runs it: ``require``, ``one_of``, and the cursor through which it reads and writes the
+state.
 
-The spec knows no engine. It knows a :class:`Cursor`, which `fencepost.step` provides: every read, write and choice of the
-author's Python goes through one, and that is all that anything below needs to see of it.
+The spec knows no engine. It knows a :class:`Cursor`, which `fencepost.step` provides: every read, write and choice of
+the author's Python goes through one, and that is all that anything below needs to see of it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from fencepost.spec.values import Map, Set, Value, canonical, printable, show
 T = TypeVar("T")
 
 MAX_WAYS = 1 << 15
-"""The most ways through its choices that one action may have in one state, and so the most options of one choice: more is taken
-for an infinite choice. Compiled loops keep a stack of so many branches."""
+"""The most ways through its choices that one action may have in one state, and so the most options of one choice: more
+is taken for an infinite choice. Compiled loops keep a stack of so many branches.
+"""
 
 
 class Disabled(BaseException):
@@ -75,8 +77,8 @@ class Event:
 class Cursor(Protocol):
     """One state being read, and perhaps changed, by one evaluation of the author's Python.
 
-    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`. A cursor with ``every_choice`` is asked
-    to choose even where there is one option.
+    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`. A cursor with
+    ``every_choice`` is asked to choose even where there is one option.
     """
 
     disabled: bool
@@ -113,7 +115,8 @@ def _disabled() -> Disabled:
 def one_of(options: Iterable[T]) -> T:
     """A nondeterministic choice: the action is explored once for each option, in canonical order for sets.
 
-    With no option the action is not enabled. Raises :class:`FencepostError` outside an action and for an infinite choice.
+    With no option the action is not enabled. Raises :class:`FencepostError` outside an action and for an infinite
+    choice.
     """
     cursor = current.get()
     if cursor is None:
@@ -145,7 +148,9 @@ _UNORDERED = (set, frozenset, Set, dict, Map)
 
 
 class InOrder(Sequence[T]):
-    """The members of a collection in canonical order. They are sorted when the first one is asked for, and only then."""
+    """The members of a collection in canonical order. They are sorted when the first one is asked for, and only
+    then.
+    """
 
     def __init__(self, members: Collection[T]) -> None:
         self._members = members

@@ -176,7 +176,11 @@ class PerKeyShape(Shape):
         return PerKeyView(self, cursor, path)
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
-        if not isinstance(value, (Mapping, PerKeyView)) or len(value) != len(self.elements) or not all(map(self.element, value)):
+        if (
+            not isinstance(value, (Mapping, PerKeyView))
+            or len(value) != len(self.elements)
+            or not all(map(self.element, value))
+        ):
             raise NotAValue(f"{show(value)} where a map over {{{', '.join(map(show, self.elements))}}} belongs")
         for key, element in self.elements.items():
             element.set(cursor, (*path, key), value[key])
@@ -451,7 +455,8 @@ def state(initial: Any, *, held_by: str | None = None) -> Any:
 def per_key(keys: Keys, element: Any) -> Any:
     """A map over constant ``keys``: ``element`` (a value, a record class, another ``per_key``) for each of them.
 
-    Inside a record, where the protocol's constants are out of sight, give a function: ``per_key(lambda p: p.bookies, ...)``.
+    Inside a record, where the protocol's constants are out of sight, give a function: ``per_key(lambda p: p.bookies,
+    ...)``.
     """
     return PerKeyOf(keys, element)
 
@@ -533,4 +538,6 @@ def _nested_default(record: type[Record], name: str) -> Any:
     annotation = _annotation(record, name)
     if isinstance(annotation, type) and issubclass(annotation, Record):
         return annotation
-    raise FencepostError(f"{record.__name__}.{name} has no default: a record in the state needs an initial value for it")
+    raise FencepostError(
+        f"{record.__name__}.{name} has no default: a record in the state needs an initial value for it"
+    )

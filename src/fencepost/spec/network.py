@@ -1,12 +1,12 @@
 """A network: one channel per kind of message, sender and receiver.
 
-What a channel has in flight is one part of the state, what it lost another, and each message it remembers as processed a third: so
-an action that looks for a timeout is not told apart by what is in flight, and a history that only grows never multiplies. Of a
-kind of message with a topic, what is in flight is a part for each topic.
+What a channel has in flight is one part of the state, what it lost another, and each message it remembers as processed
+a third: so an action that looks for a timeout is not told apart by what is in flight, and a history that only grows
+never multiplies. Of a kind of message with a topic, what is in flight is a part for each topic.
 
-The semantics are chosen where the network is declared, so that both families of published specifications can be written:
-BookKeeper's (a message may be lost, is sent at most once ever, and is remembered after it was processed) and KRaft's (nothing
-is lost but what is in flight when a connection is cut; a message may be sent again).
+The semantics are chosen where the network is declared, so that both families of published specifications can be
+written: BookKeeper's (a message may be lost, is sent at most once ever, and is remembered after it was processed) and
+KRaft's (nothing is lost but what is in flight when a connection is cut; a message may be sent again).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _NO_TOPIC: Any = object()
 class Channel(Record):
     """What one channel holds, put together for people to read; see :meth:`NetworkShape.channels`.
 
-    ``in_flight``: messages that can be received; a map from message to copies, or for ordered channels a tuple, oldest first.
-    ``processed``: messages that were received, where the network remembers them.
-    ``lost``: messages that were lost and whose sender has not timed out yet.
+    ``in_flight``: messages that can be received; a map from message to copies, or for ordered channels a tuple, oldest
+    first. ``processed``: messages that were received, where the network remembers them. ``lost``: messages that were
+    lost and whose sender has not timed out yet.
     """
 
     in_flight: Any = Map()
@@ -98,15 +98,16 @@ def network(
     ordered: Flag = False,
     can_be_cut: Flag = False,
 ) -> Any:
-    """A network over ``routes``: for each kind of message, who sends it and who receives it (constants or model values).
+    """A network over ``routes``: for each kind of message, who sends it and who receives it (constants or model
+    values).
 
-    ``lossy``: a send is explored twice, delivered and lost; a lost message is kept as lost, which is how a timeout is seen,
-    unless ``timeouts`` is false: then it is as if it had never been sent, and the space is smaller.
-    ``once``: an action that sends a message already known to the channel is not enabled (known: in flight, lost, or
-    processed and remembered). ``duplicates``: a message sent again while in flight can be received once more; without it
-    the second send changes nothing. ``remember``: processed messages stay known. ``ordered``: a channel is a queue.
-    ``can_be_cut``: connections can be cut and healed, see :meth:`Network.cut`. Each may be a boolean constant of the protocol, or
-    a function of the protocol.
+    ``lossy``: a send is explored twice, delivered and lost; a lost message is kept as lost, which is how a timeout is
+    seen, unless ``timeouts`` is false: then it is as if it had never been sent, and the space is smaller. ``once``: an
+    action that sends a message already known to the channel is not enabled (known: in flight, lost, or processed and
+    remembered). ``duplicates``: a message sent again while in flight can be received once more; without it the second
+    send changes nothing. ``remember``: processed messages stay known. ``ordered``: a channel is a queue.
+    ``can_be_cut``: connections can be cut and healed, see :meth:`Network.cut`. Each may be a boolean constant of the
+    protocol, or a function of the protocol.
     """
     return NetworkOf(routes, lossy, timeouts, once, duplicates, remember, ordered, can_be_cut)
 
@@ -166,12 +167,18 @@ class NetworkShape(Shape):
         known = self._slots.get(path)
         return known if known is not None else self._slots.setdefault(path, Slot(path, default, constant=False))
 
-    def in_flight(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any, topic: Any = _NO_TOPIC) -> Slot:
+    def in_flight(
+        self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any, topic: Any = _NO_TOPIC
+    ) -> Slot:
         """The slot of what a channel has in flight, on a topic if the kind has any."""
         if (topic is _NO_TOPIC) != (kind.topic is None):
             which = "has no topic" if kind.topic is None else f"has a topic, {kind.topic}: say which, topic=..."
             raise FencepostError(f"{kind.__name__} {which}")
-        at = (*path, kind, source, dest) if topic is _NO_TOPIC else (*path, kind, source, dest, encode(topic := freeze(topic)))
+        at = (
+            (*path, kind, source, dest)
+            if topic is _NO_TOPIC
+            else (*path, kind, source, dest, encode(topic := freeze(topic)))
+        )
         known = self._slots.get(at)
         if known is not None:
             return known
@@ -180,7 +187,9 @@ class NetworkShape(Shape):
         return self._slots.setdefault(at, slot)
 
     def topics(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
-        """The slot of the topics on which a channel has something in flight; kept where connections can be cut, to find it all."""
+        """The slot of the topics on which a channel has something in flight; kept where connections can be cut, to find
+        it all.
+        """
         return self._slot((*path, TOPICS, kind, source, dest), Set())
 
     def lost(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
@@ -214,7 +223,9 @@ class NetworkShape(Shape):
         return slot.path[1] if isinstance(slot.path[1], str) else IN_FLIGHT
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:
-        """Of slots of a network with their values, what each channel holds, by (kind, source, dest), empty ones left out."""
+        """Of slots of a network with their values, what each channel holds, by (kind, source, dest), empty ones left
+        out.
+        """
         found: dict[tuple[Any, ...], Channel] = {}
         for slot, value in slots:
             what = self.part(slot)
@@ -257,9 +268,13 @@ class NetworkShape(Shape):
                     yield self.connection(path, source, dest)
 
     def held(self, slots: Iterable[tuple[Slot, Value]]) -> Value:
-        """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut connection."""
+        """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut
+        connection.
+        """
         slots = list(slots)
-        found: dict[tuple[Any, Any, Any], Value] = {(self.names[k], s, d): held for (k, s, d), held in self.channels(slots).items()}
+        found: dict[tuple[Any, Any, Any], Value] = {
+            (self.names[k], s, d): held for (k, s, d), held in self.channels(slots).items()
+        }
         for slot, value in slots:
             if self.part(slot) == CONNECTED and not value:
                 found[("cut", *slot.path[-2:])] = True
@@ -350,7 +365,9 @@ class Network(View):
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def in_flight(self, kind: type[M], source: ModelValue, dest: ModelValue, *, topic: Value = _NO_TOPIC) -> tuple[M, ...]:
+    def in_flight(
+        self, kind: type[M], source: ModelValue, dest: ModelValue, *, topic: Value = _NO_TOPIC
+    ) -> tuple[M, ...]:
         """The messages that can still be received from this channel, in canonical order (oldest first if ordered)."""
         return tuple(cast(Any, self._cursor.read(self._shape.in_flight(self._path, kind, source, dest, topic))))
 
@@ -367,7 +384,9 @@ class Network(View):
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
-        """What is in flight on this channel is lost after all, as if it had been lost when it was sent: its receiver crashed."""
+        """What is in flight on this channel is lost after all, as if it had been lost when it was sent: its receiver
+        crashed.
+        """
         for slot in self._parts(kind, source, dest):
             in_flight: Any = self._cursor.read(slot)
             if in_flight:
@@ -415,7 +434,9 @@ class Network(View):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connected(self, one: ModelValue, other: ModelValue) -> bool:
-        """Whether two ends can talk to each other; everyone can talk to itself, and to all if connections can not be cut."""
+        """Whether two ends can talk to each other; everyone can talk to itself, and to all if connections can not be
+        cut.
+        """
         if one == other or not self._shape.can_be_cut:
             return True
         return bool(self._cursor.read(self._shape.connection(self._path, one, other)))
@@ -446,7 +467,9 @@ class Network(View):
         if kind.topic is None:
             return [self._shape.in_flight(self._path, kind, source, dest)]
         if not self._shape.can_be_cut:
-            raise FencepostError(f"{kind.__name__} has a topic: all of it is only found on a network that can be cut, can_be_cut=True")
+            raise FencepostError(
+                f"{kind.__name__} has a topic: all of it is only found on a network that can be cut, can_be_cut=True"
+            )
         slot = self._shape.topics(self._path, kind, source, dest)
         topics = self._cursor.read(slot)
         self._cursor.write(slot, Set())

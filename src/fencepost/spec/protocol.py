@@ -192,8 +192,9 @@ def model_values(
 
     It can be empty only if it is by default (a ``count`` of 0): what has nobody to act holds too easily.
 
-    ``symmetric`` declares that no action and no property tells them apart, so that ``--symmetry`` may take states that differ only
-    in who is who for one. Where that depends on the constants it is a function of them: "" where it is so, else the reason.
+    ``symmetric`` declares that no action and no property tells them apart, so that ``--symmetry`` may take states that
+    differ only in who is who for one. Where that depends on the constants it is a function of them: "" where it is so,
+    else the reason.
     """
     given = count if isinstance(count, int) else tuple(count)
     return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix, symmetric))
@@ -219,7 +220,9 @@ class Declared:
         return inspect.getdoc(self.function) or ""
 
     def parameters(self, protocol: Any) -> list[dict[str, Value]]:
-        """Every binding of the parameters to members of their domains, in canonical order; one empty binding if none."""
+        """Every binding of the parameters to members of their domains, in canonical order; one empty binding if
+        none.
+        """
         names = list(self.domains)
         domains: list[list[Any]] = []
         for name in names:
@@ -236,8 +239,8 @@ class Declared:
         bindings = math.prod(map(len, domains))
         if bindings > MAX_MEMBERS:
             raise NotAProtocol(
-                f"{self.kind.replace('_', ' ')} {self.name} has {bindings:,} bindings of its parameters, and at most {MAX_MEMBERS:,} are "
-                "possible: choose the rest with one_of(...)"
+                f"{self.kind.replace('_', ' ')} {self.name} has {bindings:,} bindings of its parameters, and at most"
+                f" {MAX_MEMBERS:,} are possible: choose the rest with one_of(...)"
             )
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
 
@@ -260,7 +263,8 @@ def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
     """An action: it asks ``require(...)`` for what enables it, and assigns to the state.
 
     Each parameter of the method is drawn from the domain given for its name: ``@action(b=bookies)``, a constant, any
-    iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's name.
+    iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's
+    name.
     """
     if function is not None:
         return _declare("action", function)
@@ -272,7 +276,8 @@ def invariant(function: F, /) -> F: ...
 @overload
 def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's are).
+    """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
+    are).
 
     What it reads together is remembered together, so an invariant over all bookies is best written over each:
     ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
@@ -287,8 +292,8 @@ def step_invariant(function: F, /) -> F: ...
 @overload
 def step_invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for every
-    binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
+    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
+    every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
     """
     if function is not None:
         return _declare("step_invariant", function)
@@ -300,11 +305,12 @@ def sometimes(function: F, /) -> F: ...
 @overload
 def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one of its own.
+    """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one
+    of its own.
 
-    The check tells the shortest behaviour that leads there, a witness, and goes on; it is violated if every state was explored and it
-    was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant that it is never so.
-    ``when`` turns it off by default, as for :func:`invariant`.
+    The check tells the shortest behaviour that leads there, a witness, and goes on; it is violated if every state was
+    explored and it was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant
+    that it is never so. ``when`` turns it off by default, as for :func:`invariant`.
     """
     if function is not None:
         return _declare("sometimes", function)
@@ -329,7 +335,8 @@ def always_eventually(function: F, /) -> F: ...
 @overload
 def always_eventually(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its parameters.
+    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its
+    parameters.
 
     ``when`` turns it off by default, as for :func:`invariant`. Fair: see :attr:`Protocol.fairness`.
     """
@@ -341,7 +348,9 @@ def eventually_always(function: F, /) -> F: ...
 @overload
 def eventually_always(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from there on."""
+    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
+    there on.
+    """
     return _temporal("eventually_always", function, when, domains)
 
 
@@ -350,7 +359,9 @@ def leads_to(function: F, /) -> F: ...
 @overload
 def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
 def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
-    """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then or later."""
+    """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
+    or later.
+    """
     return _temporal("leads_to", function, when, domains)
 
 
@@ -394,22 +405,27 @@ class Fairness:
 def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
     """Weak fairness (TLA+: ``WF``): what stays enabled is taken at last. Part of :attr:`Protocol.fairness`.
 
-    By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then the actions
-    are fair together, one demand for each value of those (PlusCal's fair process: ``per=("p",)``). Without actions it means all
-    of them, so ``weak(per=())`` only says that the protocol does not stop while a step is possible.
+    By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then
+    the actions are fair together, one demand for each value of those (PlusCal's fair process: ``per=("p",)``). Without
+    actions it means all of them, so ``weak(per=())`` only says that the protocol does not stop while a step is
+    possible.
     """
     return _fairness(False, actions, per)
 
 
 def strong(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
-    """Strong fairness (TLA+: ``SF``): what is enabled again and again is taken at last. Arguments as for :func:`weak`."""
+    """Strong fairness (TLA+: ``SF``): what is enabled again and again is taken at last. Arguments as for
+    :func:`weak`.
+    """
     return _fairness(True, actions, per)
 
 
 def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -> Fairness:
     for one in actions:
         if not isinstance(one, Declared) or one.kind != "action":
-            raise NotAProtocol(f"{'strong' if strong else 'weak'}(...) is given {one!r}: give it actions, as the methods themselves")
+            raise NotAProtocol(
+                f"{'strong' if strong else 'weak'}(...) is given {one!r}: give it actions, as the methods themselves"
+            )
     return Fairness(strong, tuple(a.name or a.function.__name__ for a in actions), None if per is None else tuple(per))
 
 
@@ -418,7 +434,9 @@ def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -
 
 @dataclass(frozen=True)
 class Configuration:
-    """Named values for the constants, with the verdict that is expected: ``holds``, ``deadlock`` or the name of what is violated."""
+    """Named values for the constants, with the verdict that is expected: ``holds``, ``deadlock`` or the name of what is
+    violated.
+    """
 
     constants: Mapping[str, Any]
     expect: str = "holds"
@@ -432,8 +450,8 @@ NO_VERDICT = ("action", "constraint", "step_constraint", "initial", "view")
 def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
     """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`.
 
-    ``expect`` is the verdict that a check is to have: ``holds``, the name of a property that is violated, or ``deadlock``, for which the
-    check then looks too.
+    ``expect`` is the verdict that a check is to have: ``holds``, the name of a property that is violated, or
+    ``deadlock``, for which the check then looks too.
     """
     return Configuration(constants, expect, doc)
 
@@ -479,7 +497,9 @@ def _role(attribute: Any) -> str:
 
 
 class _Body(dict[str, Any]):
-    """The body of a protocol's class while Python runs it. A name that is declared twice would lose its first declaration in silence."""
+    """The body of a protocol's class while Python runs it. A name that is declared twice would lose its first
+    declaration in silence.
+    """
 
     def __setitem__(self, name: str, value: Any) -> None:
         first, second = _role(self.get(name)), _role(value) or "something else"
@@ -501,8 +521,8 @@ class Protocol(metaclass=_ProtocolType):
     """The base of every protocol. Keyword arguments override constants; an unknown or ill-typed one raises
     :class:`fencepost.OptionError`.
 
-    Class attributes a protocol may set: ``name`` (how the command line calls it), ``configurations``, and ``fairness``: what every
-    behaviour that temporal properties are judged by does, as :func:`weak` and :func:`strong` say it.
+    Class attributes a protocol may set: ``name`` (how the command line calls it), ``configurations``, and ``fairness``:
+    what every behaviour that temporal properties are judged by does, as :func:`weak` and :func:`strong` say it.
     """
 
     name: ClassVar[str] = ""
@@ -600,23 +620,32 @@ class Protocol(metaclass=_ProtocolType):
 
 
 def _check_names(cls: type[Protocol], inherited: Mapping[str, Any]) -> None:
-    """Raises :class:`NotAProtocol` if an attribute of ``cls`` hides one of Fencepost's own, or a declaration of another kind."""
+    """Raises :class:`NotAProtocol` if an attribute of ``cls`` hides one of Fencepost's own, or a declaration of another
+    kind.
+    """
     own = {name for name in vars(Protocol) if not name.startswith("__")} - {"name", "configurations", "fairness"}
     for name, attribute in vars(cls).items():
         role, before = _role(attribute), _role(inherited.get(name))
         if name in own:
-            raise NotAProtocol(f"{name} can not be {role or 'an attribute'} of {cls.__name__}: Protocol.{name} is Fencepost's own, choose another name")
+            raise NotAProtocol(
+                f"{name} can not be {role or 'an attribute'} of {cls.__name__}: Protocol.{name} is Fencepost's own,"
+                " choose another name"
+            )
         hides = role != before if role else isinstance(inherited.get(name), (Constant, Variable))
         if before and hides:
-            instead = f": write {name} = constant(...)" if before == "a constant" and not role else ": choose another name"
+            instead = (
+                f": write {name} = constant(...)" if before == "a constant" and not role else ": choose another name"
+            )
             base = next(base.__name__ for base in cls.__mro__[1:] if name in vars(base))
-            raise NotAProtocol(f"{name} is {before} of {base}, which {role or 'an attribute'} of {cls.__name__} would hide{instead}")
+            raise NotAProtocol(
+                f"{name} is {before} of {base}, which {role or 'an attribute'} of {cls.__name__} would hide{instead}"
+            )
     for name, declared in inherited.items():
         owner, attribute = next((owner, vars(owner)[name]) for owner in cls.__mro__ if name in vars(owner))
         if isinstance(declared, Declared) and not isinstance(attribute, Declared):
             raise NotAProtocol(
-                f"{name} of {owner.__name__} takes the place of {_role(declared)} and is none itself: decorate it too, with "
-                f"@{declared.kind}{_domains_of(declared)}, or choose another name"
+                f"{name} of {owner.__name__} takes the place of {_role(declared)} and is none itself: decorate it too,"
+                f" with @{declared.kind}{_domains_of(declared)}, or choose another name"
             )
 
 
@@ -626,7 +655,9 @@ def _domains_of(declared: Declared) -> str:
 
 def _check_settings(cls: type[Protocol]) -> None:
     """Raises :class:`NotAProtocol` if the name, the fairness or the configurations of a protocol are something else."""
-    settings: dict[str, Any] = {name: inspect.getattr_static(cls, name) for name in ("name", "fairness", "configurations")}
+    settings: dict[str, Any] = {
+        name: inspect.getattr_static(cls, name) for name in ("name", "fairness", "configurations")
+    }
     wanted = {
         "name": ("what the command line calls the protocol, a str", isinstance(settings["name"], str)),
         "fairness": ("a list of weak(...) and strong(...)", _all_of(settings["fairness"], Fairness)),
@@ -642,12 +673,16 @@ def _check_settings(cls: type[Protocol]) -> None:
             known = [*properties, "holds", "deadlock"]
             near = get_close_matches(str(one.expect), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise NotAProtocol(f"configuration {name} expects {one.expect!r}, which is no property of {cls.name}: {hint}")
+            raise NotAProtocol(
+                f"configuration {name} expects {one.expect!r}, which is no property of {cls.name}: {hint}"
+            )
 
 
 def _all_of(setting: Any, kind: type) -> bool:
     members = setting.values() if isinstance(setting, Mapping) else setting
-    return isinstance(setting, Mapping if kind is Configuration else (tuple, list)) and all(isinstance(m, kind) for m in members)
+    return isinstance(setting, Mapping if kind is Configuration else (tuple, list)) and all(
+        isinstance(m, kind) for m in members
+    )
 
 
 def _unknown(what: str, name: str, known: Iterable[str], owner: str) -> str:

@@ -1,4 +1,6 @@
-"""A refinement as a protocol declares it: the other protocol, its constants, and what its variables are in a state of this one."""
+"""A refinement as a protocol declares it: the other protocol, its constants, and what its variables are in a state of
+this one.
+"""
 
 from __future__ import annotations
 
@@ -33,26 +35,30 @@ def refines(
     when: Callable[[Any], bool] | None = None,
     doc: str = "",
 ) -> Any:
-    """Every step of this protocol is, seen through ``mapping``, a step of ``other`` or one that changes nothing of it; and every initial
-    state is an initial state of ``other``. TLA+: ``Spec => Other!Spec``, without its fairness.
+    """Every step of this protocol is, seen through ``mapping``, a step of ``other`` or one that changes nothing of it;
+    and every initial state is an initial state of ``other``. TLA+: ``Spec => Other!Spec``, without its fairness.
 
-    ``mapping`` says what a variable of ``other`` is in a state of this protocol. One that it does not name is the variable of the same name
-    here, part by part. For the others it gives, by ``"variable"`` or ``"variable.field"``:
+    ``mapping`` says what a variable of ``other`` is in a state of this protocol. One that it does not name is the
+    variable of the same name here, part by part. For the others it gives, by ``"variable"`` or ``"variable.field"``:
 
-    - a function of the state, and of the keys on the way there, that returns the value: ``"client.lac": lambda self, c: ...``;
+    - a function of the state, and of the keys on the way there, that returns the value: ``"client.lac": lambda self, c:
+      ...``;
     - the name of a variable or a field here that holds the same: ``"holder": "leader"``;
-    - for a network, a dictionary with what each kind of message here is there: another kind with the same fields, ``(Kind, function)``
-      where the function returns a message of that kind or None, a list of such, or None.  Where the other network remembers messages, a third
-      function leads back: ``(Kind, function, back)``.
+    - for a network, a dictionary with what each kind of message here is there: another kind with the same fields,
+      ``(Kind, function)`` where the function returns a message of that kind or None, a list of such, or None.  Where
+      the other network remembers messages, a third function leads back: ``(Kind, function, back)``.
 
-    ``constants`` are those of ``other``, by name: a value, a constant of this protocol, or a function of the protocol; by default the
-    constant of the same name here, or else its own default. ``when`` turns it off by default, as for :func:`invariant`.
+    ``constants`` are those of ``other``, by name: a value, a constant of this protocol, or a function of the protocol;
+    by default the constant of the same name here, or else its own default. ``when`` turns it off by default, as for
+    :func:`invariant`.
 
     The constraints of ``other`` are not obeyed, and its properties are not checked.
     """
     if not (isinstance(other, type) and issubclass(other, Protocol) and other is not Protocol):
         raise NotAProtocol(f"refines(...) is given {other!r}: give it the class of the other protocol")
-    return Refinement("refinement", _judged, when=when, other=other, constants=constants or {}, mapping=mapping or {}, said=doc)
+    return Refinement(
+        "refinement", _judged, when=when, other=other, constants=constants or {}, mapping=mapping or {}, said=doc
+    )
 
 
 def _judged(*_: Any) -> bool:

@@ -1,10 +1,10 @@
 """The values a protocol's state is made of: immutable, canonically ordered, hashed by content.
 
-A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen set, a
-:class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can not;
-:func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are three values, and so
-are the members of two enums that share a name), in every process whatever its hash seed; :func:`order_key` is the one order in which
-anything is ever iterated.
+A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
+set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can
+not; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are
+three values, and so are the members of two enums that share a name), in every process whatever its hash seed;
+:func:`order_key` is the one order in which anything is ever iterated.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ Value = Any
 
 
 MAX_MEMBERS = 1 << 16
-"""The most members of what a protocol is declared over: domains, bindings of an action's parameters, keys, ends of a network's routes."""
+"""The most members of what a protocol is declared over: domains, bindings of an action's parameters, keys, ends of a
+network's routes.
+"""
 
 
 def finite(items: Iterable[T], what: str) -> list[T]:
-    """``items``, which ``what`` describes, as a list. Raises :class:`fencepost.NotAProtocol` if they are too many, or without end."""
+    """``items``, which ``what`` describes, as a list. Raises :class:`fencepost.NotAProtocol` if they are too many, or
+    without end.
+    """
     members = list(islice(items, MAX_MEMBERS + 1))
     if len(members) > MAX_MEMBERS:
         raise NotAProtocol(f"{what} has more than {MAX_MEMBERS:,} members: is it infinite?")
@@ -215,13 +219,16 @@ PROTOCOL_MODULE = "_protocol_"
 _MAIN = ("__main__", "__mp_main__")
 _named: dict[str, weakref.ref[type]] = {}
 shared_names: set[str] = set()
-"""Full names that several classes of this process have: of a file that was loaded twice, or of a class that a function makes."""
+"""Full names that several classes of this process have: of a file that was loaded twice, or of a class that a function
+makes.
+"""
 
 
 def full_name(cls: type) -> str:
     """The name by which a class is encoded: ``module:Outer.Inner``.
 
-    Of a class in the protocol's own file it is ``Outer.Inner``, since the name of that module depends on how the file is run.
+    Of a class in the protocol's own file it is ``Outer.Inner``, since the name of that module depends on how the file
+    is run.
     """
     module = cls.__module__
     is_own = module in _MAIN or module.startswith(PROTOCOL_MODULE)
@@ -246,9 +253,9 @@ def _register(cls: type) -> None:
 class Record:
     """A named group of values, declared like a dataclass.
 
-    Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which actions
-    read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a changed copy
-    with :meth:`replace`.
+    Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which
+    actions read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a
+    changed copy with :meth:`replace`.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -259,7 +266,10 @@ class Record:
         super().__init_subclass__(**kwargs)
         for name in ("__eq__", "__hash__"):
             if name in cls.__dict__:
-                raise NotAValue(f"record {cls.__name__} defines {name}, but records are equal by class and content: compare with a method")
+                raise NotAValue(
+                    f"record {cls.__name__} defines {name}, but records are equal by class and content: compare with a"
+                    " method"
+                )
         has_own_init = "__init__" in cls.__dict__
         dataclasses.dataclass(eq=False, repr=False)(cls)
         cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
@@ -339,19 +349,26 @@ def _plain_init(cls: type[Record]) -> Callable[..., None]:
     """What the ``__init__`` of a dataclass does, without asking for each field whether it may be assigned."""
     made = cls.__init__
     lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
-    source = "\n".join([f"def __init__(self, {', '.join(cls._fields)}):", *lines, "    self.__dict__['_sealed'] = True"])
+    source = "\n".join(
+        [f"def __init__(self, {', '.join(cls._fields)}):", *lines, "    self.__dict__['_sealed'] = True"]
+    )
     names: dict[str, Any] = {}
     exec(source, {"__name__": cls.__module__}, names)
     init: Any = names["__init__"]
-    init.__defaults__, init.__annotations__, init.__qualname__ = made.__defaults__, made.__annotations__, made.__qualname__
+    init.__defaults__, init.__annotations__, init.__qualname__ = (
+        made.__defaults__,
+        made.__annotations__,
+        made.__qualname__,
+    )
     return init  # type: ignore[no-any-return]
 
 
 class Message(Record):
     """A record that travels over a :class:`~fencepost.spec.network.Network`; its class is the kind of message.
 
-    ``topic`` may name one of its fields: then what a channel has in flight is a part of the state of its own for each value of
-    that field, and a message is received by its topic. It is for kinds of which many different messages pile up in a channel.
+    ``topic`` may name one of its fields: then what a channel has in flight is a part of the state of its own for each
+    value of that field, and a message is received by its topic. It is for kinds of which many different messages pile
+    up in a channel.
     """
 
     topic: ClassVar[str | None] = None
@@ -370,13 +387,17 @@ def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
     members = canonical(set(finite(items, "what subsets(...) is asked of")))
     number = 2 ** len(members) if size is None else comb(len(members), size)
     if number > MAX_MEMBERS:
-        raise NotAProtocol(f"subsets(...) of {len(members):,} members would be more than {MAX_MEMBERS:,}: take those of one small size")
+        raise NotAProtocol(
+            f"subsets(...) of {len(members):,} members would be more than {MAX_MEMBERS:,}: take those of one small size"
+        )
     sizes = range(len(members) + 1) if size is None else (size,)
     return [Set(chosen) for n in sizes for chosen in combinations(members, n)]
 
 
 def order_key(value: Value) -> tuple[Any, ...]:
-    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as declared)."""
+    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as
+    declared).
+    """
     kind = type(value)
     if kind is int:
         return (2, value)
@@ -463,8 +484,9 @@ def encode(value: Value) -> bytes:
 
 
 def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
-    """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member (``e``,
-    ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the bytes are no value.
+    """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member
+    (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the bytes are no
+    value.
     """
     value, end = _decode(code, 0, named)
     if end != len(code):
@@ -588,12 +610,14 @@ def freeze(value: Value) -> Value:
 
 
 def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
-    """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such as 1 and True:
-    in a set or a map, one of them would silently stand for both.
+    """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such
+    as 1 and True: in a set or a map, one of them would silently stand for both.
     """
     for other in keys if key in keys else ():
         if other == key and encode(other) != encode(key):
-            raise NotAValue(f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal")
+            raise NotAValue(
+                f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal"
+            )
 
 
 def _frozen_field(record: Record, name: str, value: Value) -> Value:
@@ -683,7 +707,9 @@ def show(value: Value) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are escaped."""
+    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are
+    escaped.
+    """
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -1,11 +1,12 @@
 """The columns of a table: what the numbers of values, of a state's parts and of actions, are for a reader.
 
-Only the driver of a search can tell what a number stands for. What it has told is plain values, which go to other processes as they are:
-whoever has the columns turns rows of numbers into rows that anything can read, and needs no protocol.
+Only the driver of a search can tell what a number stands for. What it has told is plain values, which go to other
+processes as they are: whoever has the columns turns rows of numbers into rows that anything can read, and needs no
+protocol.
 
-Parts of the state may appear later, and so may values of another kind. A part that appears late
-is null as long as it holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool`
-for states that wait until then, and `files` for those that other processes have written before.
+Parts of the state may appear later, and so may values of another kind. A part that appears late is null as long as it
+holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool` for
+states that wait until then, and `files` for those that other processes have written before.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ TEXT = pa.dictionary(pa.int32(), STRING)
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
-"""What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the columns."""
+"""What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the
+columns.
+"""
 
 Kinds = dict[str, Kind]
 
@@ -60,19 +63,24 @@ def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
 
 
 def field_of(name: str, kind: Kind, values: Sequence[Plain] | None = None, text: Any = STRING) -> Any:
-    """The field for values of a kind. ``values`` are all that it will ever hold, and what is null in none of them is not nullable; without
-    them anything is.
+    """The field for values of a kind. ``values`` are all that it will ever hold, and what is null in none of them is
+    not nullable; without them anything is.
     """
     nullable = values is None or any(value is None for value in values)
     present = None if values is None else [value for value in values if value is not None]
     if not isinstance(kind, dict):
         return pa.field(name, SCALARS.get(str(kind), text), nullable)
     if "struct" in kind:
-        return pa.field(name, pa.struct([field_of(part, of, _each(present, part)) for part, of in kind["struct"].items()]), nullable)
+        return pa.field(
+            name, pa.struct([field_of(part, of, _each(present, part)) for part, of in kind["struct"].items()]), nullable
+        )
     parts = None if present is None else [part for value in present for part in value]
     if "map" not in kind:
         return pa.field(name, pa.list_(field_of("element", kind.get("set", kind.get("list")), parts)), nullable)
-    key, value = (field_of(called, of, _each(parts, n)) for n, (called, of) in enumerate(zip(("key", "value"), kind["map"], strict=True)))
+    key, value = (
+        field_of(called, of, _each(parts, n))
+        for n, (called, of) in enumerate(zip(("key", "value"), kind["map"], strict=True))
+    )
     if is_keyed_by_parts(kind):
         return pa.field(name, pa.list_(pa.field("element", pa.struct([key, value]), parts is None)), nullable)
     return pa.field(name, pa.map_(key.with_nullable(False), value), nullable)
@@ -96,7 +104,9 @@ def kinds_of(schema: Any) -> Kinds:
 
 
 def rewritten(table: Any, kinds: Kinds) -> Any:
-    """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it lacks, which are null."""
+    """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it
+    lacks, which are null.
+    """
     held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]})
     columns = []
     for field in schema:
@@ -108,8 +118,14 @@ def rewritten(table: Any, kinds: Kinds) -> Any:
             columns.append(completed(table.column(field.name).combine_chunks(), field.type))
         else:
             before, after = held[field.name], kinds[field.name]
-            values = [converted(from_column(value, before), before, after) for value in table.column(field.name).to_pylist()]
-            columns.append(coded(*dictionary(values)) if after == "text" else pa.array([to_column(v, after) for v in values], field.type))
+            values = [
+                converted(from_column(value, before), before, after) for value in table.column(field.name).to_pylist()
+            ]
+            columns.append(
+                coded(*dictionary(values))
+                if after == "text"
+                else pa.array([to_column(v, after) for v in values], field.type)
+            )
     return pa.table(columns, schema=schema)
 
 
@@ -125,7 +141,9 @@ def completed(array: Any, kind: Any) -> Any:
         keys, values = completed(array.keys, kind.key_type), completed(array.items, kind.item_type)
         return pa.MapArray.from_arrays(array.offsets, keys, values, type=kind, mask=missing)
     if pa.types.is_list(kind) and (pa.types.is_list(array.type) or pa.types.is_map(array.type)):
-        return pa.ListArray.from_arrays(array.offsets, completed(array.values, kind.value_type), type=kind, mask=missing)
+        return pa.ListArray.from_arrays(
+            array.offsets, completed(array.values, kind.value_type), type=kind, mask=missing
+        )
     return pa.nulls(len(array), kind)
 
 
@@ -205,7 +223,8 @@ def gathered(values: Any, numbers: Array) -> Any:
 class Columns:
     """The columns of both tables of a search.
 
-    ``metadata`` goes into every file; ``kinds`` are the kinds of the columns of ``states``, as far as they are known, in their order.
+    ``metadata`` goes into every file; ``kinds`` are the kinds of the columns of ``states``, as far as they are known,
+    in their order.
     """
 
     def __init__(self, stepper: Stepper) -> None:
@@ -251,9 +270,12 @@ class Columns:
         """The schema of ``states``, as far as it is known. ``fields``: what is certain of the parts."""
         return schema_of(self.kinds, self.metadata, fields)
 
-    def states(self, schema: Any, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> Any:
-        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
-        (-1 for initial states, which have no parents), and the numbers of their values, of which later slots may be missing.
+    def states(
+        self, schema: Any, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array
+    ) -> Any:
+        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots
+        that led here (-1 for initial states, which have no parents), and the numbers of their values, of which later
+        slots may be missing.
         """
         n = len(fingerprints)
         columns = {
@@ -265,12 +287,18 @@ class Columns:
         cells = np.ascontiguousarray(rows.T)
         for index, part in enumerate(self._parts):
             if part.name in self.kinds:
-                columns[part.name] = part.array(schema.field(part.name), cells[index] if index < len(cells) else np.zeros(n, np.uint8))
+                columns[part.name] = part.array(
+                    schema.field(part.name), cells[index] if index < len(cells) else np.zeros(n, np.uint8)
+                )
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def edges(self, sources: Array, targets: Array, roots: Array) -> Any:
         """Steps as a table, by the fingerprints they go from and to and the numbers of their roots."""
-        columns = {"source": pa.array(sources.view(np.int64)), "target": pa.array(targets.view(np.int64)), **self._taken(roots)}
+        columns = {
+            "source": pa.array(sources.view(np.int64)),
+            "target": pa.array(targets.view(np.int64)),
+            **self._taken(roots),
+        }
         return pa.table([columns[name] for name in EDGES], schema=schema_of(dict(EDGES), self.metadata))
 
     def _taken(self, roots: Array) -> dict[str, Any]:

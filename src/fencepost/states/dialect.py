@@ -1,7 +1,8 @@
 """Spark SQL as DuckDB understands it, as far as both are known to mean the same.
 
-The tables of a state space are asked in Spark SQL, and whichever of the two answers, the answer is the same. So a question is translated
-only if every part of it is listed here: what DuckDB would take otherwise, or what nobody has compared, is for Spark.
+The tables of a state space are asked in Spark SQL, and whichever of the two answers, the answer is the same. So a
+question is translated only if every part of it is listed here: what DuckDB would take otherwise, or what nobody has
+compared, is for Spark.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import sqlglot
 from sqlglot import exp
 
 SAME = (
-    exp.Select, exp.From, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.With, exp.CTE,
-    exp.Subquery, exp.Union, exp.Intersect, exp.Except, exp.Exists, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier, exp.Star,
-    exp.Var, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ,
-    exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Case, exp.If, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe, exp.Coalesce, exp.Nullif,
-    exp.Greatest, exp.Least, exp.Abs, exp.Upper, exp.Lower, exp.Length, exp.Min, exp.Max, exp.Sum, exp.Avg, exp.LogicalOr, exp.LogicalAnd,
+    exp.Select, exp.From, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct,
+    exp.With, exp.CTE,
+    exp.Subquery, exp.Union, exp.Intersect, exp.Except, exp.Exists, exp.Table, exp.TableAlias, exp.Alias, exp.Column,
+    exp.Identifier, exp.Star,
+    exp.Var, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT,
+    exp.LTE, exp.NullSafeEQ,
+    exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Case, exp.If, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe,
+    exp.Coalesce, exp.Nullif,
+    exp.Greatest, exp.Least, exp.Abs, exp.Upper, exp.Lower, exp.Length, exp.Min, exp.Max, exp.Sum, exp.Avg,
+    exp.LogicalOr, exp.LogicalAnd,
     exp.Array, exp.ArraySize, exp.ArrayFilter, exp.Lambda, exp.Lateral, exp.Explode, exp.Posexplode, exp.DataType,
 )  # fmt: skip
 """What means the same in both wherever it stands. Much else does under a condition: see :data:`UNDER_CONDITION`."""
@@ -52,7 +58,9 @@ UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = 
     exp.Mod: lambda n: _number(n.expression, 1),
     exp.Left: lambda n: _number(n.expression, 0),
     exp.Right: lambda n: _number(n.expression, 0),
-    exp.Substring: lambda n: _number(n.args.get("start"), 1) and _number(n.args.get("length") or exp.Literal.number(0), 0),
+    exp.Substring: lambda n: (
+        _number(n.args.get("start"), 1) and _number(n.args.get("length") or exp.Literal.number(0), 0)
+    ),
     exp.RegexpSplit: lambda n: _plain_pattern(n.expression) and not n.args.get("limit"),
     exp.ArrayContains: lambda n: isinstance(n.expression, exp.Literal | exp.Cast),
     exp.Cast: lambda n: _plain_type(n.to),
@@ -60,7 +68,15 @@ UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = 
 }
 """What means the same in both if the condition is met, or is translated by :func:`_translate`."""
 
-AGGREGATES = {exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Sum: "sum", exp.Avg: "avg", exp.LogicalOr: "bool_or", exp.LogicalAnd: "bool_and"}
+AGGREGATES = {
+    exp.Count: "count",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.LogicalOr: "bool_or",
+    exp.LogicalAnd: "bool_and",
+}
 
 
 class Otherwise(Exception):
@@ -84,8 +100,8 @@ class NoTable(Exception):
 
 
 def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
-    """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns of each table;
-    ``floats``: those that are no whole numbers, whose text the two write differently.
+    """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns
+    of each table; ``floats``: those that are no whole numbers, whose text the two write differently.
 
     Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn` or :class:`NoTable`.
     """
@@ -122,11 +138,17 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], apart:
     if not apart.isdisjoint(used):
         raise Otherwise("numbers that are not whole")
     unknown = used.keys() - columns - set(given) - held
-    if any(part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts):
+    if any(
+        part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts
+    ):
         raise Otherwise("a part of a value")
     if unknown:
         raise NoColumn(min(".".join(part.name for part in used[name].parts) for name in unknown))
-    renamed = {alias.alias for alias in query.find_all(exp.Alias) if not (isinstance(alias.this, exp.Column) and alias.this.name == alias.alias)}
+    renamed = {
+        alias.alias
+        for alias in query.find_all(exp.Alias)
+        if not (isinstance(alias.this, exp.Column) and alias.this.name == alias.alias)
+    }
     for clause in (*query.find_all(exp.Having), *query.find_all(exp.Group)):
         if any(column.name in renamed & columns for column in clause.find_all(exp.Column)):
             raise Otherwise("a name that is a column's and another's")
@@ -142,11 +164,16 @@ def _translate(query: exp.Query) -> None:
         node.replace(exp.Paren(this=exp.Or(this=node.copy(), expression=exp.Case(ifs=[unsure], default=exp.false()))))
     for node in list(query.find_all(exp.TryCast)):  # which is what a cast is taken for; one that fails is told by Spark
         node.replace(exp.Cast(this=node.this.copy(), to=node.to.copy()))
-    for node in reversed(list(query.find_all(exp.Div, bfs=True))):  # by zero it is null in DuckDB, and an error in Spark
+    for node in reversed(
+        list(query.find_all(exp.Div, bfs=True))
+    ):  # by zero it is null in DuckDB, and an error in Spark
         if _number(node.expression, 1):
             continue
         by = exp.Paren(this=node.expression.copy())
-        fails = exp.If(this=exp.EQ(this=by, expression=exp.Literal.number(0)), true=exp.func("error", exp.Literal.string("division by zero")))
+        fails = exp.If(
+            this=exp.EQ(this=by, expression=exp.Literal.number(0)),
+            true=exp.func("error", exp.Literal.string("division by zero")),
+        )
         node.replace(exp.Paren(this=exp.Case(ifs=[fails], default=node.copy())))
 
 
@@ -157,7 +184,10 @@ def _names(query: exp.Query) -> list[str]:
         first = first.this
     if not isinstance(first, exp.Select):
         raise Otherwise("no list of columns")
-    if any(isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)) for one in first.expressions):
+    if any(
+        isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star))
+        for one in first.expressions
+    ):
         if len(first.expressions) > 1:
             raise Otherwise("all columns and others")
         return []

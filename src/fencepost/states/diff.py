@@ -1,8 +1,8 @@
 """Two state spaces held against each other: which states one has and the other has not.
 
-The comparison is written once, in SQL that DuckDB and Spark take alike. The parts of the state are ``p0``, ``p1``, ... in it: the two
-engines differ in how names are quoted and in whether capitals count. Each engine brings the tables, with values that have parts as JSON:
-those of two tables can then be compared whatever the types of parts that neither has.
+The comparison is written once, in SQL that DuckDB and Spark take alike. The parts of the state are ``p0``, ``p1``, ...
+in it: the two engines differ in how names are quoted and in whether capitals count. Each engine brings the tables, with
+values that have parts as JSON: those of two tables can then be compared whatever the types of parts that neither has.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ MOST_VALUES = 8
 class Side:
     """What one state space has and the other has not.
 
-    ``distinct``: its states, projected on the common parts; ``only``: those that the other one lacks. ``nearest``: fingerprint and depth of
-    the first of them. ``values``: for each part that holds values here which it never holds there, some of these.
+    ``distinct``: its states, projected on the common parts; ``only``: those that the other one lacks. ``nearest``:
+    fingerprint and depth of the first of them. ``values``: for each part that holds values here which it never holds
+    there, some of these.
     """
 
     space: StateSpace
@@ -39,7 +40,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two state spaces, and the parts of the state that only one of them has, or with other kinds of values: they do not take part."""
+    """Two state spaces, and the parts of the state that only one of them has, or with other kinds of values: they do
+    not take part.
+    """
 
     sides: tuple[Side, Side]
     common: int
@@ -48,10 +51,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Tables:
-    """An engine that has the states of both sides as ``states_0`` and ``states_1``: ``fingerprint``, ``depth``, and the parts that are compared.
+    """An engine that has the states of both sides as ``states_0`` and ``states_1``: ``fingerprint``, ``depth``, and the
+    parts that are compared.
 
-    ``rows`` answers a query, and ``keep`` makes a table of its answer. ``collect_set`` is an aggregate there: a list of the different values
-    that are not null.
+    ``rows`` answers a query, and ``keep`` makes a table of its answer. ``collect_set`` is an aggregate there: a list of
+    the different values that are not null.
     """
 
     rows: Callable[[str], Sequence[Sequence[Any]]]
@@ -59,17 +63,26 @@ class Tables:
 
 
 def difference(one: StateSpace, other: StateSpace, by: By, parts: Sequence[str] = ()) -> Difference:
-    """What each of two state spaces has that the other has not. ``parts``: compare only these parts of the state, with all below them
-    (``bookie`` is ``bookie.b1.fenced`` and others).
+    """What each of two state spaces has that the other has not. ``parts``: compare only these parts of the state, with
+    all below them (``bookie`` is ``bookie.b1.fenced`` and others).
 
-    Raises :class:`fencepost.OptionError` if they have no parts in common, and :class:`fencepost.SystemFailure` if nobody is there to answer.
+    Raises :class:`fencepost.OptionError` if they have no parts in common, and :class:`fencepost.SystemFailure` if
+    nobody is there to answer.
     """
-    every = [name for name in {**one.parts, **other.parts} if not parts or any(_is_within(name, part) for part in parts)]
+    every = [
+        name for name in {**one.parts, **other.parts} if not parts or any(_is_within(name, part) for part in parts)
+    ]
     for part in parts:
         if not any(_is_within(name, part) for name in every):
             known = dict.fromkeys(name.partition(".")[0] for name in one.parts)
-            raise OptionError(f"there is no part {part} of the state: there are {', '.join(known)}, and what is below them")
-    shared = [name for name in every if name in one.parts and name in other.parts and agree(one.parts[name], other.parts[name])]
+            raise OptionError(
+                f"there is no part {part} of the state: there are {', '.join(known)}, and what is below them"
+            )
+    shared = [
+        name
+        for name in every
+        if name in one.parts and name in other.parts and agree(one.parts[name], other.parts[name])
+    ]
     if not shared:
         raise OptionError(f"{one.directory} and {other.directory} have no part of the state in common")
     spaces = (one, other)
@@ -100,10 +113,11 @@ def _side(tables: Tables, space: StateSpace, side: int, shared: list[str]) -> Si
         return Side(space, distinct, 0, None, {})
     same = " and ".join(f"s.p{place} is not distinct from o.p{place}" for place in range(len(shared)))
     ((fingerprint, depth),) = tables.rows(
-        f"select fingerprint, depth from states_{side} s semi join {only} o on {same} order by depth, fingerprint limit 1"
+        f"select fingerprint, depth from states_{side} s semi join {only} o on {same} order by depth, fingerprint"
+        " limit 1"
     )
     sets = ", ".join(f"collect_set(p{place})" for place in range(len(shared)))
-    ((*here,), (*there,)) = (tables.rows(f"select {sets} from {table}")[0] for table in (only, theirs))
+    (*here,), (*there,) = (tables.rows(f"select {sets} from {table}")[0] for table in (only, theirs))
     values = {}
     for name, held, known in zip(shared, here, there, strict=True):
         found = sorted(_shown(value, space.parts[name]) for value in set(held or ()).difference(known or ()))
@@ -197,7 +211,9 @@ def _on_spark(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By) 
 
 
 def _columns(space: StateSpace, shared: list[str], quote: str, json_of: str) -> list[str]:
-    """What the comparison takes of the states of one side, in an engine's own SQL: its ``quote`` around names, and how it makes JSON."""
+    """What the comparison takes of the states of one side, in an engine's own SQL: its ``quote`` around names, and how
+    it makes JSON.
+    """
     columns = ["fingerprint", "depth"]
     for place, name in enumerate(shared):
         value = quote + name.replace(quote, quote * 2) + quote

@@ -1,10 +1,10 @@
 """The files of a table: plain Parquet, ``part-00001.parquet`` and so on, all of one schema.
 
-A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else writes: what a process
-that was killed, or a task that was tried again, has left behind is no part of the table.
+A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else
+writes: what a process that was killed, or a task that was tried again, has left behind is no part of the table.
 
-What the columns are is only certain at the end, before which other processes have written files. One that lacks a column, or has one of
-another kind, is then written again (:meth:`Place.rewrite`).
+What the columns are is only certain at the end, before which other processes have written files. One that lacks a
+column, or has one of another kind, is then written again (:meth:`Place.rewrite`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ RISING = {"states": "fingerprint", "edges": "source"}
 
 
 class Part(File, frozen=True):
-    """A file of rows that is complete but for its name. ``order``: its place among those that were written at the same time."""
+    """A file of rows that is complete but for its name. ``order``: its place among those that were written at the same
+    time.
+    """
 
     order: int
 
@@ -62,7 +64,8 @@ class Place:
         stream = DigestedStream(files.open_output_stream(f"{folder}/{name}"))
         # No reader skips rows by the least and the greatest element of lists, which take time to find.
         writer = pq.ParquetWriter(
-            pa.PythonFile(stream, "w"), schema, use_dictionary=encoded or False, compression=compression, write_statistics=flat,
+            pa.PythonFile(stream, "w"), schema, use_dictionary=encoded or False, compression=compression,
+            write_statistics=flat,
             column_encoding={RISING[self.table]: "DELTA_BINARY_PACKED"}, write_page_checksum=True,
         )  # fmt: skip
         return PartWriter(name, writer, stream)
@@ -83,7 +86,9 @@ class Place:
         """Write a file anew, with columns of these kinds."""
         files, folder = self.storage.arrow()
         with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
-            part = self.write(order, (rewritten(old.read_row_group(group), kinds) for group in range(old.num_row_groups)))
+            part = self.write(
+                order, (rewritten(old.read_row_group(group), kinds) for group in range(old.num_row_groups))
+            )
         assert part is not None
         return part
 
@@ -108,7 +113,9 @@ class Place:
 
 
 class DigestedStream:
-    """A stream to a file, with a running digest and the number of all bytes that went through it. pyarrow takes it for a file."""
+    """A stream to a file, with a running digest and the number of all bytes that went through it. pyarrow takes it for
+    a file.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -201,8 +208,8 @@ def writing(directory: object) -> Iterator[None]:
 class Files:
     """The files of one table, as the driver of a search keeps them.
 
-    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and writes a block while
-    the next is laid out; what goes wrong there is raised by the next call.
+    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and
+    writes a block while the next is laid out; what goes wrong there is raised by the next call.
     """
 
     def __init__(self, place: Place) -> None:
@@ -222,7 +229,9 @@ class Files:
         return sum(file.rows for file in self.listed) + self._in_file
 
     def write(self, kinds: Kinds, table: Any) -> None:
-        """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is begun when it is full."""
+        """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is
+        begun when it is full.
+        """
         if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
             self._open = kinds
@@ -237,7 +246,9 @@ class Files:
                 file.write(table)
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
-        """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
+        """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses
+        one.
+        """
         self.close()
         taken = [(part, _named(n, part)) for n, part in enumerate(sorted(parts, key=lambda p: p.order), self._next)]
         for part, file in taken:
@@ -270,7 +281,8 @@ class Files:
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
         file, self._file, self._in_file = self._file, None, 0
-        # An interrupt may come at any time, even before the executor knows of the thread that it has started and could wait for it.
+        # An interrupt may come at any time, even before the executor knows of the thread that it has started and could
+        # wait for it.
         with self._writing, suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
             if file is not None:
                 file.close()
@@ -289,7 +301,9 @@ class Files:
                 self.place.storage.remove(name)
 
     def damage(self) -> str | None:
-        """What is wrong with a file that is spoken of, if anything is. One may have been written again, with other columns, before the end."""
+        """What is wrong with a file that is spoken of, if anything is. One may have been written again, with other
+        columns, before the end.
+        """
         sizes = self.place.storage.sizes()
         for number, file in enumerate(self.listed):
             if file.name not in sizes:
@@ -310,7 +324,11 @@ class Files:
             if held is None:
                 self._kinds[place] = self.place.kinds(self.listed[place].name)
         wanted = list(kinds.items())
-        return [(n, self.listed[n].name) for n, held in enumerate(self._kinds) if held is not None and list(held.items()) != wanted]
+        return [
+            (n, self.listed[n].name)
+            for n, held in enumerate(self._kinds)
+            if held is not None and list(held.items()) != wanted
+        ]
 
     def replace(self, kinds: Kinds, part: Part) -> None:
         """Put a file that :meth:`Place.rewrite` wrote, ``order`` telling of which, in the place of that one."""
@@ -319,7 +337,9 @@ class Files:
         self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes, part.digest), kinds
 
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
-        """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that any reader knows them."""
+        """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that
+        any reader knows them.
+        """
         self.close()
         self._thread.shutdown()
         for number, name in self.stale(kinds):

@@ -1,11 +1,13 @@
 """The kinds of columns, and values as a column of a kind holds them.
 
-A kind is ``"int"`` (of 64 bits), ``"bool"``, ``"float"``, ``"text"``, or made of others: ``{"set": kind}``, ``{"list": kind}``,
-``{"map": [kind, kind]}``, ``{"struct": {field: kind}, "of": "Entry"}`` for a record. It is None as long as nothing but None was seen.
+A kind is ``"int"`` (of 64 bits), ``"bool"``, ``"float"``, ``"text"``, or made of others: ``{"set": kind}``, ``{"list":
+kind}``, ``{"map": [kind, kind]}``, ``{"struct": {field: kind}, "of": "Entry"}`` for a record. It is None as long as
+nothing but None was seen.
 
-Values are **plain** in a column: numbers, booleans and strings as such, other values without parts by their names, sets and sequences as lists,
-maps as lists of pairs, records as dicts. Sets and maps are sorted. Where kinds do not go together, values are text. How they are
-printed follows from the plain value and its kind alone, so a column that was written can become one of another kind.
+Values are **plain** in a column: numbers, booleans and strings as such, other values without parts by their names, sets
+and sequences as lists, maps as lists of pairs, records as dicts. Sets and maps are sorted. Where kinds do not go
+together, values are text. How they are printed follows from the plain value and its kind alone, so a column that was
+written can become one of another kind.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def plain(value: Value) -> tuple[Kind, Plain]:
         return {"map": [key, kind]}, sorted(zip(keys, parts, strict=True), key=_order)
     if isinstance(value, Record) and value._fields:
         fields = {name: plain(getattr(value, name)) for name in value._fields}
-        return {"struct": {name: kind for name, (kind, _) in fields.items()}, "of": cls.__name__}, {name: p for name, (_, p) in fields.items()}
+        return {"struct": {name: kind for name, (kind, _) in fields.items()}, "of": cls.__name__}, {
+            name: p for name, (_, p) in fields.items()
+        }
     return "text", _readable(show(value))
 
 
@@ -74,8 +78,16 @@ def merged(one: Kind, other: Kind) -> Kind:
             return {"list": merged(one["list"], other["list"])}
         if "map" in one and "map" in other:
             return {"map": [merged(a, b) for a, b in zip(one["map"], other["map"], strict=True)]}
-        if "struct" in one and "struct" in other and one["of"] == other["of"] and list(one["struct"]) == list(other["struct"]):
-            return {"struct": {name: merged(kind, other["struct"][name]) for name, kind in one["struct"].items()}, "of": one["of"]}
+        if (
+            "struct" in one
+            and "struct" in other
+            and one["of"] == other["of"]
+            and list(one["struct"]) == list(other["struct"])
+        ):
+            return {
+                "struct": {name: merged(kind, other["struct"][name]) for name, kind in one["struct"].items()},
+                "of": one["of"],
+            }
     return "text"
 
 
@@ -112,7 +124,9 @@ def converted(value: Plain, before: Kind, after: Kind) -> Plain:
 
 
 def is_keyed_by_parts(kind: Kind) -> bool:
-    """Whether it is a map whose keys have parts. As a column that is a list of structs, ``key`` and ``value``: few readers can have such keys."""
+    """Whether it is a map whose keys have parts. As a column that is a list of structs, ``key`` and ``value``: few
+    readers can have such keys.
+    """
     return isinstance(kind, dict) and "map" in kind and isinstance(kind["map"][0], dict)
 
 
@@ -152,8 +166,12 @@ def text(value: Plain, kind: Kind) -> str:
     if "list" in kind:
         return "⟨" + ", ".join(text(part, kind["list"]) for part in value) + "⟩"
     if "map" in kind:
-        return "{" + ", ".join(f"{text(key, kind['map'][0])}: {text(part, kind['map'][1])}" for key, part in value) + "}"
-    return f"{kind['of']}(" + ", ".join(f"{name}={text(value[name], part)}" for name, part in kind["struct"].items()) + ")"
+        return (
+            "{" + ", ".join(f"{text(key, kind['map'][0])}: {text(part, kind['map'][1])}" for key, part in value) + "}"
+        )
+    return (
+        f"{kind['of']}(" + ", ".join(f"{name}={text(value[name], part)}" for name, part in kind["struct"].items()) + ")"
+    )
 
 
 def _order(value: Plain) -> tuple[Any, ...]:

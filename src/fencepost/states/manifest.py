@@ -1,4 +1,6 @@
-"""What a state space that was written says about itself: of which protocol it is, what its columns are, whether it is whole."""
+"""What a state space that was written says about itself: of which protocol it is, what its columns are, whether it is
+whole.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text
 class About(msgspec.Struct):
     """What is known before anything is explored; it is in the metadata of every file too.
 
-    ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file, ``constants`` are
-    encoded, and ``shown`` are the same for people.
+    ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file,
+    ``constants`` are encoded, and ``shown`` are the same for people.
     """
 
     schema: int
@@ -62,9 +64,11 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Manifest(About):
-    """The whole manifest. ``columns``: the kind of each column of ``states``; see `kinds`. ``files``: those of each table.
+    """The whole manifest. ``columns``: the kind of each column of ``states``; see `kinds`. ``files``: those of each
+    table.
 
-    ``edges`` is how many there are, None if they were not asked for. Unless ``complete``, ``ended`` says what ended the search.
+    ``edges`` is how many there are, None if they were not asked for. Unless ``complete``, ``ended`` says what ended the
+    search.
     """
 
     complete: bool
@@ -111,12 +115,18 @@ class StateSpace:
         self._compared: set[str] = set()
         content = open_storage(directory).load(NAME)
         if content is None:
-            raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states {directory} makes one)")
+            raise SystemFailure(
+                f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states"
+                f" {directory} makes one)"
+            )
         try:
             held = json.loads(content)
             schema = held.get("schema")
             if schema != SCHEMA:
-                raise SystemFailure(f"{directory} was written by another version of Fencepost (schema {schema}, not {SCHEMA}): check again")
+                raise SystemFailure(
+                    f"{directory} was written by another version of Fencepost (schema {schema}, not {SCHEMA}): check"
+                    " again"
+                )
             self.manifest = msgspec.convert(held, Manifest)
         except (ValueError, AttributeError, msgspec.MsgspecError) as error:
             raise SystemFailure(f"{directory}/{NAME} is no manifest of a state space: {error}") from None
@@ -133,11 +143,11 @@ class StateSpace:
         return {name: kind for name, kind in self.manifest.columns.items() if name not in FIXED}
 
     def files(self, table: str) -> list[str]:
-        """The files of ``states`` or ``edges``, and no others that may be there: absolute, since Spark stays in the directory that it was
-        started in.
+        """The files of ``states`` or ``edges``, and no others that may be there: absolute, since Spark stays in the
+        directory that it was started in.
 
-        Raises :class:`fencepost.SystemFailure` if one is missing, or is not what was written: on this machine to the byte. At a URL only
-        sizes are looked at, since Spark compares the checksum of every page that it reads.
+        Raises :class:`fencepost.SystemFailure` if one is missing, or is not what was written: on this machine to the
+        byte. At a URL only sizes are looked at, since Spark compares the checksum of every page that it reads.
         """
         storage = open_storage(self.directory).below(table)
         files = self.manifest.files.get(table, [])
@@ -177,11 +187,16 @@ class StateSpace:
         """
         kept = self.manifest
         if not kept.home:
-            raise SystemFailure(f"{self.directory} is of {kept.protocol}, which was defined in no file, so nothing can be replayed")
+            raise SystemFailure(
+                f"{self.directory} is of {kept.protocol}, which was defined in no file, so nothing can be replayed"
+            )
         cls = loading.load(kept.home)
         if source_digest(cls()) != kept.source:
             where = kept.home.partition(".py:")[0] + ".py" if ".py:" in kept.home else kept.home
-            raise SystemFailure(f"the source of {kept.protocol} in {where} has changed since {self.directory} was written: check it again with --states")
+            raise SystemFailure(
+                f"the source of {kept.protocol} in {where} has changed since {self.directory} was written: check it"
+                " again with --states"
+            )
         named = names_of(Store(cls()))
         return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
 

@@ -14,8 +14,8 @@ _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\w+|."
 
 
 def quoted(sql: str, columns: Iterable[str]) -> str:
-    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no quotes. It may have
-    those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
+    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no
+    quotes. It may have those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
     """
     names = sorted((name for name in columns if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
     told, at = [], 0
@@ -27,7 +27,9 @@ def quoted(sql: str, columns: Iterable[str]) -> str:
             continue
         token = _TOKEN.match(sql, at)
         assert token is not None
-        told.append(_backquoted(token[0][1:-1].replace('""', '"')) if len(token[0]) > 1 and token[0][0] == '"' else token[0])
+        told.append(
+            _backquoted(token[0][1:-1].replace('""', '"')) if len(token[0]) > 1 and token[0][0] == '"' else token[0]
+        )
         at = token.end()
     return "".join(told)
 

@@ -1,7 +1,8 @@
-"""Questions to a state space, and who answers them: DuckDB, in this process and in a moment, or Spark, which takes its time to start.
+"""Questions to a state space, and who answers them: DuckDB, in this process and in a moment, or Spark, which takes its
+time to start.
 
-A question means what it means in Spark SQL. DuckDB is asked where the files are on this machine and the question is one that both
-understand alike (:mod:`fencepost.states.dialect`); everything else is for Spark.
+A question means what it means in Spark SQL. DuckDB is asked where the files are on this machine and the question is one
+that both understand alike (:mod:`fencepost.states.dialect`); everything else is for Spark.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
 
 
 def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
-    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the least fingerprint.
+    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
+    least fingerprint.
 
     None if there is none. Raises as :func:`answered` does.
     """
@@ -174,7 +176,9 @@ def must_be_for_spark(by: By, why: str) -> None:
     Raises :class:`fencepost.OptionError` if DuckDB was to answer.
     """
     if by.engine == "duckdb":
-        raise OptionError(f"DuckDB can not answer that as Spark would ({why.splitlines()[0]}): leave out engine") from None
+        raise OptionError(
+            f"DuckDB can not answer that as Spark would ({why.splitlines()[0]}): leave out engine"
+        ) from None
 
 
 def opened(views: Mapping[str, tuple[Iterable[str], Sequence[str]]]) -> Any:

@@ -1,7 +1,7 @@
 """States as numbers, until all is known that says what the numbers stand for.
 
-A column may appear, or become one of another kind, as long as a search goes on. So the states are kept as they come, in one file of
-compressed numbers beside those of the table, and are encoded once, when the columns are certain.
+A column may appear, or become one of another kind, as long as a search goes on. So the states are kept as they come, in
+one file of compressed numbers beside those of the table, and are encoded once, when the columns are certain.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from fencepost.compiler.tables import Array
 from fencepost.states.files import BLOCK, Place, fresh_name
 
 Rows = tuple[Array, Array, Array, Array, Array]
-"""Of some states the depths, fingerprints, those of the parents, the numbers of the roots that led here (-1 for initial states), and the
-numbers of the values of their parts, a row for each state."""
+"""Of some states the depths, fingerprints, those of the parents, the numbers of the roots that led here (-1 for initial
+states), and the numbers of the values of their parts, a row for each state.
+"""
 
 FIRST = ("depth", "fingerprint", "parent", "root")
 """The columns before the numbers of values, which are called by the numbers of their parts."""
@@ -42,7 +43,9 @@ class Spool:
             np.zeros(n, np.uint64) if parents is None else parents,
             np.full(n, -1, np.int32) if roots is None else roots.astype(np.int32),
         )
-        columns = dict(zip(FIRST, known, strict=True)) | {str(part): np.ascontiguousarray(numbers) for part, numbers in enumerate(rows.T)}
+        columns = dict(zip(FIRST, known, strict=True)) | {
+            str(part): np.ascontiguousarray(numbers) for part, numbers in enumerate(rows.T)
+        }
         batch = pa.record_batch({name: pa.array(column) for name, column in columns.items()})
         self._file = self._file or self._files.open_output_stream(self._path)
         # Of its own kind, since a later level may have more parts, and larger numbers.
@@ -51,8 +54,8 @@ class Spool:
         self.rows += n
 
     def blocks(self) -> Iterator[Rows]:
-        """All states in the order in which they came, as many together as are a row group. Parts that a level does not have are 0.
-        Then the spool is empty.
+        """All states in the order in which they came, as many together as are a row group. Parts that a level does not
+        have are 0. Then the spool is empty.
         """
         waiting: list[Any] = []
         rows = 0

@@ -1,8 +1,8 @@
 """Writes the explored space down as Parquet, level by level.
 
-The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and are encoded at the
-end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). What is a row, and what is a file, is in
-`columns` and in `files`.
+The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and
+are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). What
+is a row, and what is a file, is in `columns` and in `files`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fencepost.storage import open_storage
 Tell = Callable[[int, int], None]
 """Is told how many states were encoded, and of how many. May raise KeyboardInterrupt."""
 
+
 class Mark(msgspec.Struct, frozen=True):
     """How far a table was at the end of a level: what it takes to go on with it."""
 
@@ -35,10 +36,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """A state space being written to a directory, or a URL, which must not hold anything yet; or one that is gone on with.
+    """A state space being written to a directory, or a URL, which must not hold anything yet; or one that is gone on
+    with.
 
-    Raises :class:`fencepost.SystemFailure` when the disk does not take it. Unless there is a mark to go back to, :meth:`discard` then removes
-    what was written, and the directory if it is new.
+    Raises :class:`fencepost.SystemFailure` when the disk does not take it. Unless there is a mark to go back to,
+    :meth:`discard` then removes what was written, and the directory if it is new.
     """
 
     def __init__(self, stepper: Stepper, directory: Path | str, edges: bool, mark: Mark | None = None) -> None:
@@ -69,8 +71,8 @@ class Writer:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def add_level(self, blocks: Iterator[tuple[Array, Array | None, Array | None, Array]]) -> None:
-        """The next level, in the order of fingerprints, in blocks: the fingerprints, those of the parents and the numbers of the
-        roots that led here (none for initial states), and the rows.
+        """The next level, in the order of fingerprints, in blocks: the fingerprints, those of the parents and the
+        numbers of the roots that led here (none for initial states), and the rows.
         """
         self.depth += 1
         with writing(self.directory):
@@ -102,7 +104,9 @@ class Writer:
             self.edges.take(dict(EDGES), parts)
 
     def stale(self) -> list[tuple[int, str]]:
-        """The files of states that have to be written again, with all columns: the number and the name of each. :meth:`finish` does it too."""
+        """The files of states that have to be written again, with all columns: the number and the name of each.
+        :meth:`finish` does it too.
+        """
         self._encode()
         with writing(self.directory):
             return self.states.stale(self.columns.kinds)
@@ -114,7 +118,9 @@ class Writer:
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
     def _encode(self, certain: bool = False, tell: Tell | None = None) -> None:
-        """Put the states of the spool into complete files, with the columns as they are now. ``certain``: no more values will come."""
+        """Put the states of the spool into complete files, with the columns as they are now. ``certain``: no more
+        values will come.
+        """
         self.columns.learn(self.stepper.store)
         kinds, total, done = self.columns.kinds, self.spool.rows, 0
         # All files have one schema: where some were written before, anything may be null in the others too.
@@ -147,7 +153,9 @@ class Writer:
             self.edges.stand(mark.edges)
 
     def begin(self) -> None:
-        """Before anything new is written to a table that is gone on with: from now on it is not complete, and ends where its mark is."""
+        """Before anything new is written to a table that is gone on with: from now on it is not complete, and ends
+        where its mark is.
+        """
         if not self._begun:
             self._sweep()
         self._begun = True
@@ -158,8 +166,8 @@ class Writer:
             files.sweep()
 
     def finish(self, complete: bool, ended: str | None, tell: Tell | None = None) -> Manifest:
-        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``tell`` is called before each
-        row group.
+        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``tell`` is called
+        before each row group.
         """
         self.begin()
         self._encode(True, tell)

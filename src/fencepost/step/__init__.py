@@ -6,6 +6,7 @@ from fencepost.step.state import State, Store
 from fencepost.step.symmetry import Symmetry
 
 __all__ = [
-    "Branch", "Deadline", "Demand", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State", "Stepper", "Store", "Symmetry",
+    "Branch", "Deadline", "Demand", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State", "Stepper",
+    "Store", "Symmetry",
     "Unfinished",
 ]  # fmt: skip

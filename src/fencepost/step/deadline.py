@@ -1,8 +1,8 @@
 """Ends the author's Python when a limit on time or memory is reached, for it may never come back by itself.
 
-An engine looks at its limits between evaluations. What it can not see is one evaluation that does not return: for that a thread
-looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers such an exception
-before one of its next instructions, so a single call into C that never returns is not ended by it.
+An engine looks at its limits between evaluations. What it can not see is one evaluation that does not return: for that
+a thread looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers
+such an exception before one of its next instructions, so a single call into C that never returns is not ended by it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ LONG = 1.0
 
 
 class LimitReached(BaseException):
-    """A limit was reached while the author's Python ran. A BaseException, so that ``except Exception`` can not swallow it."""
+    """A limit was reached while the author's Python ran. A BaseException, so that ``except Exception`` can not swallow
+    it.
+    """
 
 
 @dataclass(frozen=True)
 class Unfinished:
     """An evaluation that had not returned when the search ended.
 
-    ``what``: such as ``action spin(n=1)``; ``state``: the state it was evaluated in, None before there is one; ``seconds``: how long
-    it had been running.
+    ``what``: such as ``action spin(n=1)``; ``state``: the state it was evaluated in, None before there is one;
+    ``seconds``: how long it had been running.
     """
 
     what: str
@@ -44,17 +46,20 @@ class Unfinished:
 
 
 class Deadline:
-    """Stands between the evaluations of one check and its limits. ``began``: when the check did, by the monotonic clock.
+    """Stands between the evaluations of one check and its limits. ``began``: when the check did, by the monotonic
+    clock.
 
-    :meth:`begin` and :meth:`end` go around every evaluation. ``reached`` names the limit that ended the check, and ``unfinished``
-    is the evaluation that was running then, if it did not return.
+    :meth:`begin` and :meth:`end` go around every evaluation. ``reached`` names the limit that ended the check, and
+    ``unfinished`` is the evaluation that was running then, if it did not return.
     """
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.reached: str | None = None
         self.unfinished: Unfinished | None = None
-        self._running: tuple[Any, Store | None, Any, float, int] | None = None  # what, in which state, since when, in which thread
+        self._running: tuple[Any, Store | None, Any, float, int] | None = (
+            None  # what, in which state, since when, in which thread
+        )
         self._refuses = False  # evaluations that have not begun yet
         self._reached_at = 0.0
         self._told = 0.0  # when the running evaluation was last told to end; 0.0 for never
@@ -70,7 +75,8 @@ class Deadline:
 
     @contextmanager
     def limits(self, look: Callable[[], str | None] | None, refuse: bool = True) -> Iterator[None]:
-        """Ends evaluations in the body by :class:`LimitReached` once ``look``, called from another thread, names a limit.
+        """Ends evaluations in the body by :class:`LimitReached` once ``look``, called from another thread, names a
+        limit.
 
         An evaluation that runs then is given a moment to return; with ``refuse``, no other one begins.
         """
@@ -95,7 +101,9 @@ class Deadline:
                     break
 
     def begin(self, what: Any, store: Store | None = None, ids: Any = ()) -> None:
-        """An evaluation of ``what`` begins, in the state ``ids``. Raises :class:`LimitReached` if it is too late for that."""
+        """An evaluation of ``what`` begins, in the state ``ids``. Raises :class:`LimitReached` if it is too late for
+        that.
+        """
         self.check()
         self._running = (what, store, ids, time.monotonic(), threading.get_ident())
 
@@ -105,7 +113,9 @@ class Deadline:
             raise LimitReached(self.reached)
 
     def end(self) -> None:
-        """The evaluation ended. Raises :class:`LimitReached` if it was told to, whatever the author's code made of that."""
+        """The evaluation ended. Raises :class:`LimitReached` if it was told to, whatever the author's code made of
+        that.
+        """
         while True:
             # What was sent may arrive here just as well.
             with contextlib.suppress(LimitReached):
@@ -151,7 +161,8 @@ class Deadline:
             if running is None or now - max(running[3], self._reached_at, self._told) < SHORT:
                 return
             unfinished = self._unfinished(*running)
-            # Either the thread sees that it was told, and waits until it is sent what it then takes back, or it has ended before.
+            # Either the thread sees that it was told, and waits until it is sent what it then takes back, or it has
+            # ended before.
             self._told = now
             if self._running is not running:
                 self._told = 0.0
@@ -172,8 +183,8 @@ def _send(thread: int) -> None:
 def _take() -> None:
     """Take what was sent to this thread, if it was not raised yet: none is left afterwards.
 
-    Not by sending nothing in its place: Python would look for it before every instruction from then on, and where it traces them
-    never come to the instruction.
+    Not by sending nothing in its place: Python would look for it before every instruction from then on, and where it
+    traces them never come to the instruction.
     """
     with contextlib.suppress(LimitReached):
         _send(threading.get_ident())

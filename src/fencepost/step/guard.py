@@ -1,10 +1,10 @@
 """Checking mode: catches an author's function that looks at something besides the state.
 
-A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then taken in every
-state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard` watches one
-evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of whatever the
-author's modules hold; it costs many times the evaluation itself. What Python itself makes different in each process, the order of
-a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
+A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
+taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
+watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
+whatever the author's modules hold; it costs many times the evaluation itself. What Python itself makes different in
+each process, the order of a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from fencepost.spec.values import Map, Message, ModelValue, Record, Set
 ADVICE = "a step must follow from the state alone; for what may go either way ask one_of(...)"
 
 _CLOCKS = (
-    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns",
+    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
+    "process_time_ns",
     "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime", "gmtime", "ctime",
 )  # fmt: skip
 _C_FUNCTIONS: dict[Any, str] = {getattr(time, name): "the clock" for name in _CLOCKS if hasattr(time, name)} | {
@@ -164,8 +165,8 @@ class Guard:
     def watching(self) -> Iterator[None]:
         """Watch an author's function while the body runs it.
 
-        Raises :class:`HiddenInput` if it asked for the time, a random number, a file or the environment (even if the author's code
-        swallowed that), or changed what a module, a class, a function or an object of the author's holds.
+        Raises :class:`HiddenInput` if it asked for the time, a random number, a file or the environment (even if the
+        author's code swallowed that), or changed what a module, a class, a function or an object of the author's holds.
         """
         watch = _Watch()
         outer = sys.getprofile()
@@ -186,7 +187,8 @@ class Guard:
                 raise HiddenInput(f"read a random number ({_NUMPY}): {ADVICE}")
             if changed is not None:
                 raise HiddenInput(
-                    f"changed {changed}, which is no part of the state: declare it with state(...) (a cache can be a functools.cache)"
+                    f"changed {changed}, which is no part of the state: declare it with state(...) (a cache can be a"
+                    " functools.cache)"
                 )
 
 
@@ -197,7 +199,8 @@ _OF_PYTHON = ("__", "_abc_", "_member_", "_value2member_")
 
 @dataclass
 class _Holder:
-    """Something that can change: a namespace, a container or an object. ``was``: what ``read`` returned when it was met.
+    """Something that can change: a namespace, a container or an object. ``was``: what ``read`` returned when it was
+    met.
 
     ``thing`` is kept, so that its address stays its own.
     """
@@ -212,9 +215,10 @@ class _Holder:
 class _Surroundings:
     """All that an author's functions could change besides the state.
 
-    That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes, functions and
-    objects, and containers in all of these. What belongs to the library, to installed packages or to Fencepost is not looked into.
-    Whatever appears later can be reached only through something that has changed, so one walk is enough.
+    That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes,
+    functions and objects, and containers in all of these. What belongs to the library, to installed packages or to
+    Fencepost is not looked into. Whatever appears later can be reached only through something that has changed, so one
+    walk is enough.
     """
 
     def __init__(self, protocol: Protocol) -> None:

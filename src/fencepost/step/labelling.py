@@ -1,15 +1,16 @@
 """A canonical labelling of the members of symmetric constants, for groups that are too large to try every permutation.
 
-In a state each **member** gets a number of its own, so that states which some permutation takes to each other become the same once
-members are exchanged for their numbers. As in McKay's search for the canonical form of a graph: members are **coloured**, those of
-one constant alike; a member's **signature** is what the state says of it, the others known by their colours alone; signatures split
-colours until none splits any more (**refinement**). Members that still share a colour are either interchangeable, which exchanging
-neighbours shows, and may be numbered in any order; or each of them is tried as the first of its colour, and the numbering with the
-least hash is taken. Two trials that end in the same hash show a permutation that leaves the state as it is, and what one of them
-would still find, the other one does.
+In a state each **member** gets a number of its own, so that states which some permutation takes to each other become
+the same once members are exchanged for their numbers. As in McKay's search for the canonical form of a graph: members
+are **coloured**, those of one constant alike; a member's **signature** is what the state says of it, the others known
+by their colours alone; signatures split colours until none splits any more (**refinement**). Members that still share a
+colour are either interchangeable, which exchanging neighbours shows, and may be numbered in any order; or each of them
+is tried as the first of its colour, and the numbering with the least hash is taken. Two trials that end in the same
+hash show a permutation that leaves the state as it is, and what one of them would still find, the other one does.
 
-A state is hashed as a sum over its **terms**: one for each slot that does not hold its default. A term is a program for a machine with a
-stack: constants, members, ordered and unordered groups. So the same arithmetic is done here and in the compiled loops (`canonical`).
+A state is hashed as a sum over its **terms**: one for each slot that does not hold its default. A term is a program for
+a machine with a stack: constants, members, ordered and unordered groups. So the same arithmetic is done here and in the
+compiled loops (`canonical`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ MASK = (1 << 64) - 1
 MOST_MEMBERS = 62
 """A term says in one word which members are in it."""
 MOST_LABELLINGS = 500
-"""Labellings of one state that are compared. If there are more, the least of these is taken: an orbit can then be counted twice."""
+"""Labellings of one state that are compared. If there are more, the least of these is taken: an orbit can then be
+counted twice.
+"""
 MOST_OPERANDS = 1 << 16
 """The stack of the compiled machine."""
 
 CONSTANT, MEMBER, ORDERED, UNORDERED = range(4)
-"""What an instruction is: two bits, above them a member's number or how many operands are joined. A constant's two halves follow."""
+"""What an instruction is: two bits, above them a member's number or how many operands are joined. A constant's two
+halves follow.
+"""
 KIND_BITS = 2
 
 STAR = MOST_MEMBERS + 1
@@ -51,8 +56,8 @@ def mixed(word: int) -> int:
 
 @dataclass(slots=True)
 class Term:
-    """What one slot says with one value: its program (empty if a view hides it), and the members that are in it. ``known``: its hashes, by
-    the colours of these.
+    """What one slot says with one value: its program (empty if a view hides it), and the members that are in it.
+    ``known``: its hashes, by the colours of these.
     """
 
     members: tuple[int, ...]
@@ -60,7 +65,9 @@ class Term:
     known: tuple[dict[tuple[int, ...], int], dict[tuple[int, ...], int]] = field(default_factory=lambda: ({}, {}))
 
     def hashed(self, colours: Sequence[int], lane: int) -> int:
-        """The hash under a colouring; equal for two terms exactly if they are the same once members are exchanged for colours."""
+        """The hash under a colouring; equal for two terms exactly if they are the same once members are exchanged for
+        colours.
+        """
         key = tuple([colours[m] for m in self.members])
         found = self.known[lane].get(key)
         if found is None:
@@ -90,7 +97,8 @@ class Term:
 class Labelling:
     """The members of symmetric constants, numbered; and from terms the key of an orbit.
 
-    ``classes``: the members of each constant. ``colours``: one for each member, at first: the number of the first of its class.
+    ``classes``: the members of each constant. ``colours``: one for each member, at first: the number of the first of
+    its class.
     """
 
     def __init__(self, classes: Sequence[Sequence[ModelValue]]) -> None:
@@ -132,11 +140,18 @@ class Labelling:
             else:
                 body += _constant(encode(part))
         if inside:
-            program += [*_constant(name + b" of %d" % len(parts)), *body, len(parts) << KIND_BITS | kind, 2 << KIND_BITS | ORDERED]
+            program += [
+                *_constant(name + b" of %d" % len(parts)),
+                *body,
+                len(parts) << KIND_BITS | kind,
+                2 << KIND_BITS | ORDERED,
+            ]
         return inside
 
     def least(self, terms: Sequence[Term]) -> tuple[int, int, bool]:
-        """The least hash of all canonical labellings of a state, low half and high half, and whether all of them were compared."""
+        """The least hash of all canonical labellings of a state, low half and high half, and whether all of them were
+        compared.
+        """
         return _Search(self.colours, terms).run()
 
 
@@ -147,7 +162,9 @@ def _constant(content: bytes) -> list[int]:
 
 @dataclass(slots=True)
 class _Choice:
-    """A colour whose members are tried one after the other as the first of it. ``seen``: the first hash that each trial came to."""
+    """A colour whose members are tried one after the other as the first of it. ``seen``: the first hash that each trial
+    came to.
+    """
 
     colours: list[int]
     cell: list[int]
@@ -197,7 +214,9 @@ class _Search:
             colours = self._refined(choices[-1].colouring())
 
     def _refined(self, colours: list[int]) -> list[int]:
-        """Colours split by signatures until none splits any more. A colour is the number of members with a lesser one."""
+        """Colours split by signatures until none splits any more. A colour is the number of members with a lesser
+        one.
+        """
         while True:
             sizes = [colours.count(colour) for colour in colours]
             signatures = [self._signature(m, colours) if sizes[m] > 1 else 0 for m in range(self.count)]
@@ -215,7 +234,9 @@ class _Search:
         return sum([term.hashed(starred, 0) for term in self.of_member[member]]) & MASK
 
     def _undecided(self, colours: list[int]) -> tuple[list[int], list[int]]:
-        """The first colour whose members are not interchangeable (none if all are), and numbers that follow the colours."""
+        """The first colour whose members are not interchangeable (none if all are), and numbers that follow the
+        colours.
+        """
         numbers = [c + colours[:m].count(c) for m, c in enumerate(colours)]
         for colour in range(self.count):
             cell = [m for m in range(self.count) if colours[m] == colour]

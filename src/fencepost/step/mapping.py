@@ -1,7 +1,8 @@
 """What a state of one protocol is in another one: the mapping of a refinement, slot by slot.
 
-A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it, or it is a network whose
-channels hold what those of a network here do, message by message. Which it is, is laid out once; values are read when they are asked for.
+A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it,
+or it is a network whose channels hold what those of a network here do, message by message. Which it is, is laid out
+once; values are read when they are asked for.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Part:
 
 
 class _Route(NamedTuple):
-    """What a kind of message of this protocol is in the other one: ``back`` leads from there to here, where it has to be known."""
+    """What a kind of message of this protocol is in the other one: ``back`` leads from there to here, where it has to
+    be known.
+    """
 
     kind: type[Message]
     there: Callable[[Any], Any]
@@ -96,13 +99,17 @@ class _Collector:
 
 
 class StateMapping:
-    """The mapping that a refinement of ``protocol`` declares. ``store`` and ``others`` hold the values of the two protocols.
+    """The mapping that a refinement of ``protocol`` declares. ``store`` and ``others`` hold the values of the two
+    protocols.
 
-    ``parts`` are those that functions compute, and ``numbers`` those of their roots, which whoever runs them gives. Raises
-    :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError` if their constants do not fit.
+    ``parts`` are those that functions compute, and ``numbers`` those of their roots, which whoever runs them gives.
+    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError`
+    if their constants do not fit.
     """
 
-    def __init__(self, declared: spec.Refinement, protocol: Protocol, store: Store, other: Protocol, others: Store) -> None:
+    def __init__(
+        self, declared: spec.Refinement, protocol: Protocol, store: Store, other: Protocol, others: Store
+    ) -> None:
         self.name = declared.name
         self.given = declared.mapping
         self.protocol = protocol
@@ -116,10 +123,14 @@ class StateMapping:
         self._own: dict[bytes, list[_Same | _Messages]] = {}
         for name, shape in other.shapes.items():
             own = protocol.shapes.get(name)
-            self._lay_out(shape, (name,), (name,), (), f"{protocol.name} has no {name}" if own is None else (own, (name,)))
+            self._lay_out(
+                shape, (name,), (name,), (), f"{protocol.name} has no {name}" if own is None else (own, (name,))
+            )
         unused = [given for given in self.given if given not in self._used]
         if unused:
-            raise self._wrong(f"maps {unused[0]}, which is no part of a state of {other.name}{_near(unused[0], self._places())}")
+            raise self._wrong(
+                f"maps {unused[0]}, which is no part of a state of {other.name}{_near(unused[0], self._places())}"
+            )
         self._of: dict[int, _Source] = {}
         self._own_slots: dict[int, Slot] = {}
         self._touched: dict[int, tuple[int, ...]] = {}
@@ -146,8 +157,12 @@ class StateMapping:
             walk(shape, name)
         return list(dict.fromkeys(found))
 
-    def _lay_out(self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart) -> None:
-        """Settle what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way there."""
+    def _lay_out(
+        self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart
+    ) -> None:
+        """Settle what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
+        there.
+        """
         name = ".".join(where)
         given = self.given.get(name)
         if given is not None:
@@ -164,7 +179,9 @@ class StateMapping:
         elif callable(given):
             self._compute(shape, path, Part(_titled(name, keys), given, keys, path, shape))
         elif given is not None and not isinstance(given, str):
-            raise self._wrong(f"maps {name} by {given!r}: give it a function of the state, or the name of a variable here")
+            raise self._wrong(
+                f"maps {name} by {given!r}: give it a function of the state, or the name of a variable here"
+            )
         else:
             own = own if given is None else self._named(given, keys, name)
             if isinstance(shape, Struct):
@@ -181,7 +198,9 @@ class StateMapping:
             return f"{slot_name(path)} of {self.protocol.name} is {_kind(shape)} there"
         element = shape.element(key)
         if element is None:
-            return f"{show(key)} is no key of {slot_name(path)} of {self.protocol.name}, so that the constants do not fit"
+            return (
+                f"{show(key)} is no key of {slot_name(path)} of {self.protocol.name}, so that the constants do not fit"
+            )
         return element, (*path, key)
 
     def _field(self, own: _Counterpart, field: str) -> _Counterpart:
@@ -193,23 +212,32 @@ class StateMapping:
         return shape.parts[field], (*path, field)
 
     def _named(self, given: str, keys: tuple[Value, ...], name: str) -> tuple[Shape, tuple[Any, ...]]:
-        """A variable of this protocol, or a field of it, by its name and the keys on the way to a part of the other one."""
+        """A variable of this protocol, or a field of it, by its name and the keys on the way to a part of the other
+        one.
+        """
         first, *fields = given.split(".")
         shape = self.protocol.shapes.get(first)
         if shape is None:
-            raise self._wrong(f"maps {name} to {given}, and {self.protocol.name} has no variable {first}{_near(first, self.protocol.shapes)}")
+            raise self._wrong(
+                f"maps {name} to {given}, and {self.protocol.name} has no variable"
+                f" {first}{_near(first, self.protocol.shapes)}"
+            )
         path: tuple[Any, ...] = (first,)
         left = list(keys)
         for field in (*fields, None):
             while isinstance(shape, PerKeyShape) and left:
                 element = shape.element(left[0])
                 if element is None:
-                    raise OptionError(f"refinement {self.name}: {show(left[0])} is no key of {given} of {self.protocol.name}")
+                    raise OptionError(
+                        f"refinement {self.name}: {show(left[0])} is no key of {given} of {self.protocol.name}"
+                    )
                 path, shape = (*path, left.pop(0)), element
             if field is None:
                 break
             if not isinstance(shape, Struct) or field not in shape.parts:
-                raise self._wrong(f"maps {name} to {given}, and there is no {field} in {slot_name(path)} of {self.protocol.name}")
+                raise self._wrong(
+                    f"maps {name} to {given}, and there is no {field} in {slot_name(path)} of {self.protocol.name}"
+                )
             path, shape = (*path, field), shape.parts[field]
         return shape, path
 
@@ -224,7 +252,9 @@ class StateMapping:
             for key, inner in shape.elements.items():
                 self._compute(inner, (*path, key), part)
         elif isinstance(shape, NetworkShape):
-            raise self._wrong(f"maps {path[0]} by a function: of a network, say what each kind of message is, {{Kind: OtherKind}}")
+            raise self._wrong(
+                f"maps {path[0]} by a function: of a network, say what each kind of message is, {{Kind: OtherKind}}"
+            )
         else:
             self._sources[encode_path(path)] = part
 
@@ -236,7 +266,9 @@ class StateMapping:
         mine, its_path = own
         if type(mine) is not type(shape):
             both = f"{_kind(mine)}, the other {_kind(shape)}"
-            raise self._wrong(f"takes {slot_name(its_path)} for {name} of {self.other.name}, and the one is {both}: {instead}")
+            raise self._wrong(
+                f"takes {slot_name(its_path)} for {name} of {self.other.name}, and the one is {both}: {instead}"
+            )
         if isinstance(shape, NetworkShape) and isinstance(mine, NetworkShape):
             self._alike(mine, shape, name)
         source = _Same(path, its_path, mine)
@@ -249,7 +281,10 @@ class StateMapping:
             ends = its.routes.get(kind)
             if ends is None or not set(sources) <= set(ends[0]) or not set(dests) <= set(ends[1]):
                 what = "does not know" if ends is None else "has other ends for"
-                raise self._wrong(f"takes {name} for that of {self.other.name}, which {what} {kind.__name__}: say what each kind is there, {{Kind: OtherKind}}")
+                raise self._wrong(
+                    f"takes {name} for that of {self.other.name}, which {what} {kind.__name__}: say what each kind is"
+                    " there, {Kind: OtherKind}"
+                )
         self._same_rules(mine, its, name)
 
     def _same_rules(self, mine: NetworkShape, its: NetworkShape, name: str) -> None:
@@ -262,7 +297,11 @@ class StateMapping:
         """Let the channels of a network hold what those of one of this protocol do, message by message."""
         if not isinstance(shape, NetworkShape):
             raise self._wrong(f"maps {name} by a dictionary, and it is {_kind(shape)}: give it a function of the state")
-        networks = [(n, s) for n, s in self.protocol.shapes.items() if isinstance(s, NetworkShape) and set(s.routes) >= set(given)]
+        networks = [
+            (n, s)
+            for n, s in self.protocol.shapes.items()
+            if isinstance(s, NetworkShape) and set(s.routes) >= set(given)
+        ]
         networks.sort(key=lambda one: one[0] != name)
         if not networks:
             raise self._wrong(f"maps messages for {name}, and {self.protocol.name} has no network with these kinds")
@@ -271,19 +310,32 @@ class StateMapping:
         routes: dict[type[Message], list[_Route]] = {}
         for kind, (sources, dests) in mine.routes.items():
             if kind not in given:
-                raise self._wrong(f"does not say what {kind.__name__} is in {name} of {self.other.name}: another kind, or None")
+                raise self._wrong(
+                    f"does not say what {kind.__name__} is in {name} of {self.other.name}: another kind, or None"
+                )
             for route in self._routes(kind, given[kind], shape.remember):
                 ends = shape.routes.get(route.kind)
                 if ends is None:
-                    raise self._wrong(f"maps {kind.__name__} to {route.kind.__name__}, which is no kind of message of {name} of {self.other.name}")
+                    raise self._wrong(
+                        f"maps {kind.__name__} to {route.kind.__name__}, which is no kind of message of {name} of"
+                        f" {self.other.name}"
+                    )
                 if not set(sources) <= set(ends[0]) or not set(dests) <= set(ends[1]):
-                    raise OptionError(f"refinement {self.name}: {route.kind.__name__} of {self.other.name} has not all the ends of {kind.__name__}")
+                    raise OptionError(
+                        f"refinement {self.name}: {route.kind.__name__} of {self.other.name} has not all the ends of"
+                        f" {kind.__name__}"
+                    )
                 if kind.topic is not None or route.kind.topic is not None:
-                    raise self._wrong(f"maps {kind.__name__} to {route.kind.__name__}, and a kind with a topic can not be mapped")
+                    raise self._wrong(
+                        f"maps {kind.__name__} to {route.kind.__name__}, and a kind with a topic can not be mapped"
+                    )
                 routes.setdefault(kind, []).append(route)
         fed = [route.kind for found in routes.values() for route in found]
         if shape.ordered and len(set(fed)) < len(fed):
-            raise self._wrong(f"maps two kinds of messages to one of {name} of {self.other.name}, which is ordered: their order is not known")
+            raise self._wrong(
+                f"maps two kinds of messages to one of {name} of {self.other.name}, which is ordered: their order is"
+                " not known"
+            )
         source = _Messages(path, (own_name,), shape, mine, routes)
         self._sources[encode_path(path)] = source
         self._own.setdefault(encode_path((own_name,)), []).append(source)
@@ -294,15 +346,20 @@ class StateMapping:
             if isinstance(one, tuple):
                 target, there, back = (*one, None, None)[:3]
             if not (isinstance(target, type) and issubclass(target, Message)):
-                raise self._wrong(f"maps {kind.__name__} to {target!r}: give it a kind of message of {self.other.name}, or None")
+                raise self._wrong(
+                    f"maps {kind.__name__} to {target!r}: give it a kind of message of {self.other.name}, or None"
+                )
             if there is None:
                 if set(target._fields) != set(kind._fields):
-                    raise self._wrong(f"maps {kind.__name__} to {target.__name__}, which has other fields: give a function too, ({target.__name__}, function)")
+                    raise self._wrong(
+                        f"maps {kind.__name__} to {target.__name__}, which has other fields: give a function too,"
+                        f" ({target.__name__}, function)"
+                    )
                 there, back = _as(target), _as(kind)
             if remember and back is None:
                 raise self._wrong(
-                    f"maps {kind.__name__} to {target.__name__} by a function, and {self.other.name} remembers messages: give a function back "
-                    f"too, ({target.__name__}, function, back)"
+                    f"maps {kind.__name__} to {target.__name__} by a function, and {self.other.name} remembers"
+                    f" messages: give a function back too, ({target.__name__}, function, back)"
                 )
             yield _Route(target, there, back)
 
@@ -328,7 +385,11 @@ class StateMapping:
             slot = self.others.slots[index]
             rest = slot.path[len(source.other) :]
             if isinstance(source.shape, TableShape):
-                known = source.shape._keys(source.own) if isinstance(rest[0], type) else source.shape._cell(source.own, rest[0])
+                known = (
+                    source.shape._keys(source.own)
+                    if isinstance(rest[0], type)
+                    else source.shape._cell(source.own, rest[0])
+                )
             else:
                 known = Slot((*source.own, *rest), slot.default, constant=False)
             self._own_slots[index] = known
@@ -372,7 +433,10 @@ class StateMapping:
             part.shape.set(collector, part.other, part.function(self.protocol.bound_to(cursor), *part.keys))
         except NotAValue as error:
             raise Misbehaved(f"comes to no {part.name} of {self.other.name}: {error}") from None
-        return {self.others.slot(slot): self.others.intern(self.others.slot(slot), value) for slot, value in collector.held.values()}
+        return {
+            self.others.slot(slot): self.others.intern(self.others.slot(slot), value)
+            for slot, value in collector.held.values()
+        }
 
 
 class Side:
@@ -409,7 +473,9 @@ class Side:
         return held
 
     def row(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """The whole mapped state; ``ids`` are the numbers of this protocol's values, of which what is not its default can matter."""
+        """The whole mapped state; ``ids`` are the numbers of this protocol's values, of which what is not its default
+        can matter.
+        """
         mapping, others = self.mapping, self.mapping.others
         for own, number in enumerate(ids):
             if number:
@@ -481,7 +547,9 @@ def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
     return tuple(queue) if source.shape.ordered else Map(held)
 
 
-def _feeding(source: _Messages, target: type[Message], sender: Any, receiver: Any) -> Iterator[tuple[type[Message], _Route]]:
+def _feeding(
+    source: _Messages, target: type[Message], sender: Any, receiver: Any
+) -> Iterator[tuple[type[Message], _Route]]:
     for kind, routes in source.routes.items():
         senders, receivers = source.own_shape.routes[kind]
         if sender in senders and receiver in receivers:
@@ -505,7 +573,9 @@ def _titled(name: str, keys: Sequence[Value]) -> str:
 def _kind(shape: Shape) -> str:
     if isinstance(shape, Struct):
         return f"a record {shape.record.__name__}"
-    return {PerKeyShape: "a map over keys", TableShape: "a table", NetworkShape: "a network"}.get(type(shape), "one value")
+    return {PerKeyShape: "a map over keys", TableShape: "a table", NetworkShape: "a network"}.get(
+        type(shape), "one value"
+    )
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Runs an action or a property in one state and records, in order, what it read, chose and wrote.
 
-The record of one evaluation is a decision tree with a single way through its reads and every way through its choices: a chain of
-:class:`Read`, a :class:`Fork` where options go on to read different things, and :class:`Leaf` with what comes out. The
-compiler grows tries from these; the reference explorer, replay and checking mode walk them as they are.
+The record of one evaluation is a decision tree with a single way through its reads and every way through its choices: a
+chain of :class:`Read`, a :class:`Fork` where options go on to read different things, and :class:`Leaf` with what comes
+out. The compiler grows tries from these; the reference explorer, replay and checking mode walk them as they are.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ if TYPE_CHECKING:
 PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
 MAPPING = "mapping"
-"""The kind of the parts of another protocol's state that a refinement computes. They are evaluated in every state, and always hold."""
+"""The kind of the parts of another protocol's state that a refinement computes. They are evaluated in every state, and
+always hold.
+"""
 
 
 @dataclass(frozen=True)
 class Root:
     """Something that is evaluated in every state: an action with its parameters bound, or a property.
 
-    ``index`` orders roots: constraints, invariants, what is to be sometimes true, computed parts of refinements, step constraints, step
-    invariants, refinements, actions, then temporal properties, each as declared. ``part``: which of the pair of truths of a leads-to property this is.
+    ``index`` orders roots: constraints, invariants, what is to be sometimes true, computed parts of refinements, step
+    constraints, step invariants, refinements, actions, then temporal properties, each as declared. ``part``: which of
+    the pair of truths of a leads-to property this is.
     """
 
     index: int
@@ -53,8 +56,8 @@ class Root:
 
     @property
     def kind(self) -> str:
-        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``, ``refinement``, ``mapping`` or a
-        temporal kind.
+        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``,
+        ``refinement``, ``mapping`` or a temporal kind.
         """
         return self.declared.kind
 
@@ -65,7 +68,9 @@ class Root:
 
     @property
     def reported(self) -> str:
-        """What a violation or a witness of it is called: by its name, but what is to be sometimes true by its title, for each binding."""
+        """What a violation or a witness of it is called: by its name, but what is to be sometimes true by its title,
+        for each binding.
+        """
         return self.title if self.kind == "sometimes" else self.name
 
     @property
@@ -92,8 +97,8 @@ class Demand:
 class Outcome:
     """One way an evaluation can end.
 
-    ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old, new) value
-    numbers, only where they differ. ``events`` are what the action told for a trace.
+    ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old,
+    new) value numbers, only where they differ. ``events`` are what the action told for a trace.
     """
 
     choices: tuple[int, ...]
@@ -106,7 +111,8 @@ class Outcome:
 class Leaf:
     """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order.
 
-    For a temporal property, and for what is to be sometimes true, it is the other way round: an outcome where it is true.
+    For a temporal property, and for what is to be sometimes true, it is the other way round: an outcome where it is
+    true.
     """
 
     outcomes: list[Outcome]
@@ -114,7 +120,9 @@ class Leaf:
 
 @dataclass
 class Read:
-    """``slot`` was read and held value number ``value``. For step properties, slot 2i is i before and 2i+1 is i after."""
+    """``slot`` was read and held value number ``value``. For step properties, slot 2i is i before and 2i+1 is i
+    after.
+    """
 
     slot: int
     value: int
@@ -135,7 +143,8 @@ Branch = Read | Fork | Leaf
 class _Path:
     """One evaluation with its choices fixed."""
 
-    trail: list[tuple[str, int, int]] = field(default_factory=list)  # ("read", slot, value) or ("choose", options, taken)
+    # ("read", slot, value) or ("choose", options, taken)
+    trail: list[tuple[str, int, int]] = field(default_factory=list)
     labels: list[Value] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     enabled: bool = True
@@ -222,9 +231,9 @@ class Stepper:
     """A protocol that can be stepped: its roots, its store of values, and the evaluation of one root in one state.
 
     ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``.
-    ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its state is
-    caught. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property
-    whose parameters and domains do not fit.
+    ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its
+    state is caught. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for
+    an action or property whose parameters and domains do not fit.
     """
 
     def __init__(
@@ -275,7 +284,9 @@ class Stepper:
             refinement = self.refinements[declared.name] = Refinement(declared, self.protocol, self.store)
         for part in refinement.mapping.parts:
             refinement.mapping.numbers[part] = len(self.roots)
-            computed = Declared(MAPPING, partial(_is_computed, refinement, part), name=f"{part.name} of {declared.name}")
+            computed = Declared(
+                MAPPING, partial(_is_computed, refinement, part), name=f"{part.name} of {declared.name}"
+            )
             self.roots.append(Root(len(self.roots), computed, {}))
 
     def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
@@ -327,11 +338,13 @@ class Stepper:
                 found.setdefault(state.ids, state)
         return list(found.values())
 
-    def evaluate(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None) -> Branch:
+    def evaluate(
+        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Branch:
         """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
 
-        ``change``: for a refinement, the number of the change that the step is, which is then what its tree reads first.
-        Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
+        ``change``: for a refinement, the number of the change that the step is, which is then what its tree reads
+        first. Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
         """
         paths = list(self._paths(root, ids, after, change))
         try:
@@ -340,14 +353,17 @@ class Stepper:
             raise self._raised(root, ids, str(error)) from None
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to be sometimes true: if it is not).
+        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to
+        be sometimes true: if it is not).
 
         A refinement is judged over a step, or, without a state ``after`` it, as that of an initial state.
         """
         return [_outcome(path, ids) for path in self._paths(root, ids, after) if path.enabled]
 
     def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
-        """The outcome of an action with these choices, by number; None if it has none. Looks at no other way through its choices."""
+        """The outcome of an action with these choices, by number; None if it has none. Looks at no other way through
+        its choices.
+        """
         if any(number < 0 for number in choices):
             return None
         try:
@@ -401,7 +417,9 @@ class Stepper:
         path = self._run_once(root, ids, after, script, options, change)
         if self.checking and self._run_once(root, ids, after, script, None, change) != path:
             raise self._raised(
-                root, ids, "did something else when it was run again in the same state: it depends on more than the state"
+                root,
+                ids,
+                "did something else when it was run again in the same state: it depends on more than the state",
             )
         return path
 
@@ -440,8 +458,8 @@ class Stepper:
                     self._look(recorder, bound)
             if recorder.disabled:
                 raise Misbehaved(
-                    "went on after require(...) was not satisfied, which can not be caught: write except Exception, not except, "
-                    "and no return in a finally"
+                    "went on after require(...) was not satisfied, which can not be caught: write except Exception, not"
+                    " except, and no return in a finally"
                 )
         except Disabled:
             if root.kind == "initial" or not recorder.read_only:
@@ -466,7 +484,9 @@ class Stepper:
             self.deadline.end()
         return path
 
-    def _refines(self, root: Root, recorder: _Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None) -> bool:
+    def _refines(
+        self, root: Root, recorder: _Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None
+    ) -> bool:
         """Whether a step is one of the protocol that is refined, or a state one of its initial states."""
         refinement, store = self.refinements[root.name], self.store
         if after is None:
@@ -482,7 +502,9 @@ class Stepper:
 
         def step(before: _Recorder) -> Steps:
             later = _Recorder(store, after, (), before.path, lane=1)
-            return Steps(Side(refinement.mapping, before), Side(refinement.mapping, After(store, change, before, later)))
+            return Steps(
+                Side(refinement.mapping, before), Side(refinement.mapping, After(store, change, before, later))
+            )
 
         return refinement.allows(
             step(recorder),
@@ -544,7 +566,9 @@ class Stepper:
 
 
 class _Picked:
-    """Stands for the value of a slot while a view is asked which parts it picks. It can be returned, and nothing else."""
+    """Stands for the value of a slot while a view is asked which parts it picks. It can be returned, and nothing
+    else.
+    """
 
     def __init__(self, path: tuple[Any, ...]) -> None:
         self.path = path
@@ -636,7 +660,11 @@ def _tree(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
         if shared == len(first.trail) or first.trail[shared][0] == "choose":
             break
         shared += 1
-    then: Branch = _forked(paths, shared, ids) if shared < len(first.trail) else Leaf([_outcome(p, ids) for p in paths if p.enabled])
+    then: Branch = (
+        _forked(paths, shared, ids)
+        if shared < len(first.trail)
+        else Leaf([_outcome(p, ids) for p in paths if p.enabled])
+    )
     for _, subject, value in reversed(first.trail[depth:shared]):
         then = Read(subject, value, then)
     return then
@@ -675,7 +703,9 @@ def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> lis
     except NotAProtocol:
         raise
     except Exception as error:
-        raise NotAProtocol(f"the parameters of {kind} {declared.name} have no usable domains: {_brief(error)}") from error
+        raise NotAProtocol(
+            f"the parameters of {kind} {declared.name} have no usable domains: {_brief(error)}"
+        ) from error
     try:
         states = [protocol, protocol] if declared.kind in STEP_PROPERTIES else [protocol]
         inspect.signature(declared.function).bind(*states, **dict.fromkeys(declared.domains))
@@ -718,7 +748,9 @@ def _brief(error: BaseException) -> str:
     authors = [f for f in frames if is_authors(f.filename)] or frames
     where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
     # A KeyError's text is the repr of its key; a message reads better without quotes.
-    said = error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
+    said = (
+        error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
+    )
     text = said.strip().splitlines()
     return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"
 

@@ -1,12 +1,14 @@
 """Holds the steps of one protocol against another one, through a mapping.
 
-A step is judged by what it changes of the other protocol's state. Of that, a part that is mapped slot by slot has changed if its slot has,
-and a part that a function of the state computes can have changed only if the function reads something that has. So nothing is read of
-what stayed the same, however large the state is. If anything has changed, an action of the other protocol must do just that: one is
-looked for without recording anything, and what it reads is then recorded as the reason. Where none does it, what all of them read is.
+A step is judged by what it changes of the other protocol's state. Of that, a part that is mapped slot by slot has
+changed if its slot has, and a part that a function of the state computes can have changed only if the function reads
+something that has. So nothing is read of what stayed the same, however large the state is. If anything has changed, an
+action of the other protocol must do just that: one is looked for without recording anything, and what it reads is then
+recorded as the reason. Where none does it, what all of them read is.
 
-What is known of a step without reading, its **change**, is which action takes it, which slots differ, and which computed parts may come to
-something else for that reason. Compiled loops know the number of the change for each outcome; the trie of a refinement asks for it first.
+What is known of a step without reading, its **change**, is which action takes it, which slots differ, and which
+computed parts may come to something else for that reason. Compiled loops know the number of the change for each
+outcome; the trie of a refinement asks for it first.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ CHANGE = (1 << 24) - 1
 """What the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
 
 Row = Mapping[int, int]
-"""A state of the other protocol: for each of its slots the number of the value it holds, where that is not its default."""
+"""A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
+default.
+"""
 
 
 class Change(NamedTuple):
-    """What is known of a step without reading: the number of the action, the slots that differ, and, by the numbers of their roots, the
-    computed parts of the mapping that may come to something else.
+    """What is known of a step without reading: the number of the action, the slots that differ, and, by the numbers of
+    their roots, the computed parts of the mapping that may come to something else.
     """
 
     action: int
@@ -42,10 +46,11 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes that steps are, numbered from 1, and what each computed part of a mapping has read so far, in any state that was found.
+    """The changes that steps are, numbered from 1, and what each computed part of a mapping has read so far, in any
+    state that was found.
 
-    A part is computed in every state before steps out of it are judged. So in a state that is known it has read no more than that, and
-    a step that touches nothing of it leaves the part as it is.
+    A part is computed in every state before steps out of it are judged. So in a state that is known it has read no more
+    than that, and a step that touches nothing of it leaves the part as it is.
     """
 
     def __init__(self) -> None:
@@ -54,8 +59,12 @@ class Changes:
         self._numbers: dict[Change, int] = {}
 
     def number(self, action: int, slots: frozenset[int]) -> int:
-        """The number of the change that an action makes if it writes something else into these slots, as far as is known by now."""
-        change = Change(action, slots, frozenset(part for part, read in self.read.items() if not slots.isdisjoint(read)))
+        """The number of the change that an action makes if it writes something else into these slots, as far as is
+        known by now.
+        """
+        change = Change(
+            action, slots, frozenset(part for part, read in self.read.items() if not slots.isdisjoint(read))
+        )
         number = self._numbers.get(change)
         if number is None:
             number = self._numbers[change] = len(self.known)
@@ -127,9 +136,11 @@ class Way:
 
 
 class Refinement:
-    """A refinement of ``protocol``, whose values are in ``store``: ``mapping`` says what a state of the ``other`` protocol is.
+    """A refinement of ``protocol``, whose values are in ``store``: ``mapping`` says what a state of the ``other``
+    protocol is.
 
-    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError` if the constants do not.
+    Raises :class:`fencepost.NotAProtocol` if the mapping does not fit the two protocols, :class:`fencepost.OptionError`
+    if the constants do not.
     """
 
     def __init__(self, declared: spec.Refinement, protocol: Protocol, store: Store) -> None:
@@ -142,7 +153,9 @@ class Refinement:
         self.actions = [
             Action(number, action, parameters)
             for number, (action, parameters) in enumerate(
-                (action, parameters) for action in self.other.declared("action") for parameters in self._bindings(action)
+                (action, parameters)
+                for action in self.other.declared("action")
+                for parameters in self._bindings(action)
             )
         ]
         self._orders: dict[tuple[str, frozenset[tuple[str, bytes]]], list[Action]] = {}
@@ -157,9 +170,13 @@ class Refinement:
         for name, value in declared.constants.items():
             here = getattr(value, "__constant_name__", None)
             try:
-                given[name] = self.protocol.constants[here] if here else value(self.protocol) if callable(value) else value
+                given[name] = (
+                    self.protocol.constants[here] if here else value(self.protocol) if callable(value) else value
+                )
             except Exception as error:
-                raise wrong(self.name, f"has no constant {name} for {declared.other.name}: {type(error).__name__}: {error}") from error
+                raise wrong(
+                    self.name, f"has no constant {name} for {declared.other.name}: {type(error).__name__}: {error}"
+                ) from error
         for name in declared.other._declared_constants:
             if name not in given and name in self.protocol.constants:
                 given[name] = self.protocol.constants[name]
@@ -171,9 +188,14 @@ class Refinement:
             try:
                 holds = bool(assumption.function(other))
             except Exception as error:
-                raise wrong(self.name, f"can not tell whether {assumption.name} of {other.name} holds: {type(error).__name__}: {error}") from error
+                raise wrong(
+                    self.name,
+                    f"can not tell whether {assumption.name} of {other.name} holds: {type(error).__name__}: {error}",
+                ) from error
             if not holds:
-                raise OptionError(f"refinement {self.name}: with its constants, assumption {assumption.name} of {other.name} is false")
+                raise OptionError(
+                    f"refinement {self.name}: with its constants, assumption {assumption.name} of {other.name} is false"
+                )
         return other
 
     def _bindings(self, action: Declared) -> list[dict[str, Value]]:
@@ -182,19 +204,25 @@ class Refinement:
         except FencepostError:
             raise
         except Exception as error:
-            raise wrong(self.name, f"can not tell the parameters of {action.name} of {self.other.name}: {error}") from error
+            raise wrong(
+                self.name, f"can not tell the parameters of {action.name} of {self.other.name}: {error}"
+            ) from error
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
     @property
     def decided(self) -> list[Any]:
         """What was decided to be read next, after what was read: plain data."""
-        return [[[list(read[1:]) for read in trail], None if what is None else list(what)] for trail, what in self._decided.items()]
+        return [
+            [[list(read[1:]) for read in trail], None if what is None else list(what)]
+            for trail, what in self._decided.items()
+        ]
 
     @decided.setter
     def decided(self, kept: list[Any]) -> None:
         self._decided = {
-            tuple(("read", slot, number) for slot, number in trail): None if what is None else (what[0], list(what[1])) for trail, what in kept
+            tuple(("read", slot, number) for slot, number in trail): None if what is None else (what[0], list(what[1]))
+            for trail, what in kept
         }
 
     def starts(self, cursor: Cursor, ids: Sequence[int]) -> bool:
@@ -209,16 +237,26 @@ class Refinement:
         declared = setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared")
         for way in self.ways(Action(-1, declared, {}), _Blank()):
             if way.raised is not None:
-                raise Misbehaved(f"asks for the initial state of {self.other.name}, which raised {type(way.raised).__name__}: {way.raised}")
+                raise Misbehaved(
+                    f"asks for the initial state of {self.other.name}, which raised {type(way.raised).__name__}:"
+                    f" {way.raised}"
+                )
             if way.refused is None:
                 yield way.effect
 
     def allows(
-        self, step: Steps, change: Change, trail: Sequence[Any] | None, peek: Callable[[], Steps], taken: Named | None = None
+        self,
+        step: Steps,
+        change: Change,
+        trail: Sequence[Any] | None,
+        peek: Callable[[], Steps],
+        taken: Named | None = None,
     ) -> bool:
-        """Whether a step is one of the other protocol, or changes nothing of it. ``taken``: the action that takes it, if it is known.
+        """Whether a step is one of the other protocol, or changes nothing of it. ``taken``: the action that takes it,
+        if it is known.
 
-        ``trail`` is what was read so far, if that is recorded: what is read next then follows from it. ``peek`` gives the step unrecorded.
+        ``trail`` is what was read so far, if that is recorded: what is read next then follows from it. ``peek`` gives
+        the step unrecorded.
         """
         wanted = step.difference(change)
         if not wanted:
@@ -250,7 +288,9 @@ class Refinement:
         return order
 
     def _find(self, before: Side, wanted: Row, order: Sequence[Action]) -> tuple[int, list[int]] | None:
-        """An action of the other protocol that does just this, and how it chooses. Raises what one raised if none does it."""
+        """An action of the other protocol that does just this, and how it chooses. Raises what one raised if none does
+        it.
+        """
         raised: tuple[int, Action, Exception] | None = None
         for action in order:
             for way in self.ways(action, before):
@@ -261,7 +301,9 @@ class Refinement:
                     return action.number, way.script
         if raised is not None:
             _, action, error = raised
-            raise Misbehaved(f"asks for action {action.title} of {self.other.name}, which raised {type(error).__name__}: {error}") from error
+            raise Misbehaved(
+                f"asks for action {action.title} of {self.other.name}, which raised {type(error).__name__}: {error}"
+            ) from error
         return None
 
     def ways(self, action: Action, before: Side | _Blank, trial: type[Trial] | None = None) -> Iterator[Way]:
@@ -276,9 +318,14 @@ class Refinement:
             if not choices:
                 return
             script = [taken for _, taken in choices[:-1]] + [choices[-1][1] + 1]
-        raise Misbehaved(f"asks for action {action.title} of {self.other.name}, which has more than {MAX_WAYS:,} ways through its choices")
+        raise Misbehaved(
+            f"asks for action {action.title} of {self.other.name}, which has more than {MAX_WAYS:,} ways through its"
+            " choices"
+        )
 
-    def way(self, action: Action, before: Side | _Blank, script: Sequence[int], trial: type[Trial] | None = None) -> Way:
+    def way(
+        self, action: Action, before: Side | _Blank, script: Sequence[int], trial: type[Trial] | None = None
+    ) -> Way:
         """An action of the other protocol with these choices, in a mapped state."""
         cursor = (trial or Trial)(self.others, before, script)
         refused: Disabled | None = None
@@ -296,12 +343,18 @@ class Refinement:
             current.reset(token)
         if refused is None and cursor.disabled:
             refused = Disabled()
-        effect = {} if refused or raised else {index: new for index, new in cursor.writes.items() if new != cursor.held(index)}
+        effect = (
+            {}
+            if refused or raised
+            else {index: new for index, new in cursor.writes.items() if new != cursor.held(index)}
+        )
         return Way(action, cursor, effect, refused, raised)
 
 
 class _Mapping(BaseException):
-    """The mapping raised ``error`` while an action of the other protocol read through it: it is not for that action to catch."""
+    """The mapping raised ``error`` while an action of the other protocol read through it: it is not for that action to
+    catch.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -309,7 +362,9 @@ class _Mapping(BaseException):
 
 
 class Trial:
-    """The cursor of an action of the other protocol in a mapped state: reads go through the mapping, nothing is ever written."""
+    """The cursor of an action of the other protocol in a mapped state: reads go through the mapping, nothing is ever
+    written.
+    """
 
     def __init__(self, others: Store, before: Side | _Blank, script: Sequence[int]) -> None:
         self.others = others

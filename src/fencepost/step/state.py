@@ -21,8 +21,9 @@ LOW = (1 << 64) - 1
 class Store:
     """The slots of a protocol and, for each, the values it has been seen to hold, numbered from 0, its default.
 
-    A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the same in
-    every run and in every process. Defaults hash to 0, so a slot that appears late changes no earlier fingerprint.
+    A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the
+    same in every run and in every process. Defaults hash to 0, so a slot that appears late changes no earlier
+    fingerprint.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -32,7 +33,9 @@ class Store:
         self.hashes: list[list[int]] = []
         self._index: dict[bytes, int] = {}
         self.numbered: dict[int, tuple[int, Slot]] = {}
-        """The number of each slot by its identity, which is several times faster than by its path; it is kept, so that its id stays its own."""
+        """The number of each slot by its identity, which is several times faster than by its path; it is kept, so that
+        its id stays its own.
+        """
         self._ids: list[dict[bytes, int]] = []
         self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         self._declare()
@@ -105,7 +108,9 @@ class Store:
 
 
 def encode_path(path: tuple[Any, ...]) -> bytes:
-    """The path of a slot in bytes that are equal exactly when two paths are. By path and not by name: the keys 1, True and "1" are three."""
+    """The path of a slot in bytes that are equal exactly when two paths are. By path and not by name: the keys 1, True
+    and "1" are three.
+    """
     return b"".join(b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path)
 
 
@@ -115,10 +120,14 @@ def content_hash(path: tuple[Any, ...], code: bytes) -> int:
 
 
 def _refuse_namesakes(known: Value, value: Value) -> None:
-    """Raises if two values are encoded alike and differ all the same: they hold things of two classes that share a full name."""
+    """Raises if two values are encoded alike and differ all the same: they hold things of two classes that share a full
+    name.
+    """
     if known is not value and known != value:
         names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
-        raise NotAValue(f"two classes named {' or '.join(names)} can not be told apart by name: give one of them a name of its own")
+        raise NotAValue(
+            f"two classes named {' or '.join(names)} can not be told apart by name: give one of them a name of its own"
+        )
 
 
 class State:
@@ -176,5 +185,7 @@ class State:
         store = self.store
         numbers = enumerate(zip_longest(before.ids, self.ids, fillvalue=0))
         return [
-            (store.slots[index], store.values[index][old], store.values[index][new]) for index, (old, new) in numbers if old != new
+            (store.slots[index], store.values[index][old], store.values[index][new])
+            for index, (old, new) in numbers
+            if old != new
         ]

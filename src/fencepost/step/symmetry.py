@@ -1,8 +1,8 @@
 """Symmetry: states that differ only in who is who, taken for one.
 
-A protocol declares of a constant that its members are alike (``model_values(..., symmetric=True)``). A permutation of them then
-takes reachable steps to steps and keeps what properties say, so of all states that permutations take to each other, an **orbit**,
-it is enough to explore one.
+A protocol declares of a constant that its members are alike (``model_values(..., symmetric=True)``). A permutation of
+them then takes reachable steps to steps and keeps what properties say, so of all states that permutations take to each
+other, an **orbit**, it is enough to explore one.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ Swap = Mapping[ModelValue, ModelValue]
 class Symmetry:
     """The permutations of constants that were declared symmetric, and the key of each orbit.
 
-    ``asked`` names the constants; True stands for all that are declared. ``size``: how many permutations there are. ``permutations``:
-    every one, the identity first; of more than :data:`MAX_PERMUTATIONS` a sample, and ``labelling`` finds the keys. ``images``: how
-    many images of a state are compared for its key; one, itself, with a labelling. ``exact``: whether every orbit has had one key
-    so far, and not several.
+    ``asked`` names the constants; True stands for all that are declared. ``size``: how many permutations there are.
+    ``permutations``: every one, the identity first; of more than :data:`MAX_PERMUTATIONS` a sample, and ``labelling``
+    finds the keys. ``images``: how many images of a state are compared for its key; one, itself, with a labelling.
+    ``exact``: whether every orbit has had one key so far, and not several.
 
-    Raises :class:`fencepost.OptionError` where the reduction would not be sound: a constant that is not declared symmetric, or not in
-    this configuration; members that other constants, initial values or a view tell apart; temporal properties.
+    Raises :class:`fencepost.OptionError` where the reduction would not be sound: a constant that is not declared
+    symmetric, or not in this configuration; members that other constants, initial values or a view tell apart; temporal
+    properties.
     """
 
     def __init__(self, stepper: Stepper, asked: bool | Sequence[str]) -> None:
@@ -64,8 +65,16 @@ class Symmetry:
                 raise OptionError(f"symmetry takes at most {MOST_MEMBERS} members of {listed(self.names)}: give fewer")
             self.labelling = Labelling(members)
         self.permutations: list[Swap] = [
-            {old: new for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True) if old != new}
-            for images in (itertools.product(*map(itertools.permutations, members)) if self.labelling is None else _sampled(members))
+            {
+                old: new
+                for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True)
+                if old != new
+            }
+            for images in (
+                itertools.product(*map(itertools.permutations, members))
+                if self.labelling is None
+                else _sampled(members)
+            )
         ]
         self.images = len(self.permutations) if self.labelling is None else 1
         self.exact = True
@@ -111,7 +120,9 @@ class Symmetry:
             if self.store.visible(self._path(slot, swap)) != visible:
                 names = " and ".join(m.name for m in swap)
                 view = self.store.protocol.declared("view")[0].name
-                raise OptionError(f"{listed(self.names)} can not be reduced by symmetry: {names} are told apart by the view {view}")
+                raise OptionError(
+                    f"{listed(self.names)} can not be reduced by symmetry: {names} are told apart by the view {view}"
+                )
         return not visible
 
     @property
@@ -122,12 +133,16 @@ class Symmetry:
     # -- the keys of orbits -------------------------------------------------------------------------------------------
 
     def key(self, ids: Sequence[int]) -> int:
-        """What the orbit of a row is known by: the least hash of its images or labellings, by low halves first, then scattered."""
+        """What the orbit of a row is known by: the least hash of its images or labellings, by low halves first, then
+        scattered.
+        """
         fingerprint = self.store.fingerprint(ids)
         known = self._keys.get(fingerprint)
         if known is None:
             parts = [(index, number) for index, number in enumerate(ids) if number]
-            low, high = self._least_image(parts) if self.labelling is None else self._least_labelling(self.labelling, parts)
+            low, high = (
+                self._least_image(parts) if self.labelling is None else self._least_labelling(self.labelling, parts)
+            )
             known = self._keys[fingerprint] = high << 64 | mixed(low)
         return known
 
@@ -143,7 +158,9 @@ class Symmetry:
         if known is None:
             slot = self.store.slots[index]
             shape = self.store.protocol.shapes.get(slot.path[0])
-            place = tuple(full_name(p) if isinstance(p, type) else p for p in (shape.place(slot.path) if shape else slot.path))
+            place = tuple(
+                full_name(p) if isinstance(p, type) else p for p in (shape.place(slot.path) if shape else slot.path)
+            )
             shown = (place, self.store.values[index][number])
             known = self._terms[index, number] = Term((), []) if self._hidden(slot) else self.labelling.term(shown)
         return known
@@ -161,9 +178,12 @@ class Symmetry:
         return least, min(high for low, high in zip(found, self._unpack(highs), strict=True) if low == least)
 
     def _pack(self, hashes: list[int]) -> tuple[int, int]:
-        """Hashes side by side in one long integer, so that one operation combines them all: the low halves, the high halves."""
+        """Hashes side by side in one long integer, so that one operation combines them all: the low halves, the high
+        halves.
+        """
         low, high = (
-            int.from_bytes(b"".join((h >> shift & LOW).to_bytes(8, sys.byteorder) for h in hashes), sys.byteorder) for shift in (0, 64)
+            int.from_bytes(b"".join((h >> shift & LOW).to_bytes(8, sys.byteorder) for h in hashes), sys.byteorder)
+            for shift in (0, 64)
         )
         return low, high
 
@@ -187,7 +207,9 @@ class Symmetry:
         return found
 
     def alike(self, roots: Sequence[Root]) -> list[Root]:
-        """For each root the first of those that permutations take it to: of the same property, for parameters that are images of its own."""
+        """For each root the first of those that permutations take it to: of the same property, for parameters that are
+        images of its own.
+        """
         numbers = {(r.name, encode(tuple(r.parameters.values()))): n for n, r in enumerate(roots)}
         first = list(range(len(roots)))
         for number, root in enumerate(roots):
@@ -205,8 +227,8 @@ class Symmetry:
     # -- checking mode ------------------------------------------------------------------------------------------------
 
     def verify(self, ids: Sequence[int]) -> None:
-        """Raises :class:`fencepost.ProtocolRaised` if an action or a property tells a state from its images, of which it takes the next
-        few in turn.
+        """Raises :class:`fencepost.ProtocolRaised` if an action or a property tells a state from its images, of which
+        it takes the next few in turn.
         """
         steps = self._steps(ids)
         for g in itertools.islice(self._turns, VERIFIED):
@@ -229,7 +251,8 @@ class Symmetry:
         moved = self.permutations[g]
         constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
         return ProtocolRaised(
-            f"{kind} {name} tells {listed([m.name for m in moved])} apart, although {listed(constants)} are declared symmetric",
+            f"{kind} {name} tells {listed([m.name for m in moved])} apart, although {listed(constants)} are declared"
+            " symmetric",
             where=name,
             state=State(self.store, ids),
         )
@@ -252,9 +275,14 @@ class Symmetry:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _refuse_what_tells_apart(self, swap: Swap) -> None:
-        """Raises if constants, or what the variables are declared with, are not the same once two members change places."""
+        """Raises if constants, or what the variables are declared with, are not the same once two members change
+        places.
+        """
         protocol = self.store.protocol
-        cannot = f"{listed(self.names)} can not be reduced by symmetry: {' and '.join(m.name for m in swap)} are told apart by"
+        cannot = (
+            f"{listed(self.names)} can not be reduced by symmetry: {' and '.join(m.name for m in swap)} are told"
+            " apart by"
+        )
         for name, value in protocol.constants.items():
             image = permute(value, swap)
             if protocol._declared_constants[name].prefix is not None:
@@ -272,13 +300,15 @@ def _refuse_what_is_lost(stepper: Stepper) -> None:
     """Raises for what the states that are kept can not tell."""
     for root in stepper.of_kind(*TEMPORAL):
         raise OptionError(
-            f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no behaviour; "
-            "name the invariants to check with --invariant"
+            f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no"
+            " behaviour; name the invariants to check with --invariant"
         )
 
 
 def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
-    """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are so here."""
+    """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
+    so here.
+    """
     declared = {n: c.symmetric for n, c in protocol._declared_constants.items() if c.symmetric is not False}
     if not declared:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
@@ -302,11 +332,13 @@ def _reason(name: str, symmetric: Symmetric, protocol: Protocol) -> str:
     try:
         reason = symmetric(protocol)
     except Exception as error:
-        raise NotAProtocol(f"what constant {name} is declared symmetric by raised {type(error).__name__}: {error}") from error
+        raise NotAProtocol(
+            f"what constant {name} is declared symmetric by raised {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(reason, str):
         raise NotAProtocol(
-            f"what constant {name} is declared symmetric by returned {reason!r}: it returns an empty text where the members are "
-            "alike, else the reason why they are not"
+            f"what constant {name} is declared symmetric by returned {reason!r}: it returns an empty text where the"
+            " members are alike, else the reason why they are not"
         )
     return reason
 
@@ -317,7 +349,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _sampled(members: Sequence[Sequence[ModelValue]]) -> Iterator[tuple[Sequence[ModelValue], ...]]:
-    """Some permutations of each constant's members, the same in every run: the identity, exchanges of neighbours, any others."""
+    """Some permutations of each constant's members, the same in every run: the identity, exchanges of neighbours, any
+    others.
+    """
     yield tuple(members)
     for place, mine in enumerate(members):
         for i in range(len(mine) - 1):

@@ -1,7 +1,7 @@
 """An entry as it is sent and stored: 32 bytes of header, a digest of header and data, and the data.
 
-The layout is BookKeeper's (``DigestManager``). Whoever has the password of a ledger makes bodies and opens them; a bookie only looks at
-the header.
+The layout is BookKeeper's (``DigestManager``). Whoever has the password of a ledger makes bodies and opens them; a
+bookie only looks at the header.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def header(body: bytes) -> tuple[int, int, int, int]:
 
 
 def runs_of(entry_ids: Any) -> Runs:
-    """Ids of entries as runs, each its first and last id; ascending ids as the fewest. They are a NumPy array, or come one after another."""
+    """Ids of entries as runs, each its first and last id; ascending ids as the fewest. They are a NumPy array, or come
+    one after another.
+    """
     if hasattr(entry_ids, "dtype") and len(entry_ids):  # an array of NumPy
         if (entry_ids[1:] - entry_ids[:-1] == 1).all():  # so it is mostly, and this shows it at once
             return ((int(entry_ids[0]), int(entry_ids[-1])),)
@@ -93,7 +95,9 @@ def _crc32c() -> Digest:
 
 
 class Digests:
-    """Makes and opens the bodies of a ledger. CRC32C needs the extra ``store``; raises :class:`FencepostError` without it."""
+    """Makes and opens the bodies of a ledger. CRC32C needs the extra ``store``; raises :class:`FencepostError` without
+    it.
+    """
 
     def __init__(self, digest_type: DigestType, password: bytes) -> None:
         self.digest_type = digest_type
@@ -118,7 +122,9 @@ class Digests:
         return self._digest(_HEADER.pack(ledger, entry_id, lac, length), data)
 
     def open_entry(self, body: bytes | None, ledger: int, entry_id: int | None = None) -> Entry | None:
-        """The entry that a body holds; None if it is damaged, or not the entry that was asked for (None: any of the ledger)."""
+        """The entry that a body holds; None if it is damaged, or not the entry that was asked for (None: any of the
+        ledger).
+        """
         start = self._start
         if body is None or len(body) < start:
             return None
@@ -140,7 +146,11 @@ class Digests:
         if body is None or len(body) != _LAC_HEADER.size + self.size:
             return None
         told_of, lac = _LAC_HEADER.unpack_from(body)
-        return lac if told_of == ledger and body[_LAC_HEADER.size :] == self._digest(body[: _LAC_HEADER.size], b"") else None
+        return (
+            lac
+            if told_of == ledger and body[_LAC_HEADER.size :] == self._digest(body[: _LAC_HEADER.size], b"")
+            else None
+        )
 
     def __repr__(self) -> str:
         return f"Digests({self.digest_type.name})"

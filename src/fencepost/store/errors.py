@@ -1,4 +1,5 @@
-"""What can go wrong with the ledger store, by the names of BookKeeper's exceptions. All are :class:`fencepost.FencepostError`.
+"""What can go wrong with the ledger store, by the names of BookKeeper's exceptions. All are
+:class:`fencepost.FencepostError`.
 
 Every message is one line that says what is wrong and, where the caller can do something, what to do.
 """
@@ -59,7 +60,9 @@ class LedgerExistsError(StoreError):
 
 
 class NoSuchEntryError(StoreError):
-    """There is no such entry: it is beyond the end or the last add confirmed, or every bookie of its write set lacks it."""
+    """There is no such entry: it is beyond the end or the last add confirmed, or every bookie of its write set lacks
+    it.
+    """
 
     exit_code = REFUSED
 
@@ -83,7 +86,9 @@ class UnauthorizedAccessError(StoreError):
 
 
 class DigestMismatchError(StoreError):
-    """An entry does not have the digest that it should have: it is damaged, or the digest type or the password is another."""
+    """An entry does not have the digest that it should have: it is damaged, or the digest type or the password is
+    another.
+    """
 
 
 class NotEnoughBookiesError(StoreError):
@@ -91,7 +96,9 @@ class NotEnoughBookiesError(StoreError):
 
 
 class WriteError(StoreError):
-    """An entry could not be brought to an ack quorum of bookies. Whether it is in the ledger is known once that is recovered."""
+    """An entry could not be brought to an ack quorum of bookies. Whether it is in the ledger is known once that is
+    recovered.
+    """
 
 
 class ReadError(StoreError):
@@ -140,7 +147,9 @@ class ClusterExistsError(StoreError):
 
 
 class UnknownLayoutError(StoreError):
-    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata can not be read."""
+    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata can not be
+    read.
+    """
 
 
 class BookieExistsError(StoreError):

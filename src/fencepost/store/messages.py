@@ -1,8 +1,8 @@
 """What clients and bookies say to each other: the operations of BookKeeper's wire protocol, without its encoding.
 
-An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length (see :mod:`fencepost.store.entries`); a bookie looks
-at the first three, which :class:`AddEntry` has as fields, and takes the rest as it is. Ids of entries count from 0 and a LAC of -1
-means that nothing is confirmed.
+An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length (see
+:mod:`fencepost.store.entries`); a bookie looks at the first three, which :class:`AddEntry` has as fields, and takes the
+rest as it is. Ids of entries count from 0 and a LAC of -1 means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class AddEntryResponse(Message, frozen=True, gc=False):
 
 
 class ReadEntry(Message, frozen=True, gc=False):
-    """Send an entry, or with entry id -1 the last one that there is. ``fence``: and take nothing more from the owner; needs the master key.
+    """Send an entry, or with entry id -1 the last one that there is. ``fence``: and take nothing more from the owner;
+    needs the master key.
 
-    ``previous_lac``: a long poll. It is answered once the LAC is beyond it, or after ``wait`` microseconds: with ``piggyback``, which
-    goes with entry id -1, by the entry after it if that is confirmed, and else by the entry that is asked for.
+    ``previous_lac``: a long poll. It is answered once the LAC is beyond it, or after ``wait`` microseconds: with
+    ``piggyback``, which goes with entry id -1, by the entry after it if that is confirmed, and else by the entry that
+    is asked for.
     """
 
     entry_id: int
@@ -69,7 +71,8 @@ class ReadEntry(Message, frozen=True, gc=False):
 class ReadEntryResponse(Message, frozen=True, gc=False):
     """The entry that was asked for, if the code is OK; and the highest LAC that the bookie was told.
 
-    ``entry_id`` is the one that was asked for, -1 for the last; after a long poll it is that of the entry in ``body``, if one came along.
+    ``entry_id`` is the one that was asked for, -1 for the last; after a long poll it is that of the entry in ``body``,
+    if one came along.
     """
 
     entry_id: int
@@ -83,7 +86,9 @@ class ReadLac(Message, frozen=True, gc=False):
 
 
 class ReadLacResponse(Message, frozen=True, gc=False):
-    """The LAC that was told by itself, as it came, and the last entry, which carries one: each with the digest of whoever wrote it."""
+    """The LAC that was told by itself, as it came, and the last entry, which carries one: each with the digest of
+    whoever wrote it.
+    """
 
     code: Code
     lac_body: bytes | None = None
@@ -115,8 +120,9 @@ class ForceLedgerResponse(Message, frozen=True, gc=False):
 
 
 class BatchRead(Message, frozen=True, gc=False):
-    """Send the entries from ``entry_id`` on, without a gap: the first, and more while they are no more than ``max_count`` and the response
-    takes no more than ``max_size`` bytes; zero or less: as many, and as much, as the bookie allows. ``fence`` as in :class:`ReadEntry`.
+    """Send the entries from ``entry_id`` on, without a gap: the first, and more while they are no more than
+    ``max_count`` and the response takes no more than ``max_size`` bytes; zero or less: as many, and as much, as the
+    bookie allows. ``fence`` as in :class:`ReadEntry`.
     """
 
     entry_id: int
@@ -127,7 +133,9 @@ class BatchRead(Message, frozen=True, gc=False):
 
 
 class BatchReadResponse(Message, frozen=True, gc=False):
-    """The bodies of entries one after another from ``entry_id`` on, the first that was asked for; none unless the code is OK."""
+    """The bodies of entries one after another from ``entry_id`` on, the first that was asked for; none unless the code
+    is OK.
+    """
 
     entry_id: int
     code: Code

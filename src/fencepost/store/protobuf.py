@@ -1,15 +1,15 @@
-"""Protobuf messages made at import from tables of our own: the names and numbers of their fields, and no generated code.
+"""Protobuf messages made at import from tables of our own: the names and numbers of their fields, and no generated
+code.
 
     classes = message_classes(
-        "example",
-        {"Ping": {"txn": (1, "required uint64"), "way": (2, "optional Way"), "hops": (3, "repeated Hop")}, "Hop": {"to": (1, "optional string")}},
-        {"Way": {"THERE": 1, "BACK": 2}},
+        "example", {"Ping": {"txn": (1, "required uint64"), "way": (2, "optional Way"), "hops": (3, "repeated Hop")},
+        "Hop": {"to": (1, "optional string")}}, {"Way": {"THERE": 1, "BACK": 2}},
     )
     classes["Ping"](txn=7, way=2, hops=[{"to": "b1"}]).SerializeToString()
 
-The messages are of proto2: a field that is not set is not sent, one that is required has to be there, and fields with unknown numbers
-are kept. Types are protobuf's own (``int32``, ``uint64``, ``bool``, ``string``, ``bytes``, ...) or the names of other messages and enums
-of the tables.
+The messages are of proto2: a field that is not set is not sent, one that is required has to be there, and fields with
+unknown numbers are kept. Types are protobuf's own (``int32``, ``uint64``, ``bool``, ``string``, ``bytes``, ...) or the
+names of other messages and enums of the tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def message_classes(
 ) -> dict[str, Any]:
     """The classes of the messages by their names. ``package`` keeps those of one table apart from those of others."""
     enums = enums or {}
-    file = descriptor_pb2.FileDescriptorProto(name=f"fencepost/{package}.proto", package=f"fencepost.{package}", syntax="proto2")
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"fencepost/{package}.proto", package=f"fencepost.{package}", syntax="proto2"
+    )
     for name, values in enums.items():
         file.enum_type.add(name=name, value=[{"name": each, "number": number} for each, number in values.items()])
     for name, fields in messages.items():
@@ -46,5 +48,6 @@ def message_classes(
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"fencepost.{package}.{name}")) for name in messages
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"fencepost.{package}.{name}"))
+        for name in messages
     }

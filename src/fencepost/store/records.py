@@ -17,7 +17,9 @@ class JournalRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryAdded(JournalRecord, frozen=True, gc=False):
-    """An entry was stored; ``lac`` is the one in its body. ``recovery``: a recovery or a repair sent it, which the journal does not tell later."""
+    """An entry was stored; ``lac`` is the one in its body. ``recovery``: a recovery or a repair sent it, which the
+    journal does not tell later.
+    """
 
     entry_id: int
     lac: int
@@ -52,8 +54,9 @@ Record = EntryAdded | MasterKeyLearnt | LedgerFenced | LacWritten | LimboChanged
 
 
 def recovered(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
-    """What a trace tells of records that a journal still held after a crash, although they may never have been synced: for each ledger the
-    entries that were added, as runs, and whether it was fenced or put in limbo."""
+    """What a trace tells of records that a journal still held after a crash, although they may never have been synced:
+    for each ledger the entries that were added, as runs, and whether it was fenced or put in limbo.
+    """
     found: dict[int, dict[str, Any]] = {}
     for record in records:
         of_ledger = found.setdefault(record.ledger, {"entries": [], "fenced": False, "limbo": False})

@@ -7,4 +7,15 @@ from fencepost.trace.itf import to_itf
 from fencepost.trace.json import to_json
 from fencepost.trace.replay import ReplayFailed, replay
 
-__all__ = ["Evaluated", "Expression", "ReplayFailed", "Step", "Trace", "evaluate", "replay", "to_dot", "to_itf", "to_json"]
+__all__ = [
+    "Evaluated",
+    "Expression",
+    "ReplayFailed",
+    "Step",
+    "Trace",
+    "evaluate",
+    "replay",
+    "to_dot",
+    "to_itf",
+    "to_json",
+]

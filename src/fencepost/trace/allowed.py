@@ -1,9 +1,9 @@
 """What a typed expression may do, decided value by value while it is evaluated.
 
-An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it looks at or
-reach anything else. So it is not Python with some things forbidden: each attribute, each call and each operator that can make
-something large passes through here, and what is not listed is refused. An author's own functions and methods are listed. What they
-and everything else hand out is made immutable on the way.
+An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
+looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
+operator that can make something large passes through here, and what is not listed is refused. An author's own functions
+and methods are listed. What they and everything else hand out is made immutable on the way.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def _bounded_bytes(given: Any = b"") -> bytes:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        abs, all, any, ascii, bin, bool, chr, dict, divmod, enumerate, filter, float, frozenset, hash, hex, int, isinstance, issubclass,
+        abs, all, any, ascii, bin, bool, chr, dict, divmod, enumerate, filter, float, frozenset, hash, hex, int,
+        isinstance, issubclass,
         iter, len, list, map, max, min, next, oct, ord, repr, reversed, set, slice, sorted, str, sum, tuple, zip,
         Map, canonical, require, subsets,
     )
@@ -134,8 +135,11 @@ _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
         ((tuple, list), "count index"),
         (
             (str,),
-            "capitalize count endswith find index isalnum isalpha isdecimal isdigit islower isspace isupper lower lstrip partition "
-            "removeprefix removesuffix rfind rindex rpartition rsplit rstrip split startswith strip swapcase title upper",
+            (
+                "capitalize count endswith find index isalnum isalpha isdecimal isdigit islower isspace isupper lower"
+                " lstrip partition removeprefix removesuffix rfind rindex rpartition rsplit rstrip split startswith"
+                " strip swapcase title upper"
+            ),
         ),
         ((bytes,), "count endswith find hex index startswith"),
         ((int,), "bit_count bit_length"),
@@ -157,8 +161,8 @@ class Scope:
     # -- what may be named -------------------------------------------------------------------------------------------
 
     def handed_out(self, thing: Any) -> Any:
-        """``thing`` as an expression may have it: a value (the mutable kinds as their immutable kin), a view of the state, a class of
-        values, or a function that it may call.
+        """``thing`` as an expression may have it: a value (the mutable kinds as their immutable kin), a view of the
+        state, a class of values, or a function that it may call.
 
         Raises :class:`Refused` for anything else.
         """
@@ -182,7 +186,9 @@ class Scope:
         return isinstance(getattr(thing, "__wrapped__", None), FunctionType) and self._wrote(thing.__wrapped__)
 
     def _wrote(self, function: Any) -> bool:
-        """Whether a function is the author's: of a module of the protocol, or from a file beside it or below; or the expression's own."""
+        """Whether a function is the author's: of a module of the protocol, or from a file beside it or below; or the
+        expression's own.
+        """
         if not isinstance(function, FunctionType):
             return False
         file = function.__code__.co_filename
@@ -195,7 +201,9 @@ class Scope:
 
     def attribute(self, thing: Any, name: str) -> Any:
         """``thing.name``. Raises :class:`Refused` unless an expression may have it."""
-        owner = thing if isinstance(thing, type) else thing._shape.record if isinstance(thing, RecordView) else type(thing)
+        owner = (
+            thing if isinstance(thing, type) else thing._shape.record if isinstance(thing, RecordView) else type(thing)
+        )
         if _is_listed(thing, name):
             return getattr(thing, name)
         if issubclass(owner, (Protocol, Record, enum.Enum)) and _is_of_an_author(owner, name):
@@ -209,12 +217,22 @@ class Scope:
         if not self._callable(function):
             raise Refused(f"an expression can not call {_kind(function)}")
         for argument in (*arguments, *named.values()):
-            if callable(argument) and not isinstance(argument, (View, Protocol, Record)) and not self._callable(argument):
+            if (
+                callable(argument)
+                and not isinstance(argument, (View, Protocol, Record))
+                and not self._callable(argument)
+            ):
                 raise Refused(f"an expression can not pass {_kind(argument)}")
         return function(*arguments, **named)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {" Add": add, " Mult": multiply, " Pow": power, " LShift": shift, " Mod": remainder}
+OPERATORS: dict[str, Callable[..., Any]] = {
+    " Add": add,
+    " Mult": multiply,
+    " Pow": power,
+    " LShift": shift,
+    " Mod": remainder,
+}
 """What the code of an expression calls in the place of an operator, by names that nobody can type."""
 
 

@@ -13,7 +13,8 @@ from fencepost.step.state import State
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the action taken with its parameters, who took it, what it chose, what it told, and the state it led to.
+    """One step: the action taken with its parameters, who took it, what it chose, what it told, and the state it led
+    to.
 
     ``by`` is the actor's name or None; ``choices`` are the options taken, in order; ``changes`` are (slot, old, new).
     """
@@ -37,8 +38,8 @@ class Step:
 class Trace:
     """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does.
 
-    A **lasso** is a behaviour without end: the last state is ``states[loop]`` again, and what came after that repeats for ever. If
-    ``loop`` is the last state's own place, the behaviour stays there. For others ``loop`` is None.
+    A **lasso** is a behaviour without end: the last state is ``states[loop]`` again, and what came after that repeats
+    for ever. If ``loop`` is the last state's own place, the behaviour stays there. For others ``loop`` is None.
     """
 
     protocol: Protocol

@@ -1,7 +1,7 @@
 """A small state space as a Graphviz graph.
 
-Engines do not keep the steps between states, so this walks the protocol again, in plain Python, and only as far as a picture
-can be looked at.
+Engines do not keep the steps between states, so this walks the protocol again, in plain Python, and only as far as a
+picture can be looked at.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LINE = 60
 def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_STATES) -> str:
     """Every reachable state of ``protocol`` and every step between them, for ``dot -Tsvg``.
 
-    A state is labelled with what differs from the first initial state, a step with its action; a state outside a constraint,
-    which is not explored further, is dashed. The steps of ``trace``, a behaviour of the same protocol, are red, and so is
-    where it ends; if it stays there for ever, a step "nothing more happens" leads from there to itself.
+    A state is labelled with what differs from the first initial state, a step with its action; a state outside a
+    constraint, which is not explored further, is dashed. The steps of ``trace``, a behaviour of the same protocol, are
+    red, and so is where it ends; if it stays there for ever, a step "nothing more happens" leads from there to itself.
 
-    Raises :class:`fencepost.OptionError` if there are more than ``limit`` states, and :class:`fencepost.ProtocolRaised` if the
-    protocol does.
+    Raises :class:`fencepost.OptionError` if there are more than ``limit`` states, and :class:`fencepost.ProtocolRaised`
+    if the protocol does.
     """
     return Graph(protocol, limit).text(trace)
 
@@ -56,8 +56,8 @@ class Graph:
         if found not in self.states:
             if len(self.states) >= self.limit:
                 raise OptionError(
-                    f"{self.stepper.protocol.name} has more than {self.limit:,} states with these constants, too many for a graph: "
-                    "choose smaller constants"
+                    f"{self.stepper.protocol.name} has more than {self.limit:,} states with these constants, too many"
+                    " for a graph: choose smaller constants"
                 )
             self.states[found] = state
             if any(self.stepper.outcomes(c, state.ids) for c in self.stepper.of_kind("constraint")):

@@ -40,9 +40,10 @@ class Reader:
 class Evidence:
     """What a property that does not hold, or one of which this is the witness, has looked at.
 
-    ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty channels left
-    out; each has its value in the last state, for a step invariant its values before and after the last step, for a temporal
-    property those along the loop (the same one once). A key that a table does not have is :data:`~fencepost.trace.words.ABSENT`. ``when`` says in words where it is false, or that it is true.
+    ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty
+    channels left out; each has its value in the last state, for a step invariant its values before and after the last
+    step, for a temporal property those along the loop (the same one once). A key that a table does not have is
+    :data:`~fencepost.trace.words.ABSENT`. ``when`` says in words where it is false, or that it is true.
     """
 
     title: str
@@ -51,8 +52,8 @@ class Evidence:
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """What the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has the parameters too); None if it
-    is no such property, or nothing of the kind is so there.
+    """What the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has the
+    parameters too); None if it is no such property, or nothing of the kind is so there.
     """
     declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
     if declared is None or kind not in JUDGED:

@@ -35,9 +35,10 @@ class Evaluated:
 class Expression:
     """A Python expression over one state, read once and evaluated in as many states as needed.
 
-    It may name the protocol's variables and constants, the model values in them (``b1``), what the author's modules define (enums,
-    records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >= ack_quorum``,
-    ``self.no_entry_is_lost()``. It changes nothing and reaches nothing else: see :mod:`fencepost.trace.allowed`.
+    It may name the protocol's variables and constants, the model values in them (``b1``), what the author's modules
+    define (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks)
+    >= ack_quorum``, ``self.no_entry_is_lost()``. It changes nothing and reaches nothing else: see
+    :mod:`fencepost.trace.allowed`.
 
     Raises :class:`fencepost.OptionError` if it can not be read or names something unknown, with the column.
     """
@@ -122,9 +123,12 @@ def _excerpt(text: str) -> str:
 
 
 _NODES = (
-    ast.Expression, ast.Constant, ast.Name, ast.expr_context, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator,
-    ast.Compare, ast.cmpop, ast.IfExp, ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.Slice, ast.Starred, ast.Tuple, ast.List,
-    ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Lambda, ast.arguments, ast.arg,
+    ast.Expression, ast.Constant, ast.Name, ast.expr_context, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop,
+    ast.BinOp, ast.operator,
+    ast.Compare, ast.cmpop, ast.IfExp, ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.Slice, ast.Starred,
+    ast.Tuple, ast.List,
+    ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Lambda,
+    ast.arguments, ast.arg,
     ast.NamedExpr,
 )  # fmt: skip
 """What an expression may be made of. Not on the list: formatted text, ``await`` and ``yield``."""
@@ -148,10 +152,14 @@ def _check_nodes(tree: ast.AST, indent: int) -> None:
             what = _NOT_FOR_IT.get(type(node), type(node).__name__.lower())
             raise OptionError(f"the expression has {what} at column {column}, which is not for it")
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            raise OptionError(f"the expression assigns to something that is no name at column {column}, which is not for it")
+            raise OptionError(
+                f"the expression assigns to something that is no name at column {column}, which is not for it"
+            )
         for name in (getattr(node, field, None) for field in ("id", "attr", "arg")):
             if isinstance(name, str) and name.startswith("__"):
-                raise OptionError(f"the expression reaches into Python itself at column {column}, {name}, which is not for it")
+                raise OptionError(
+                    f"the expression reaches into Python itself at column {column}, {name}, which is not for it"
+                )
 
 
 def _names(tree: ast.AST, known: set[str], indent: int) -> tuple[set[str], set[str]]:
@@ -169,8 +177,8 @@ def _names(tree: ast.AST, known: set[str], indent: int) -> tuple[set[str], set[s
 
 
 class _Guards(ast.NodeTransformer):
-    """Lets every attribute, call and large operator pass through what allows it, and makes ``x`` of a variable ``self.x``, so that a
-    variable is read only where and when it is named.
+    """Lets every attribute, call and large operator pass through what allows it, and makes ``x`` of a variable
+    ``self.x``, so that a variable is read only where and when it is named.
     """
 
     def __init__(self, variables: set[str]) -> None:
@@ -201,7 +209,9 @@ def _called(name: str, where: ast.expr, *arguments: ast.expr) -> ast.expr:
 
 
 def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
-    """What an expression can name besides the variables; of two things with one name, the closer one to the protocol."""
+    """What an expression can name besides the variables; of two things with one name, the closer one to the
+    protocol.
+    """
     known: dict[str, Any] = dict(FUNCTIONS)
     module = sys.modules.get(type(protocol).__module__)
     for name, thing in vars(module).items() if module is not None else ():

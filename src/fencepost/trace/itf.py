@@ -1,8 +1,9 @@
 """A behaviour in the Informal Trace Format (Apalache, ADR-015), which trace viewers and test generators read.
 
-Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key, value], ...]}``,
-records objects; model values and members of enums are strings. The format has no null: ``None`` is the variant
-``{"tag": "None", "value": {"#tup": []}}``. What it can not say at all, floats and bytes, is ``{"#unserializable": "..."}``.
+Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key,
+value], ...]}``, records objects; model values and members of enums are strings. The format has no null: ``None`` is the
+variant ``{"tag": "None", "value": {"#tup": []}}``. What it can not say at all, floats and bytes, is
+``{"#unserializable": "..."}``.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
 
 
 def to_itf(trace: Trace, *, indent: int = 2) -> str:
-    """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one line."""
+    """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one
+    line.
+    """
     return dumps(itf(trace), indent)
 
 
 def itf(trace: Trace) -> dict[str, Any]:
     """The behaviour as plain dicts and lists.
 
-    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state tells the action that led to
-    it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of the state that comes
-    after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there, unless the last state is stayed in.
+    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state tells the action
+    that led to it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of
+    the state that comes after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there,
+    unless the last state is stayed in.
     """
     constants = trace.protocol.constants
     closes = trace.loop is not None and trace.loop < len(trace.steps)

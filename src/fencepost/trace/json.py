@@ -28,7 +28,10 @@ def to_json(result: Result, *, indent: int = 2) -> str:
 
 
 def dumps(document: Any, indent: int = 0) -> str:
-    """JSON that any terminal and pipe can take: all of it is ASCII, and so a string that is no Unicode (half of a pair) can be written too."""
+    """JSON that any terminal and pipe can take: all of it is ASCII, and so a string that is no Unicode (half of a pair)
+    can be written too.
+    """
+
     def item(thing: Any) -> Any:  # numbers that numpy counted know how to become Python's
         return thing.item()
 
@@ -58,18 +61,19 @@ def loads(text: str | bytes) -> Any:
 def data(result: Result) -> dict[str, Any]:
     """What :func:`to_json` writes, as plain dicts and lists.
 
-    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error`` and ``failure``; the
-    numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
-    ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``, ``taken``, ``new_states``);
-    ``symmetry``, the constants up to whose symmetry states were counted, and ``exact``, whether each was counted once; ``judged``, the temporal properties that were judged, and
-    ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
-    ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search;
-    ``witnesses``, the ways to what is to be sometimes true (``name`` and ``trace``), and ``unreached``, what has none so far;
-    ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name``
-    and ``trace``: one object per state, the initial one first with ``action`` null. One of a temporal property also has its
-    ``loop``, the number of the state (from 0) that the last one is again and from which on the trace repeats for ever, and
-    ``fairness``: how and in which state each demand is met. One of what is to be sometimes true has no trace, but ``never``: with which
-    parameters it is not. Values are written as :func:`plain` says.
+    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error``
+    and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``,
+    ``states_per_second``, ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``,
+    ``taken``, ``new_states``); ``symmetry``, the constants up to whose symmetry states were counted, and ``exact``,
+    whether each was counted once; ``judged``, the temporal properties that were judged, and ``unjudged``, why they were
+    not; ``table``, the state space that was written down (``directory``, ``states``, ``edges``, ``depth``,
+    ``complete``), or null; ``simulation``, null for a search; ``witnesses``, the ways to what is to be sometimes true
+    (``name`` and ``trace``), and ``unreached``, what has none so far; ``violation``, the first, or null;
+    ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial one
+    first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0) that
+    the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state each
+    demand is met. One of what is to be sometimes true has no trace, but ``never``: with which parameters it is not.
+    Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
     return {
@@ -109,7 +113,9 @@ def data(result: Result) -> dict[str, Any]:
 
 
 def behaviour(trace: Trace) -> dict[str, Any]:
-    """A behaviour by itself: ``protocol``, ``constants``, ``trace`` (see :func:`states`), and the ``loop`` of a lasso."""
+    """A behaviour by itself: ``protocol``, ``constants``, ``trace`` (see :func:`states`), and the ``loop`` of a
+    lasso.
+    """
     return {
         "format": FORMAT,
         "protocol": trace.protocol.name,
@@ -133,7 +139,11 @@ def _violation(violation: Violation) -> dict[str, Any]:
             }
             for one in violation.fairness
         ]
-    if violation.kind == "refinement" and violation.trace is not None and (why := refuted(violation.trace, violation.name)) is not None:
+    if (
+        violation.kind == "refinement"
+        and violation.trace is not None
+        and (why := refuted(violation.trace, violation.name)) is not None
+    ):
         found["refinement"] = _refuted(why)
     if violation.never:
         found["never"] = list(violation.never)
@@ -198,8 +208,10 @@ def _error(result: Result) -> dict[str, Any] | None:
 
 
 def states(trace: Trace) -> list[dict[str, Any]]:
-    """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, who took it (``by``), its
-    ``choices``, the ``events`` it told (messages sent, lost, received, timed out), and the ``state``, variable by variable."""
+    """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, who took it (``by``),
+    its ``choices``, the ``events`` it told (messages sent, lost, received, timed out), and the ``state``, variable by
+    variable.
+    """
     nothing: dict[str, Any] = {"action": None, "parameters": {}, "by": None, "choices": [], "events": []}
     found = [{**nothing, "state": _state(trace.initial.variables())}]
     for step in trace.steps:
@@ -226,10 +238,10 @@ def _state(variables: Mapping[str, Value]) -> dict[str, Any]:
 def plain(value: Value) -> Any:
     """A value as JSON knows it.
 
-    Model values and members of enums are strings, sets lists in canonical order, tuples lists, records objects. A map is an
-    object if its keys are strings, model values, enum members or whole numbers (and stay different as strings), else a list of
-    [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks is a string, and so is a whole number of more than 64 bits,
-    of which many readers would make another one.
+    Model values and members of enums are strings, sets lists in canonical order, tuples lists, records objects. A map
+    is an object if its keys are strings, model values, enum members or whole numbers (and stay different as strings),
+    else a list of [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks is a string, and so
+    is a whole number of more than 64 bits, of which many readers would make another one.
     """
     if isinstance(value, enum.Enum):
         return value.name

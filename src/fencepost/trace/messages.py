@@ -1,4 +1,6 @@
-"""What became of every message of a behaviour: sent in one step, received in a later one, lost, timed out or dropped."""
+"""What became of every message of a behaviour: sent in one step, received in a later one, lost, timed out or
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ IN_FLIGHT = "in flight"
 
 @dataclass(frozen=True)
 class At:
-    """A place in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1: none of them)."""
+    """A place in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1: none of
+    them).
+    """
 
     step: int
     event: int = -1
@@ -35,9 +39,10 @@ class At:
 class Passage:
     """The life of one message.
 
-    ``sent`` is where it was sent, step 0 if it was in flight from the start. ``fate`` is ``received``, ``lost``, ``timed out`` (lost,
-    and its sender acted on that), ``dropped`` (taken from the channel unread), ``sent again`` (the same message was in flight
-    already, and this one changed nothing) or ``in flight``; ``ended`` is where that happened, None for ``lost`` and ``in flight``.
+    ``sent`` is where it was sent, step 0 if it was in flight from the start. ``fate`` is ``received``, ``lost``,
+    ``timed out`` (lost, and its sender acted on that), ``dropped`` (taken from the channel unread), ``sent again`` (the
+    same message was in flight already, and this one changed nothing) or ``in flight``; ``ended`` is where that
+    happened, None for ``lost`` and ``in flight``.
     """
 
     source: str

@@ -1,8 +1,8 @@
 """A behaviour as a short text, for links and command lines: ``0/12/3.1:5f0c9a``.
 
-The number of the initial state, then one move for each step: the number of its action (among the actions with their parameters bound)
-and those of its choices. What follows ``:`` tells whether the same protocol with the same constants read it: a part of the fingerprint
-of the last state. ``+`` at the end: the behaviour stays there for ever.
+The number of the initial state, then one move for each step: the number of its action (among the actions with their
+parameters bound) and those of its choices. What follows ``:`` tells whether the same protocol with the same constants
+read it: a part of the fingerprint of the last state. ``+`` at the end: the behaviour stays there for ever.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def check_of(state: State) -> str:
 
 
 def path_of(trace: Trace) -> Path:
-    """The path of a behaviour, found by taking its steps again. Raises :class:`fencepost.OptionError` if one can not be taken."""
+    """The path of a behaviour, found by taking its steps again. Raises :class:`fencepost.OptionError` if one can not be
+    taken.
+    """
     stepper = Stepper(trace.protocol)
     actions = stepper.of_kind("action")
     starts = stepper.initial_states()
@@ -66,7 +68,9 @@ def path_of(trace: Trace) -> Path:
 
 
 def move_of(stepper: Stepper, actions: Sequence[Root], state: State, step: Step) -> tuple[Move, tuple[int, ...]]:
-    """The move that a step is in ``state``, and the row it leads to. Raises :class:`fencepost.OptionError` if it can not be taken."""
+    """The move that a step is in ``state``, and the row it leads to. Raises :class:`fencepost.OptionError` if it can
+    not be taken.
+    """
     wanted: tuple[Value, ...] = step.choices
     for number, root in enumerate(actions):
         if root.title == step.title:

@@ -1,7 +1,7 @@
 """Reads a behaviour back from a file: the JSON of a check, a behaviour in it, or the Informal Trace Format.
 
-Nothing in a file is believed. It says which steps were taken and what they led to; the protocol takes them again, and each must
-come out as it is written. So a value is never parsed: what the protocol does is written down and compared.
+Nothing in a file is believed. It says which steps were taken and what they led to; the protocol takes them again, and
+each must come out as it is written. So a value is never parsed: what the protocol does is written down and compared.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def read(text: str | bytes) -> Written:
     except RecursionError:
         raise OptionError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise OptionError(f"it holds a behaviour in a form that is not known: {type(error).__name__}: {error}") from None
+        raise OptionError(
+            f"it holds a behaviour in a form that is not known: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _from_json(document: dict[str, Any]) -> Written:
@@ -128,15 +130,17 @@ def replayed(written: Written, stepper: Stepper) -> Trace:
     initial = next((s for s in stepper.initial_states() if _is(written, s, written.initial)), None)
     if initial is None:
         raise OptionError(
-            f"{stepper.protocol.name} has no such initial state with these constants: it is a behaviour of another protocol, "
-            "or of other constants"
+            f"{stepper.protocol.name} has no such initial state with these constants: it is a behaviour of another"
+            " protocol, or of other constants"
         )
     state, steps = initial, list[Step]()
     for number, step in enumerate(written.steps, 1):
         found = _taken_again(written, step, state, stepper)
         if found is None:
             name = step.action or "what is written"
-            raise OptionError(f"step {number}, {name}, does not lead there in {stepper.protocol.name}: has the protocol changed?")
+            raise OptionError(
+                f"step {number}, {name}, does not lead there in {stepper.protocol.name}: has the protocol changed?"
+            )
         steps.append(found)
         state = found.state
     loop = written.loop
@@ -146,7 +150,9 @@ def replayed(written: Written, stepper: Stepper) -> Trace:
 
 
 def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Stepper) -> Step | None:
-    """The step that is written, if it can be taken from ``state``. Of several with the same result, the one with the same choices."""
+    """The step that is written, if it can be taken from ``state``. Of several with the same result, the one with the
+    same choices.
+    """
     found = None
     for root, outcome in _candidates(written, step, state, stepper):
         again = taken(stepper, state, root, outcome)
@@ -160,7 +166,9 @@ def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Ste
 def _candidates(written: Written, step: WrittenStep, state: State, stepper: Stepper) -> Iterator[tuple[Root, Outcome]]:
     for root in stepper.of_kind("action"):
         named = step.action is None or root.name == step.action
-        bound = step.parameters is None or {n: written.parameter(v) for n, v in root.parameters.items()} == step.parameters
+        bound = (
+            step.parameters is None or {n: written.parameter(v) for n, v in root.parameters.items()} == step.parameters
+        )
         if named and bound:
             yield from ((root, outcome) for outcome in stepper.outcomes(root, state.ids))
 

@@ -1,4 +1,6 @@
-"""Why a step is none of the protocol that it should refine: what it changes there, and what the nearest actions would do instead."""
+"""Why a step is none of the protocol that it should refine: what it changes there, and what the nearest actions would
+do instead.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Near:
-    """An action of the other protocol that comes near to a step: where it is ``refused``, and what it does, or would do.
+    """An action of the other protocol that comes near to a step: where it is ``refused``, and what it does, or would
+    do.
 
     ``same``: whether that is just what the step does; ``raised``: what it raised instead.
     """
@@ -61,8 +64,8 @@ class Near:
 
 @dataclass(frozen=True)
 class Refuted:
-    """Why a behaviour is none of the protocol ``other``. ``differences``: what its last step changes there, or how its initial state differs from
-    the ``nearest`` initial one.
+    """Why a behaviour is none of the protocol ``other``. ``differences``: what its last step changes there, or how its
+    initial state differs from the ``nearest`` initial one.
     """
 
     other: Protocol
@@ -72,7 +75,9 @@ class Refuted:
 
 
 def refuted(trace: Trace, name: str) -> Refuted | None:
-    """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``; None if that can not be told."""
+    """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``;
+    None if that can not be told.
+    """
     declared = next((d for d in trace.protocol.declared("refinement") if d.name == name), None)
     if not isinstance(declared, spec.Refinement):
         return None
@@ -96,7 +101,13 @@ def why(refuted: Refuted, near: Near) -> str:
         return f"raises {near.raised}"
     if not near.refused:
         return f"does something else: {doing}" if near.differences else "changes nothing here"
-    return f"does just this, but is refused: {asked}" if near.same else f"is refused: {asked}; it would do {doing}" if near.differences else f"is refused: {asked}"
+    return (
+        f"does just this, but is refused: {asked}"
+        if near.same
+        else f"is refused: {asked}; it would do {doing}"
+        if near.differences
+        else f"is refused: {asked}"
+    )
 
 
 class _Forgiving(Trial):
@@ -127,7 +138,9 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
     refinement.mapping.numbers = {part: number for number, part in enumerate(refinement.mapping.parts)}
     change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
     side = Side(refinement.mapping, Reader(before))
-    wanted = Steps(side, Side(refinement.mapping, After(refinement.store, change, Reader(before), Reader(after)))).difference(change)
+    wanted = Steps(
+        side, Side(refinement.mapping, After(refinement.store, change, Reader(before), Reader(after)))
+    ).difference(change)
     step = trace.steps[-1]
     taken = next(a for a in trace.protocol.declared("action") if a.name == step.action)
     order = refinement.in_order(Action(-1, taken, dict(step.parameters)))
@@ -136,7 +149,10 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
     exact = [way for way in ways if way.effect == wanted]
     near = (exact or [way for way in ways if way.effect or way.action.name == step.action] or ways[:1])[:NEAREST]
     return Refuted(
-        refinement.other, False, _differences(refinement, side, wanted), tuple(_near(refinement, way, side, wanted) for way in near)
+        refinement.other,
+        False,
+        _differences(refinement, side, wanted),
+        tuple(_near(refinement, way, side, wanted) for way in near),
     )
 
 
@@ -146,7 +162,9 @@ def _best(ways: Iterator[Way], wanted: Row) -> Way:
 
 
 def _distance(way: Way, wanted: Row) -> tuple[int, int, int]:
-    """How far a way is from doing what is wanted: in how many parts it does something else, and how often it is refused."""
+    """How far a way is from doing what is wanted: in how many parts it does something else, and how often it is
+    refused.
+    """
     assert isinstance(way.trial, _Forgiving)
     apart = len(way.effect.items() ^ wanted.items())
     touched = len(way.effect.keys() ^ wanted.keys())
@@ -160,13 +178,16 @@ def _near(refinement: Refinement, way: Way, side: Side, wanted: Row) -> Near:
         frames = [f for f in traceback.extract_tb(way.refused.__traceback__) if is_authors(f.filename)]
         refused += [_refusal(frames[-1].filename, frames[-1].lineno or 0)] if frames else []
     raised = "" if way.raised is None or refused else f"{type(way.raised).__name__}: {way.raised}"
-    return Near(way.action.title, tuple(refused), _differences(refinement, side, way.effect), way.effect == wanted, raised)
+    return Near(
+        way.action.title, tuple(refused), _differences(refinement, side, way.effect), way.effect == wanted, raised
+    )
 
 
 def _differences(refinement: Refinement, side: Side, effect: Row) -> tuple[Difference, ...]:
     others = refinement.others
     return tuple(
-        (others.slots[slot], others.values[slot][side.number(slot)], others.values[slot][new]) for slot, new in sorted(effect.items())
+        (others.slots[slot], others.values[slot][side.number(slot)], others.values[slot][new])
+        for slot, new in sorted(effect.items())
     )
 
 
@@ -174,7 +195,9 @@ def _start(trace: Trace, refinement: Refinement) -> Refuted:
     """How the first state differs from the initial state of the other protocol that is nearest to it."""
     others = refinement.others
     mine = dict(enumerate(Side(refinement.mapping, Reader(trace.initial)).row(trace.initial.ids)))
-    apart = [{slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()]
+    apart = [
+        {slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()
+    ]
     nearest = min(range(len(apart)), key=lambda number: len(apart[number]), default=None)
     if nearest is None:
         return Refuted(refinement.other, True, (), ())

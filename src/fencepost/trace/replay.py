@@ -17,8 +17,8 @@ class ReplayFailed(SystemFailure):
 def replay(
     stepper: Stepper, initial: State, path: Sequence[tuple[int, tuple[int, ...]]], loop: int | None = None
 ) -> Trace:
-    """The behaviour from ``initial`` along ``path``: for each step the number of its root and of its choices. ``loop``: the number of
-    the state from which on it repeats, if it does.
+    """The behaviour from ``initial`` along ``path``: for each step the number of its root and of its choices. ``loop``:
+    the number of the state from which on it repeats, if it does.
 
     Raises :class:`ReplayFailed` if a step is not enabled with these choices, or the loop does not close.
     """
@@ -29,14 +29,16 @@ def replay(
         outcome = next((o for o in stepper.outcomes(root, state.ids) if o.choices == tuple(choices)), None)
         if outcome is None:
             raise ReplayFailed(
-                f"step {len(steps) + 1}, {root.title}, can not be replayed: the protocol reads something besides its state "
-                "(run again with --checking to find out what)"
+                f"step {len(steps) + 1}, {root.title}, can not be replayed: the protocol reads something besides its"
+                " state (run again with --checking to find out what)"
             )
         steps.append(taken(stepper, state, root, outcome))
         state = steps[-1].state
     trace = Trace(stepper.protocol, initial, tuple(steps), loop)
     if loop is not None and trace.states[loop] != state:
-        raise ReplayFailed(f"the behaviour does not come back to state {loop}: this is a fault of Fencepost, please report it")
+        raise ReplayFailed(
+            f"the behaviour does not come back to state {loop}: this is a fault of Fencepost, please report it"
+        )
     return trace
 
 

@@ -20,9 +20,10 @@ MOST_CALLS = 20_000
 def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) -> Path:
     """A behaviour from ``initial`` that violates the same property, of no more steps than ``path``, which does.
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a witness. Runs of steps, ever
-    shorter ones, are left out, together with what can not be taken without them; what still goes wrong is kept. No single step of the result can be left out (unless
-    :data:`MOST_CALLS` ended it), but a shorter behaviour of other steps may exist.
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a
+    witness. Runs of steps, ever shorter ones, are left out, together with what can not be taken without them; what
+    still goes wrong is kept. No single step of the result can be left out (unless :data:`MOST_CALLS` ended it), but a
+    shorter behaviour of other steps may exist.
     """
     return _Shortening(stepper, kind, name, initial).run(path)
 
@@ -30,10 +31,12 @@ def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) 
 def shortened_lasso(
     stepper: Stepper, parts: Sequence[Root], demands: Sequence[Demand], initial: Row, path: Path, loop: int
 ) -> tuple[Path, int]:
-    """A lasso from ``initial`` that violates the same temporal property, is as fair, and has no more steps than ``path``, which does and
-    which repeats from its state number ``loop`` on; its path, and the number of the state from which on it repeats.
+    """A lasso from ``initial`` that violates the same temporal property, is as fair, and has no more steps than
+    ``path``, which does and which repeats from its state number ``loop`` on; its path, and the number of the state from
+    which on it repeats.
 
-    ``parts`` are the predicates of the property, ``demands`` are those of fairness. As for :func:`shortened`, a shorter lasso may exist.
+    ``parts`` are the predicates of the property, ``demands`` are those of fairness. As for :func:`shortened`, a shorter
+    lasso may exist.
     """
     return _LassoShortening(stepper, parts, demands, initial).run(path, loop)
 
@@ -153,7 +156,9 @@ class _LassoShortening(_Walker):
         return best
 
     def runs(self, wanted: Sequence[Wanted], size: int) -> Iterator[set[int]]:
-        """Runs of so many steps, the last ones first: of all steps, and of those of one action, which others may come between."""
+        """Runs of so many steps, the last ones first: of all steps, and of those of one action, which others may come
+        between.
+        """
         of_root: dict[int, list[int]] = {}
         for place, (root, _) in enumerate(wanted):
             of_root.setdefault(root.index, []).append(place)
@@ -161,7 +166,9 @@ class _LassoShortening(_Walker):
             for at in range(len(places) - size, -1, -max(1, size // 2)):
                 yield set(places[at : at + size])
 
-    def turned(self, wanted: list[Wanted], loop: int, at: int) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+    def turned(
+        self, wanted: list[Wanted], loop: int, at: int
+    ) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
         """The lasso that comes into the loop at its state number ``at`` already, and goes round it from there."""
         rows = self.rows(wanted)
         if at >= loop or rows[at] not in rows[loop:]:
@@ -177,9 +184,12 @@ class _LassoShortening(_Walker):
             rows.append(step[1])
         return rows
 
-    def replay(self, wanted: Sequence[Wanted], loop: int) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
-        """Take those of the steps that can be taken: as they are wanted, as a path, and where the loop begins; None unless they
-        violate the property."""
+    def replay(
+        self, wanted: Sequence[Wanted], loop: int
+    ) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+        """Take those of the steps that can be taken: as they are wanted, as a path, and where the loop begins; None
+        unless they violate the property.
+        """
         rows, begins = [self.initial], 0
         taken: list[Wanted] = []
         links: list[tuple[int, tuple[int, ...]]] = []
@@ -193,6 +203,10 @@ class _LassoShortening(_Walker):
                 links.append((root.index, step[0].choices))
                 rows.append(step[1])
         begins = len(taken) if loop >= len(wanted) else begins
-        if rows[begins] != rows[-1] or self.is_outside(rows[-1]) or not is_violated(self.stepper, self.parts, rows, begins):
+        if (
+            rows[begins] != rows[-1]
+            or self.is_outside(rows[-1])
+            or not is_violated(self.stepper, self.parts, rows, begins)
+        ):
             return None
         return None if None in met(self.stepper, self.demands, rows[begins:]) else (taken, links, begins)

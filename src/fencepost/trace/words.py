@@ -21,7 +21,9 @@ from fencepost.trace.behaviour import Step
 ARROW = " → "
 
 MOST_TEXT = 1_000
-"""Characters of one thing that is told, and of one line of it, after which the rest is left out. JSON and ITF leave out nothing."""
+"""Characters of one thing that is told, and of one line of it, after which the rest is left out. JSON and ITF leave out
+nothing.
+"""
 
 MOST_LINES = 200
 """Lines of a value after which the rest is left out."""
@@ -43,8 +45,8 @@ class Change:
 
 
 def kind_of(protocol: Protocol, slot: Slot) -> str:
-    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``, ``connected`` or
-    ``topics`` of a network, or ``view``.
+    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``, ``connected``
+    or ``topics`` of a network, or ``view``.
     """
     shape: Shape | None = protocol.shapes.get(slot.path[0])
     rest = slot.path[1:]
@@ -74,7 +76,9 @@ ABSENT = Absent()
 
 
 def held(kind: str, value: Value) -> Value:
-    """What a slot of this kind holds, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel the messages."""
+    """What a slot of this kind holds, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel
+    the messages.
+    """
     if kind == "cell":
         return value[0] if value else ABSENT
     if kind == "in flight":
@@ -168,7 +172,9 @@ def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterato
 
 
 def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
-    """What a channel holds, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty ones left out."""
+    """What a channel holds, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty ones
+    left out.
+    """
     copies = channel.in_flight if isinstance(channel.in_flight, Mapping) else dict.fromkeys(channel.in_flight, 1)
     held = [
         ("in flight", [message_text(m) + (f" ×{copies[m]}" if copies[m] > 1 else "") for m in channel.in_flight]),
@@ -184,7 +190,9 @@ def message_text(message: Value) -> str:
 
 
 def abridged(text: str, most: int = MOST_TEXT) -> str:
-    """The beginning of a text that is longer than anybody reads, and how much of it is left out, in at most so many characters."""
+    """The beginning of a text that is longer than anybody reads, and how much of it is left out, in at most so many
+    characters.
+    """
     if len(text) <= most:
         return text
     kept = most - 40
@@ -192,8 +200,9 @@ def abridged(text: str, most: int = MOST_TEXT) -> str:
 
 
 def lines(value: Value, width: int = 60) -> list[str]:
-    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field. Of a value that is
-    longer than anybody reads, the first :data:`MOST_LINES`, and how many are left out."""
+    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field. Of
+    a value that is longer than anybody reads, the first :data:`MOST_LINES`, and how many are left out.
+    """
     found = [abridged(line) for line in _lines(value, width)]
     rest = len(found) - MOST_LINES
     return found if rest <= 0 else [*found[:MOST_LINES], f"… ({rest:,} more lines)"]
@@ -228,8 +237,9 @@ def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width
 
 
 def briefly(text: str, limit: int, cut: bool = False) -> str:
-    """A shown value in at most ``limit`` characters if leaving out the names of fields can do that: those of inner records
-    first, then all. ``cut``: cut short what is still longer; without it, only inner names are ever left out."""
+    """A shown value in at most ``limit`` characters if leaving out the names of fields can do that: those of inner
+    records first, then all. ``cut``: cut short what is still longer; without it, only inner names are ever left out.
+    """
     if len(text) <= limit:
         return text
     inner = _without_field_names(text, 2)
@@ -261,7 +271,9 @@ def _without_field_names(text: str, depth: int) -> str:
 
 
 def wrap(text: str, width: int, whole: bool = False) -> list[str]:
-    """``text`` in lines of at most ``width`` characters, broken between words; a longer word is broken too unless ``whole``."""
+    """``text`` in lines of at most ``width`` characters, broken between words; a longer word is broken too unless
+    ``whole``.
+    """
     return textwrap.wrap(text, max(8, width), break_on_hyphens=False, break_long_words=not whole) or [""]
 
 

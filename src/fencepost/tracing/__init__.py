@@ -6,8 +6,8 @@ A system writes with three lines::
     trace.emit("leader_appends", subject="log-7", parameters={"index": 4})
     trace.close()
 
-:func:`read` gives the events again, :func:`table` as an Arrow table; both say so when events are missing. The Parquet files of a folder can be read
-by anything that reads Parquet.
+:func:`read` gives the events again, :func:`table` as an Arrow table; both say so when events are missing. The Parquet
+files of a folder can be read by anything that reads Parquet.
 """
 
 from fencepost.tracing.event import TraceError, TraceEvent

@@ -9,7 +9,9 @@ import msgspec
 from fencepost.errors import FencepostError
 
 STARTED, ENDED, STOPPED = "started", "ended", "trace_stopped"
-"""The first action of an incarnation; the last one of an orderly end; the one after which a writer could not go on writing."""
+"""The first action of an incarnation; the last one of an orderly end; the one after which a writer could not go on
+writing.
+"""
 
 
 class TraceError(FencepostError):
@@ -19,9 +21,10 @@ class TraceError(FencepostError):
 class TraceEvent(msgspec.Struct, frozen=True, gc=False):
     """One row of a trace.
 
-    ``run``: one execution of the whole system. ``node``: the process that did it. ``incarnation``: which life of the node, from 1 on. ``seq``: from 1
-    on, without gaps within an incarnation. ``actor``: the part of the node, empty if there is one. ``action``: what was done, by its name in
-    the protocol. ``subject``: what it was about; None: everything. ``parameters`` and ``state`` (None: not recorded) are JSON objects.
+    ``run``: one execution of the whole system. ``node``: the process that did it. ``incarnation``: which life of the
+    node, from 1 on. ``seq``: from 1 on, without gaps within an incarnation. ``actor``: the part of the node, empty if
+    there is one. ``action``: what was done, by its name in the protocol. ``subject``: what it was about; None:
+    everything. ``parameters`` and ``state`` (None: not recorded) are JSON objects.
     """
 
     run: str
@@ -39,14 +42,19 @@ class TraceEvent(msgspec.Struct, frozen=True, gc=False):
         return self._object("parameters", self.parameters)
 
     def state_values(self) -> dict[str, Any] | None:
-        """The state as Python values, None if it is not recorded. Raises :class:`TraceError` if it is no JSON object."""
+        """The state as Python values, None if it is not recorded. Raises :class:`TraceError` if it is no JSON
+        object.
+        """
         return None if self.state is None else self._object("state", self.state)
 
     def _object(self, column: str, text: str) -> dict[str, Any]:
         try:
             return _OBJECT.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise TraceError(f"the {column} of event {self.seq} of {named(self.run, self.node, self.incarnation)} are no JSON object: {error}") from error
+            raise TraceError(
+                f"the {column} of event {self.seq} of {named(self.run, self.node, self.incarnation)} are no JSON"
+                f" object: {error}"
+            ) from error
 
 
 COLUMNS = TraceEvent.__struct_fields__

@@ -1,8 +1,9 @@
 """The folder of traces: which files are in it, and whose they are.
 
-``RUN@NODE@INCARNATION@PART.parquet`` are events in their order, a part after the other; other Parquet files may lie beside them. ``_spool`` holds the same
-by ``.spool`` as long as they are written, or their writer was killed. ``_run`` is the name of the run that goes on, for writers that are given none. Whoever
-reads folders of Parquet passes over names that begin with an underscore or a dot.
+``RUN@NODE@INCARNATION@PART.parquet`` are events in their order, a part after the other; other Parquet files may lie
+beside them. ``_spool`` holds the same by ``.spool`` as long as they are written, or their writer was killed. ``_run``
+is the name of the run that goes on, for writers that are given none. Whoever reads folders of Parquet passes over names
+that begin with an underscore or a dot.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ def stem_of(run: str, node: str) -> str:
     for what, name in (("run", run), ("node", node)):
         if not isinstance(name, str) or not name:
             raise TraceError(f"the name of the {what} is {name!r}: give a text")
-        text = _ODD.sub(lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode("utf-8", "surrogatepass")), name)
+        text = _ODD.sub(
+            lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode("utf-8", "surrogatepass")), name
+        )
         text = f"~2e{text[1:]}" if text.startswith(".") else f"~5f{text[1:]}" if text.startswith("_") else text
         if len(text) > LONGEST_NAME:
-            raise TraceError(f"the name of the {what}, {name}, is too long: give at most {LONGEST_NAME} letters and digits")
+            raise TraceError(
+                f"the name of the {what}, {name}, is too long: give at most {LONGEST_NAME} letters and digits"
+            )
         quoted.append(text)
     return "@".join(quoted)
 
@@ -70,12 +75,17 @@ class Folder:
             raise TraceError(f"traces can not be written to {self.directory}: {error.strerror}") from error
 
     def run(self) -> str:
-        """The name of the run that goes on in it: the first who asks names it. Raises :class:`TraceError` if that can not be read or written."""
+        """The name of the run that goes on in it: the first who asks names it. Raises :class:`TraceError` if that can
+        not be read or written.
+        """
         path = self.directory / RUN
         try:
             if not path.exists():
                 mine = self.directory / f".{RUN}.{secrets.token_hex(8)}"
-                mine.write_text(f"{_ODD.sub('-', self.directory.absolute().name)[:40] or 'run'}-{secrets.token_hex(4)}\n", encoding="utf-8")
+                mine.write_text(
+                    f"{_ODD.sub('-', self.directory.absolute().name)[:40] or 'run'}-{secrets.token_hex(4)}\n",
+                    encoding="utf-8",
+                )
                 try:
                     os.link(mine, path)
                 except FileExistsError:  # somebody else was faster

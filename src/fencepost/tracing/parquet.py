@@ -33,7 +33,9 @@ BATCH = 65_536
 
 
 class File:
-    """A Parquet file of events, which is there under its name once it is whole. Use it as a context: an error leaves nothing."""
+    """A Parquet file of events, which is there under its name once it is whole. Use it as a context: an error leaves
+    nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,12 +77,16 @@ class File:
         columns = [
             pa.array(run, pa.string()) if isinstance(run, list) else pa.repeat(pa.scalar(run, pa.string()), count),
             pa.array(node, pa.string()) if isinstance(node, list) else pa.repeat(pa.scalar(node, pa.string()), count),
-            pa.array(incarnation, pa.int32()) if isinstance(incarnation, list) else pa.repeat(pa.scalar(incarnation, pa.int32()), count),
+            pa.array(incarnation, pa.int32())
+            if isinstance(incarnation, list)
+            else pa.repeat(pa.scalar(incarnation, pa.int32()), count),
         ]
         for place, field in enumerate(list(SCHEMA)[3:]):
             values = [row[place] for row in rows]
             # The bytes of JSON are UTF-8 already.
-            columns.append(pa.array(values, pa.binary()).view(pa.string()) if place >= 4 else pa.array(values, field.type))
+            columns.append(
+                pa.array(values, pa.binary()).view(pa.string()) if place >= 4 else pa.array(values, field.type)
+            )
         self._waiting.append(pa.table(columns, schema=SCHEMA))
         self._rows += count
         if self._rows >= BATCH:
@@ -142,7 +148,9 @@ def events(path: Path) -> Iterator[TraceEvent]:
 
 def table_of(found: Sequence[TraceEvent]) -> pa.Table:
     """Events as a table."""
-    return pa.table([pa.array([getattr(event, field.name) for event in found], field.type) for field in SCHEMA], schema=SCHEMA)
+    return pa.table(
+        [pa.array([getattr(event, field.name) for event in found], field.type) for field in SCHEMA], schema=SCHEMA
+    )
 
 
 def _line(error: BaseException) -> str:

@@ -23,8 +23,9 @@ _PARQUET, _FRAMES = ".parquet", ".spool"
 def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
     """The events of folders and files, those of each incarnation in the order in which they were emitted.
 
-    Raises :class:`TraceError` if there is no event, a file can not be read or holds no trace, and, unless ``check`` is False, if an event is missing
-    or there twice, or a trace stopped before its process ended. Parquet needs PyArrow (:class:`fencepost.OptionError`).
+    Raises :class:`TraceError` if there is no event, a file can not be read or holds no trace, and, unless ``check`` is
+    False, if an event is missing or there twice, or a trace stopped before its process ended. Parquet needs PyArrow
+    (:class:`fencepost.OptionError`).
     """
     checking, count = _Check() if check else None, 0
     for path in files_of(paths):
@@ -83,7 +84,9 @@ def _order(path: Path) -> tuple[str, int, int]:
     return (path.name, 0, 0) if name is None else (name.stem, name.incarnation, name.part)
 
 
-def _either(path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool: Callable[[Path], Iterator[Found]]) -> Iterator[Found]:
+def _either(
+    path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool: Callable[[Path], Iterator[Found]]
+) -> Iterator[Found]:
     """What is in a file, by its kind. A spool that has become a Parquet file since it was listed is read there."""
     try:
         if path.suffix != _FRAMES:
@@ -104,7 +107,9 @@ def _either(path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool:
 
 
 def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
-    """The events of a Parquet file. Raises :class:`TraceError` if it is no trace, :class:`fencepost.OptionError` without PyArrow."""
+    """The events of a Parquet file. Raises :class:`TraceError` if it is no trace, :class:`fencepost.OptionError`
+    without PyArrow.
+    """
     with extras.named(f"reading {path}", "query"):
         from fencepost.tracing import parquet
     yield from parquet.events(path)
@@ -118,7 +123,15 @@ def events_of_spool(path: Path) -> Iterator[TraceEvent]:
     run, node, incarnation, _ = contents.whose
     for seq, actor, action, subject, parameters, state in contents.rows():
         yield TraceEvent(
-            run, node, incarnation, seq, actor, action, subject, parameters.decode(), None if state is None else state.decode()
+            run,
+            node,
+            incarnation,
+            seq,
+            actor,
+            action,
+            subject,
+            parameters.decode(),
+            None if state is None else state.decode(),
         )
 
 
@@ -162,7 +175,9 @@ def _check_incarnations(keys: Iterable[tuple[str, str, int]]) -> None:
     for (run, node), known in lives.items():
         if min(known) < 1 or max(known) != len(known):
             missing = next((number for number in range(1, max(known)) if number not in known), 0)
-            raise TraceError(f"there is no event of {named(run, node, missing)}, and there are some of incarnation {max(known)}")
+            raise TraceError(
+                f"there is no event of {named(run, node, missing)}, and there are some of incarnation {max(known)}"
+            )
 
 
 def _check_table(whole: pa.Table, paths: Paths) -> None:

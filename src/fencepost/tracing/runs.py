@@ -1,4 +1,6 @@
-"""A file with the traces of many runs, as simulators make them: one Parquet file, in place of one for each process of each run."""
+"""A file with the traces of many runs, as simulators make them: one Parquet file, in place of one for each process of
+each run.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ ROWS = 4_096
 
 
 class RunsFile:
-    """A Parquet file of events of many runs, in the order in which they are emitted. Use it as a context: an error leaves no file.
+    """A Parquet file of events of many runs, in the order in which they are emitted. Use it as a context: an error
+    leaves no file.
 
-    What was emitted is lost when the process is killed: this is for runs that can be had again. Raises :class:`TraceError` if the file can not be
-    written, and :class:`fencepost.OptionError` without PyArrow.
+    What was emitted is lost when the process is killed: this is for runs that can be had again. Raises
+    :class:`TraceError` if the file can not be written, and :class:`fencepost.OptionError` without PyArrow.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -59,11 +62,15 @@ class RunsFile:
         state: Mapping[str, Any] | None = None,
         actor: str = "",
     ) -> None:
-        """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it can not be written."""
+        """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it can not be
+        written.
+        """
         try:
             row: Row = (seq, actor, action, subject, json_of(parameters), None if state is None else json_of(state))
         except Exception as error:
-            raise TraceError(f"event {seq}, {action}, of {named(run, node, incarnation)} can not be written as JSON: {error}") from error
+            raise TraceError(
+                f"event {seq}, {action}, of {named(run, node, incarnation)} can not be written as JSON: {error}"
+            ) from error
         self._runs.append(run)
         self._nodes.append(node)
         self._incarnations.append(incarnation)

@@ -1,11 +1,14 @@
-"""The files that events go to as they are emitted: frames in memory-mapped pages, which the operating system keeps when the process is killed.
+"""The files that events go to as they are emitted: frames in memory-mapped pages, which the operating system keeps when
+the process is killed.
 
-A file begins with eight bytes of magic, the version in them. Then there are frames: the bytes of the payload and their CRC-32, four bytes each,
-little endian, and the payload, which is MessagePack. The first frame tells whose events these are, ``[run, node, incarnation, part]``; each other one
-is ``[seq, actor, action, subject, parameters, state]``, parameters and state being bytes of JSON. Zeros follow the last frame. A frame's length is written
-after the payload, so a process that is killed leaves whole frames, and at most one whose checksum is wrong, at the end.
+A file begins with eight bytes of magic, the version in them. Then there are frames: the bytes of the payload and their
+CRC-32, four bytes each, little endian, and the payload, which is MessagePack. The first frame tells whose events these
+are, ``[run, node, incarnation, part]``; each other one is ``[seq, actor, action, subject, parameters, state]``,
+parameters and state being bytes of JSON. Zeros follow the last frame. A frame's length is written after the payload, so
+a process that is killed leaves whole frames, and at most one whose checksum is wrong, at the end.
 
-The room for a file is taken from the disk when it is made: a full disk is an error then, and not a signal that ends the process later.
+The room for a file is taken from the disk when it is made: a full disk is an error then, and not a signal that ends the
+process later.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ _WHOSE: msgspec.msgpack.Decoder[tuple[str, str, int, int]] = msgspec.msgpack.Dec
 
 
 class Segment:
-    """One such file, while it is written: ``memory`` up to ``end`` is in use. It is locked as long as its process lives or until it is closed.
+    """One such file, while it is written: ``memory`` up to ``end`` is in use. It is locked as long as its process lives
+    or until it is closed.
 
     Raises ``FileExistsError`` if there is one already, and another ``OSError`` if there is no room for it.
     """
@@ -90,14 +94,17 @@ class Segment:
 
 
 def _take_room(file: int, size: int) -> None:
-    """Fill a file with zeros: the disk has set the bytes aside then, and the pages are in memory, which makes the first write to each cheap."""
+    """Fill a file with zeros: the disk has set the bytes aside then, and the pages are in memory, which makes the first
+    write to each cheap.
+    """
     rest = size
     while rest:
         rest -= os.write(file, bytes(min(rest, 1 << 20)))
 
 
 class Contents:
-    """A file of frames to read, which its writer may still write to: whose it is, and its rows as far as they are whole.
+    """A file of frames to read, which its writer may still write to: whose it is, and its rows as far as they are
+    whole.
 
     Raises :class:`TraceError` if it is none, or damaged, and ``OSError`` if it can not be read.
     """
@@ -134,7 +141,9 @@ class Contents:
             at = after
 
     def _frame(self, at: int) -> tuple[int, bytes | None]:
-        """Where the next frame begins, and the payload of this one; None if it is not there, or torn at the very end."""
+        """Where the next frame begins, and the payload of this one; None if it is not there, or torn at the very
+        end.
+        """
         data, size = self.data, len(self.data)
         if at + HEAD.size > size:
             return at, None
@@ -146,6 +155,8 @@ class Contents:
         payload = bytes(data[start:end])
         if end > size or crc32(payload) != checksum:
             if end + HEAD.size <= size and HEAD.unpack_from(data, end)[0]:
-                raise TraceError(f"{self.path} is damaged at byte {at}: the checksum of a frame is wrong, and others follow it")
+                raise TraceError(
+                    f"{self.path} is damaged at byte {at}: the checksum of a frame is wrong, and others follow it"
+                )
             return at, None
         return end, payload

@@ -1,7 +1,8 @@
 """The writer of traces.
 
-An event is encoded and copied into memory-mapped pages; nothing is asked of the operating system for it. Full files of frames become Parquet files when
-the writer is closed; once there are many, in a thread that makes pauses, so that it does not hold up the process.
+An event is encoded and copied into memory-mapped pages; nothing is asked of the operating system for it. Full files of
+frames become Parquet files when the writer is closed; once there are many, in a thread that makes pauses, so that it
+does not hold up the process.
 """
 
 from __future__ import annotations
@@ -61,13 +62,15 @@ _HEAD = HEAD.size
 class TraceWriter:
     """Writes what one process does to a folder of traces.
 
-    ``node`` is the name of the process. ``run`` is the name of the execution of the whole system that it is part of; without one, it is the run that
-    goes on in the folder, which the first writer there has named. A process that is started again with the same names is the next incarnation. The first
-    event is ``started``, with the parameters of that name; :meth:`close` writes ``ended``.
+    ``node`` is the name of the process. ``run`` is the name of the execution of the whole system that it is part of;
+    without one, it is the run that goes on in the folder, which the first writer there has named. A process that is
+    started again with the same names is the next incarnation. The first event is ``started``, with the parameters of
+    that name; :meth:`close` writes ``ended``.
 
-    The constructor raises :class:`TraceError` if the folder can not be written to. From then on nothing is raised. An event that can not be
-    written is missing by its number, and so are all after a full disk or ``size_limit`` bytes: the trace then ends with ``trace_stopped`` and the
-    reason. Any thread may emit. In a child after ``os.fork`` nothing is written.
+    The constructor raises :class:`TraceError` if the folder can not be written to. From then on nothing is raised. An
+    event that can not be written is missing by its number, and so are all after a full disk or ``size_limit`` bytes:
+    the trace then ends with ``trace_stopped`` and the reason. Any thread may emit. In a child after ``os.fork`` nothing
+    is written.
     """
 
     def __init__(
@@ -83,8 +86,8 @@ class TraceWriter:
     ) -> None:
         if event_limit < 1 or segment < event_limit + 2 * RESERVE or size_limit < segment:
             raise OptionError(
-                f"event_limit {event_limit}, segment {segment}, size_limit {size_limit}: a segment has room for the largest event and {2 * RESERVE} "
-                "bytes, and a trace for a segment"
+                f"event_limit {event_limit}, segment {segment}, size_limit {size_limit}: a segment has room for the"
+                f" largest event and {2 * RESERVE} bytes, and a trace for a segment"
             )
         self.folder = Folder(directory)
         self.folder.make()
@@ -128,7 +131,8 @@ class TraceWriter:
     ) -> None:
         """Write down that ``actor`` has done something about ``subject``; values must be such as JSON has.
 
-        Call it where the thing takes effect. When it returns, the event outlives the process, though not the machine's loss of power.
+        Call it where the thing takes effect. When it returns, the event outlives the process, though not the machine's
+        loss of power.
         """
         with self._lock:
             self.seq = seq = self.seq + 1
@@ -155,7 +159,9 @@ class TraceWriter:
                 _log.warning("event %d, %s, is missing in the trace of %s: %s", seq, action, self._named(), error)
 
     def close(self, parameters: dict[str, Any] = NOTHING) -> None:
-        """Write ``ended``, and make Parquet files of what there is; nothing is written any more. A second call does nothing."""
+        """Write ``ended``, and make Parquet files of what there is; nothing is written any more. A second call does
+        nothing.
+        """
         with self._lock:
             if self._is_closed:
                 return
@@ -181,21 +187,30 @@ class TraceWriter:
             for incarnation in count(max(there, default=0) + 1):
                 name = Name(self._stem, incarnation, 1)
                 try:
-                    segment = Segment(self.folder.spool_path(name), Whose(self.run, self.node, incarnation, 1), self._size)
+                    segment = Segment(
+                        self.folder.spool_path(name), Whose(self.run, self.node, incarnation, 1), self._size
+                    )
                 except FileExistsError:
                     continue
                 if not self.folder.parquet_path(name).exists():
                     return segment, incarnation
                 segment.close(remove=True)  # somebody began and ended meanwhile
         except OSError as error:
-            raise TraceError(f"traces can not be written to {self.folder.directory}: {error.strerror or error}") from error
+            raise TraceError(
+                f"traces can not be written to {self.folder.directory}: {error.strerror or error}"
+            ) from error
         raise AssertionError("numbers do not end")
 
     def _make_room(self, size: int, action: str) -> bool:
         """Go on in the next file; whether there is room for a payload now."""
         if size > self._event_limit:
             _log.warning(
-                "event %d, %s, is missing in the trace of %s: it has %d bytes, and the limit is %d", self.seq, action, self._named(), size, self._event_limit
+                "event %d, %s, is missing in the trace of %s: it has %d bytes, and the limit is %d",
+                self.seq,
+                action,
+                self._named(),
+                size,
+                self._event_limit,
             )
             return False
         if self._end + _HEAD + size <= self._room:
@@ -225,7 +240,9 @@ class TraceWriter:
         return Segment(self.folder.spool_path(name), Whose(self.run, self.node, self.incarnation, part), self._size)
 
     def _prepare(self) -> None:
-        """In the thread: make the file that comes next. If that fails, so it does when it is needed, and is told then."""
+        """In the thread: make the file that comes next. If that fails, so it does when it is needed, and is told
+        then.
+        """
         with contextlib.suppress(OSError), self._making:
             if self._ahead is None and not self._is_closed and self._left >= self._size:
                 self._ahead = self._next()
@@ -233,7 +250,9 @@ class TraceWriter:
     # -- how it ends --------------------------------------------------------------------------------------------------
 
     def _stop(self, reason: str) -> None:
-        """Nothing more is written. Whoever reads the trace is told by the event that takes the number of the one that was not written."""
+        """Nothing more is written. Whoever reads the trace is told by the event that takes the number of the one that
+        was not written.
+        """
         self._is_on = False
         self.stopped = reason[:REASON]
         self._stopped_at = self.seq
@@ -342,9 +361,11 @@ def _batches(contents: Contents, rest: Callable[[], None]) -> Iterator[list[Row]
 
 
 def pack(directory: str | Path) -> int:
-    """Make Parquet files of the spools that killed processes have left in a folder of traces; gives their number. Those of processes that live stay.
+    """Make Parquet files of the spools that killed processes have left in a folder of traces; gives their number. Those
+    of processes that live stay.
 
-    Raises :class:`TraceError` for a spool that is damaged or can not be read, and :class:`fencepost.OptionError` without PyArrow.
+    Raises :class:`TraceError` for a spool that is damaged or can not be read, and :class:`fencepost.OptionError`
+    without PyArrow.
     """
     folder, packed = Folder(directory), 0
     for path in sorted(folder.spool.glob("*.spool")):

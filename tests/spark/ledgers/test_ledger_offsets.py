@@ -22,7 +22,10 @@ AMOUNTS = st.dictionaries(st.integers(0, 9), st.integers(0, 1000), max_size=6)
 def offsets(draw: st.DrawFn) -> Offsets:
     found = draw(AMOUNTS)
     ended = {ledger for ledger in found if draw(st.booleans())}
-    return Offsets({key: at for key, at in found.items() if key not in ended}, {key: at for key, at in found.items() if key in ended})
+    return Offsets(
+        {key: at for key, at in found.items() if key not in ended},
+        {key: at for key, at in found.items() if key in ended},
+    )
 
 
 @given(offsets())
@@ -33,15 +36,29 @@ def test_a_checkpoint_gives_back_what_it_was_given_and_equal_offsets_are_equal_t
     assert json.dumps(turned.to_json()) == text
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
-@pytest.mark.parametrize("around", [lambda it: it, lambda it: {"format": 1, "ledgers": it, "ended": {}}, lambda it: {"format": 1, "ledgers": {"1": it}, "ended": {}}])
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda each: st.lists(each) | st.dictionaries(st.text(), each),
+    )
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda it: it,
+        lambda it: {"format": 1, "ledgers": it, "ended": {}},
+        lambda it: {"format": 1, "ledgers": {"1": it}, "ended": {}},
+    ],
+)
 def test_other_checkpoints_are_refused_or_make_sense(around: Any, told: Any) -> None:
     told = around(told)
     with suppress(SystemFailure):
         assert all(type(at) is int and at >= 0 for at in Offsets.of_json(told).all().values())
 
 
-@pytest.mark.parametrize("told", [{}, {"format": 2, "ledgers": {}, "ended": {}}, {"format": 1, "ledgers": {"a": 1}, "ended": {}}])
+@pytest.mark.parametrize(
+    "told", [{}, {"format": 2, "ledgers": {}, "ended": {}}, {"format": 1, "ledgers": {"a": 1}, "ended": {}}]
+)
 def test_another_checkpoint_is_refused_in_one_line(told: Any) -> None:
     with pytest.raises(SystemFailure, match=r"^the checkpoint has offsets .*begin with another checkpointLocation$"):
         Offsets.of_json(told)
@@ -73,8 +90,13 @@ def test_as_many_entries_as_have_so_many_bytes(sizes: list[int], data: st.DataOb
 
 
 @given(offsets(), offsets(), st.data())
-def test_a_query_moves_on_and_ledgers_end_where_they_are_closed(start: Offsets, later: Offsets, data: st.DataObject) -> None:
-    stops = {ledger: data.draw(st.integers(start.stop(ledger), max(start.stop(ledger), stop))) for ledger, stop in later.all().items()}
+def test_a_query_moves_on_and_ledgers_end_where_they_are_closed(
+    start: Offsets, later: Offsets, data: st.DataObject
+) -> None:
+    stops = {
+        ledger: data.draw(st.integers(start.stop(ledger), max(start.stop(ledger), stop)))
+        for ledger, stop in later.all().items()
+    }
     after = moved(start, later, stops)
     assert after.all() == dict(sorted({**start.all(), **stops}.items()))
     for ledger in after.ended:

@@ -16,7 +16,9 @@ def test_what_is_not_given_has_a_default_and_case_does_not_matter() -> None:
     options = parse({**METADATA, "ledger": "7"})
     assert (options.runs, options.starting, options.ending) == ((Run(7, 7, is_one=True),), Offset("earliest"), None)
     assert options.fail_on_data_loss and not options.include_bookies and options.partition_bytes == PARTITION
-    options = parse({"METADATA": "zk://a/l", "LEDGERS": "3, 10-20,30-", "MAXENTRIESPERTRIGGER": "5", "failondataloss": "False"})
+    options = parse(
+        {"METADATA": "zk://a/l", "LEDGERS": "3, 10-20,30-", "MAXENTRIESPERTRIGGER": "5", "failondataloss": "False"}
+    )
     assert options.runs == (Run(3, 3, is_one=True), Run(10, 20), Run(30, (1 << 63) - 1))
     assert options.max_entries == 5 and not options.fail_on_data_loss
 
@@ -39,25 +41,46 @@ def test_offsets_name_ledgers_or_hold_for_all() -> None:
         ({**METADATA, "ledger": "1", "cursor": "c"}, "option cursor is for logs: ledgers have none"),
         ({**METADATA, "log": "a", "cursor": "a b"}, "option cursor: 'a b' is no name of a cursor"),
         ({**METADATA, "log": "a", "startingOffsets": "17"}, "option startingOffsets: position '17': give LEDGER:ENTRY"),
-        ({**METADATA, "log": "a", "endingOffsets": "earliest"}, "option endingOffsets is earliest, where nothing has been read"),
+        (
+            {**METADATA, "log": "a", "endingOffsets": "earliest"},
+            "option endingOffsets is earliest, where nothing has been read",
+        ),
         ({**METADATA, "ledger": "1", "ledgr": "2"}, "option ledgr is not known: there are metadata, ledger,"),
         ({**METADATA, "ledger": "1-2"}, "option ledger is '1-2': give the id of one ledger"),
         ({**METADATA, "ledger": "-1"}, "option ledger is '-1'"),
         ({**METADATA, "ledgers": "1,,2"}, "option ledgers is '1,,2': give ids and ranges"),
         ({**METADATA, "ledgers": "1,5-2"}, "option ledgers has '5-2', which is no range"),
         ({**METADATA, "ledger": "9999999999999999999"}, "option ledger has '9999999999999999999', which is no range"),
-        ({**METADATA, "ledger": "1", "startingOffsets": "first"}, "option startingOffsets is 'first': give earliest, latest, or"),
+        (
+            {**METADATA, "ledger": "1", "startingOffsets": "first"},
+            "option startingOffsets is 'first': give earliest, latest, or",
+        ),
         ({**METADATA, "ledger": "1", "startingOffsets": "[1]"}, "option startingOffsets is"),
         ({**METADATA, "ledger": "1", "startingOffsets": '{"1": -2}'}, 'option startingOffsets has {"1": -2}'),
         ({**METADATA, "ledger": "1", "startingOffsets": '{"1": true}'}, 'option startingOffsets has {"1": true}'),
-        ({**METADATA, "ledger": "1", "startingOffsets": '{"2": 5}'}, "option startingOffsets names ledger 2, which option ledger does"),
-        ({**METADATA, "ledger": "1", "endingOffsets": "earliest"}, "option endingOffsets is earliest, where nothing has been read"),
-        ({**METADATA, "ledger": "1", "maxEntriesPerTrigger": "0"}, "option maxEntriesPerTrigger is '0': give a number of 1 or more"),
+        (
+            {**METADATA, "ledger": "1", "startingOffsets": '{"2": 5}'},
+            "option startingOffsets names ledger 2, which option ledger does",
+        ),
+        (
+            {**METADATA, "ledger": "1", "endingOffsets": "earliest"},
+            "option endingOffsets is earliest, where nothing has been read",
+        ),
+        (
+            {**METADATA, "ledger": "1", "maxEntriesPerTrigger": "0"},
+            "option maxEntriesPerTrigger is '0': give a number of 1 or more",
+        ),
         ({**METADATA, "ledger": "1", "maxBytesPerTrigger": "1k"}, "option maxBytesPerTrigger is '1k'"),
         ({**METADATA, "ledger": "1", "failOnDataLoss": "no"}, "option failOnDataLoss is 'no': give true or false"),
         ({**METADATA, "ledger": "1", "filterPushdown": "1"}, "option filterPushdown is '1': give true or false"),
-        ({**METADATA, "ledger": "1", "decoder": "avro"}, "option decoder is 'avro', which is not known: give utf8, pulsar, or a function"),
-        ({**METADATA, "ledger": "1", "decoder": "no.such:one"}, "option decoder is 'no.such:one', which can not be imported"),
+        (
+            {**METADATA, "ledger": "1", "decoder": "avro"},
+            "option decoder is 'avro', which is not known: give utf8, pulsar, or a function",
+        ),
+        (
+            {**METADATA, "ledger": "1", "decoder": "no.such:one"},
+            "option decoder is 'no.such:one', which can not be imported",
+        ),
         ({**METADATA, "ledger": "1", "decoder": "math:pi"}, "option decoder is 'math:pi', which is no function"),
     ],
 )
@@ -78,7 +101,9 @@ def test_a_write_has_options_of_its_own() -> None:
         metadata=METADATA["metadata"], log="orders", write_id="w1", lead_timeout=2.5, password="secret"
     )
     sparks = {"checkpointlocation": "/tmp/c", "queryName": "mine"}
-    assert parse_write({**METADATA, "log": "orders", **sparks}, streams=True) == WriteOptions(metadata=METADATA["metadata"], log="orders")
+    assert parse_write({**METADATA, "log": "orders", **sparks}, streams=True) == WriteOptions(
+        metadata=METADATA["metadata"], log="orders"
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,9 +112,17 @@ def test_a_write_has_options_of_its_own() -> None:
         ({"log": "a"}, False, "option metadata is missing"),
         (METADATA, False, "option log is missing: give the name of the log that is to be written"),
         ({**METADATA, "log": "a/b"}, False, "option log: 'a/b' is no name of a log"),
-        ({**METADATA, "log": "a", "decoder": "utf8"}, False, "option decoder is not known: there are metadata, log, writeId, leadTimeout"),
+        (
+            {**METADATA, "log": "a", "decoder": "utf8"},
+            False,
+            "option decoder is not known: there are metadata, log, writeId, leadTimeout",
+        ),
         ({**METADATA, "log": "a", "writeId": "one two"}, False, "option writeId: 'one two' is no name of a write"),
-        ({**METADATA, "log": "a", "writeId": "w"}, True, "option writeId is for what is no stream: a stream is known by the id"),
+        (
+            {**METADATA, "log": "a", "writeId": "w"},
+            True,
+            "option writeId is for what is no stream: a stream is known by the id",
+        ),
         ({**METADATA, "log": "a", "leadTimeout": "0"}, False, "option leadTimeout is '0': give seconds, more than 0"),
         ({**METADATA, "log": "a", "leadTimeout": "a minute"}, True, "option leadTimeout is 'a minute'"),
     ],
@@ -104,7 +137,10 @@ def test_columns_that_are_written_are_data_and_keys() -> None:
     check_columns([("value", "string")])
     check_columns([("key", "binary"), ("value", "binary")])
     for columns, said in (
-        ([("value", "string"), ("id", "int")], "column id can not be written to a log: there are value, the data of the entries and key, their keys"),
+        (
+            [("value", "string"), ("id", "int")],
+            "column id can not be written to a log: there are value, the data of the entries and key, their keys",
+        ),
         ([("value", "array<binary>")], r"column value is array<binary>: cast it to binary or string"),
         ([("key", "string")], "there is no column value"),
     ):

@@ -86,4 +86,6 @@ def test_conditions_leave_what_they_allow_and_say_whether_that_is_all(several) -
     for ledger in filter(ledgers.has, range(12)):
         first, stop = entries.within(0, 12)
         read += [row for row in rows if row["ledger"] == ledger and first <= row["entry"] < stop]
-    assert [row for row in read if all(holds(row) for holds in rest)] == [row for row in rows if all(holds(row) for _, holds in several)]
+    assert [row for row in read if all(holds(row) for holds in rest)] == [
+        row for row in rows if all(holds(row) for _, holds in several)
+    ]

@@ -44,20 +44,33 @@ ARROW = {
 
 def batch_of(first: int, entries: list[bytes]) -> EntryBatch:
     offsets = array("q", accumulate(map(len, entries), initial=0))
-    lacs, lengths = array("q", [at - 1 for at in range(len(entries))]), array("q", [7 * at for at in range(len(entries))])
+    lacs, lengths = (
+        array("q", [at - 1 for at in range(len(entries))]),
+        array("q", [7 * at for at in range(len(entries))]),
+    )
     return EntryBatch(first, *map(memoryview, (b"".join(entries), offsets, lacs, lengths)))
 
 
 @given(
-    st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=5), st.integers(0, 1 << 41)), min_size=1, max_size=20),
+    st.lists(
+        st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=5), st.integers(0, 1 << 41)),
+        min_size=1,
+        max_size=20,
+    ),
     st.integers(0, 30),
     st.sampled_from([(1, 1), (3, 3), (3, 2), (5, 3)]),
     st.booleans(),
     st.sampled_from([0, 1 << 40]),
 )
-def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(entries: Any, first: int, sizes: Any, is_log: bool, created: int) -> None:
+def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(
+    entries: Any, first: int, sizes: Any, is_log: bool, created: int
+) -> None:
     ensemble = tuple(f"b{number}:1" for number in range(sizes[0]))
-    metadata = LedgerMetadata(*sizes, sizes[1], (Fragment(0, ("x:1",) * sizes[0]), Fragment(first, ensemble)) if first else (Fragment(0, ensemble),))
+    metadata = LedgerMetadata(
+        *sizes,
+        sizes[1],
+        (Fragment(0, ("x:1",) * sizes[0]), Fragment(first, ensemble)) if first else (Fragment(0, ensemble),),
+    )
     log = "orders" if is_log else None
     schema = pa.schema([pa.field(name, ARROW[kind]) for name, kind in columns(True, None, log).items()])
     whole = [framed(data, time, key) if is_log else data for data, key, time in entries]
@@ -67,7 +80,16 @@ def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(entries: A
     found = rows.drop_columns(["time"]).to_pylist() if is_log else rows.to_pylist()
     for at, (row, (data, key, _)) in enumerate(zip(found, entries, strict=True)):
         bookies = [*write_set(first + at, ensemble, sizes[1])]
-        expected = {"log": log, "ledger": 8, "entry": first + at, "lac": at - 1, "length": 7 * at, "value": data, "bookies": bookies, "fragment": first}
+        expected = {
+            "log": log,
+            "ledger": 8,
+            "entry": first + at,
+            "lac": at - 1,
+            "length": 7 * at,
+            "value": data,
+            "bookies": bookies,
+            "fragment": first,
+        }
         assert row == {**expected, **({"key": key} if is_log else {})}
     if is_log:
         assert rows.column("time").cast(pa.int64()).to_pylist() == [1000 * max(time, created) for _, _, time in entries]
@@ -83,8 +105,14 @@ def test_a_decoder_gives_a_value_for_each_entry(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "own", SimpleNamespace(one=one, fails=fails, listed=lambda values: [1]))
     metadata = LedgerMetadata(1, 1, 1, (Fragment(0, ("b:1",)),))
     schema = pa.schema([("value", pa.string())])
-    assert Rows(schema, "own:one", None).of(Range(1, 0, 0, 0), metadata, batch_of(0, [b"x"])).to_pylist() == [{"value": "one"}]
-    for name, said in (("own:one", "gave 1 values for 2 entries"), ("own:listed", "gave list for 2"), ("own:fails", "failed for .*: no JSON")):
+    assert Rows(schema, "own:one", None).of(Range(1, 0, 0, 0), metadata, batch_of(0, [b"x"])).to_pylist() == [
+        {"value": "one"}
+    ]
+    for name, said in (
+        ("own:one", "gave 1 values for 2 entries"),
+        ("own:listed", "gave list for 2"),
+        ("own:fails", "failed for .*: no JSON"),
+    ):
         with pytest.raises(ValueError, match=f"option decoder: {name} {said}"):
             Rows(schema, name, None).of(Range(1, 0, 0, 0), metadata, batch_of(0, [b"x", b"y"]))
 
@@ -92,7 +120,13 @@ def test_a_decoder_gives_a_value_for_each_entry(monkeypatch: pytest.MonkeyPatch)
 def test_a_schema_of_spark_is_the_one_that_rows_have() -> None:
     from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-    types = {"string": StringType(), "bigint": LongType(), "binary": BinaryType(), "timestamp": TimestampType(), "array<string>": ArrayType(StringType())}
+    types = {
+        "string": StringType(),
+        "bigint": LongType(),
+        "binary": BinaryType(),
+        "timestamp": TimestampType(),
+        "array<string>": ArrayType(StringType()),
+    }
     schema = StructType([StructField(name, types[kind]) for name, kind in columns(True, None, "log").items()])
     assert {field.name: field.type for field in to_arrow_schema(schema, timezone="UTC")} == {
         name: ARROW[kind] for name, kind in columns(True, None, "log").items()
@@ -130,13 +164,19 @@ def test_what_is_gone_is_told_or_left_out() -> None:
             bookie.entries[one, 77] = bookie.entries[one, 77][:-1] + b"!"
         await store.delete_ledger(two)
         part = [Range(one, 0, 0, 99), Range(one, 0, 200, 299), Range(two, 0, 0, 299), Range(three, 0, 5, 6)]
-        with pytest.raises(errors.NoSuchEntryError, match=r"does not have the entry.*\. Set option failOnDataLoss to false"):
+        with pytest.raises(
+            errors.NoSuchEntryError, match=r"does not have the entry.*\. Set option failOnDataLoss to false"
+        ):
             await read(store, part, ledger=one)
         with pytest.raises(errors.NoSuchLedgerError, match=rf"there is no ledger {two}\. Set option failOnDataLoss"):
             await read(store, part[2:], ledger=two)
         gone = {0, 41, 42, 77, 299}
         kept = [(one, entry, DATA[entry]) for entry in (*range(100), *range(200, 300)) if entry not in gone]
-        assert await read(store, part, ledger=one, failOnDataLoss=False) == [*kept, (three, 5, DATA[5]), (three, 6, DATA[6])]
+        assert await read(store, part, ledger=one, failOnDataLoss=False) == [
+            *kept,
+            (three, 5, DATA[5]),
+            (three, 6, DATA[6]),
+        ]
 
     run(test)
 
@@ -150,13 +190,19 @@ def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatc
         refuses: Callable[[int], bool] = lambda entry_id: len(ahead) < 3  # noqa: E731
         for bookie in cluster.bookies.values():
             bookie.refuses_reads = lambda request: refuses(request.entry_id)
-        monkeypatch.setattr(store, "open_ledger", lambda *which, **how: (ahead.append(how["prefetch"]), opened(*which, **how))[1])
+        monkeypatch.setattr(
+            store, "open_ledger", lambda *which, **how: (ahead.append(how["prefetch"]), opened(*which, **how))[1]
+        )
         everything = [(ledger, entry, data) for entry, data in enumerate(DATA)]
         assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything
-        assert ahead == [9000, 4500, 2250], "fewer than BookKeeper's bookies bear of one reader, and then half as many each time"
+        assert ahead == [9000, 4500, 2250], (
+            "fewer than BookKeeper's bookies bear of one reader, and then half as many each time"
+        )
         ahead.clear()
         refuses = lambda entry_id: entry_id >= 30 * len(ahead)  # noqa: E731
-        assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything, "as long as it goes on, it is tried on"
+        assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything, (
+            "as long as it goes on, it is tried on"
+        )
         refuses = lambda entry_id: True  # noqa: E731
         with pytest.raises(errors.ReadError, match="too few bookies"):
             await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger)
@@ -184,12 +230,17 @@ def test_the_driver_plans_what_is_confirmed_and_wanted() -> None:
 
         found = await entries(ledgers="0-")
         confirmed = found[opened.id][-1]
-        assert found == {closed: [*range(300)], opened.id: [*range(confirmed + 1)]} and confirmed < 49, "not what only its writer knows"
+        assert found == {closed: [*range(300)], opened.id: [*range(confirmed + 1)]} and confirmed < 49, (
+            "not what only its writer knows"
+        )
         assert await entries(ledger=closed, endingOffsets=f'{{"{closed}": 7}}') == {closed: [*range(7)]}
         assert await entries(ledgers="0-", startingOffsets="latest") == {}
         assert await entries(Wanted(among=frozenset([closed])), Wanted(298), ledgers="0-") == {closed: [298, 299]}
         for name, text in (("startingOffsets", 301), ("endingOffsets", 301)):
-            with pytest.raises(OptionError, match=f"option {name} has entry 301 of ledger {closed}, of which the entries before 300 can be read"):
+            with pytest.raises(
+                OptionError,
+                match=f"option {name} has entry 301 of ledger {closed}, of which the entries before 300 can be read",
+            ):
                 await entries(ledger=closed, **{name: f'{{"{closed}": {text}}}'})
 
     run(test)
@@ -210,7 +261,9 @@ def test_batches_of_a_stream_have_as_many_bytes_as_they_may(max_bytes: int) -> N
             size = sum(sum(map(len, DATA[stands.stop(ledger) : after.stop(ledger)])) for ledger in several)
             assert sum(counts.values()) > 0 and (size <= max_bytes or sum(count > 0 for count in counts.values()) == 1)
             if size > max_bytes:
-                assert [len(DATA[stands.stop(ledger) :][: counts[ledger]][-1]) for ledger in several if counts[ledger]] != [0]
+                assert [
+                    len(DATA[stands.stop(ledger) :][: counts[ledger]][-1]) for ledger in several if counts[ledger]
+                ] != [0]
             stands, batches_ = after, batches_ + 1
             if max_bytes < 50 and batches_ > 10:
                 break

@@ -79,7 +79,9 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
     length, lac = 0, -1
     for entry, (row, expected) in enumerate(zip(rows, data, strict=True)):
         length, lac = length + len(expected), max(lac, row.lac)
-        fragment = max((each for each in metadata.fragments if each.first_entry_id <= entry), key=lambda each: each.first_entry_id)
+        fragment = max(
+            (each for each in metadata.fragments if each.first_entry_id <= entry), key=lambda each: each.first_entry_id
+        )
         bookies = [*write_set(entry, tuple(fragment.ensemble), 2)]
         assert row.asDict() == {
             "log": None, "ledger": first.id, "entry": entry, "lac": lac, "length": length, "value": bytearray(expected),
@@ -87,13 +89,23 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
         }  # fmt: skip
         assert -1 <= row.lac < entry
 
-    opened = source(spark.read, cluster, ledger=second.id, password="secret", decoder="utf8").schema("value string, entry bigint").load()
-    assert opened.columns == ["value", "entry"] and opened.count() == 100, "what is confirmed of a ledger that is written"
+    opened = (
+        source(spark.read, cluster, ledger=second.id, password="secret", decoder="utf8")
+        .schema("value string, entry bigint")
+        .load()
+    )
+    assert opened.columns == ["value", "entry"] and opened.count() == 100, (
+        "what is confirmed of a ledger that is written"
+    )
     assert {row.entry: row.value.encode() for row in opened.collect()} == dict(enumerate(data[:100]))
     second.append_many(data[100:110])
     assert second.close() == 109, "nobody has fenced it"
-    own = source(spark.read, cluster, ledger=second.id, password="secret", decoder="pyarrow.compute:binary_reverse").load()
-    assert [row.value for row in own.where("entry >= 98").orderBy("entry").collect()] == [each[::-1] for each in data[98:110]]
+    own = source(
+        spark.read, cluster, ledger=second.id, password="secret", decoder="pyarrow.compute:binary_reverse"
+    ).load()
+    assert [row.value for row in own.where("entry >= 98").orderBy("entry").collect()] == [
+        each[::-1] for each in data[98:110]
+    ]
 
     offsets = {"startingOffsets": json.dumps({first.id: 10}), "endingOffsets": json.dumps({first.id: 40})}
     some = source(spark.read, cluster, ledgers=f"{first.id}-{first.id}", **offsets)
@@ -107,11 +119,15 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
         assert ("entry#" in plan.partition("RelationV2")[0], "5000" in plan) == (True, setting == "false" or not pushed)
     spark.conf.set(FILTERS, "true")
     again = some.option("filterPushdown", False).load()
-    assert again.where("ledger = 99999").count() == 0 and sorted(row.entry for row in again.collect()) == [*range(10, 40)]
+    assert again.where("ledger = 99999").count() == 0 and sorted(row.entry for row in again.collect()) == [
+        *range(10, 40)
+    ]
     spark.conf.unset(FILTERS)
 
 
-def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
     written: Counter[tuple[int, bytes]] = Counter()
     ledgers = [cluster.store.create_ledger(explicit_lac_interval=0.01) for _ in range(2)]
     is_over = threading.Event()
@@ -130,7 +146,9 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(spark: An
             time.sleep(0.02)
 
     def begun(**trigger: Any) -> Any:
-        stream = source(spark.readStream, cluster, ledgers=f"{ledgers[0].id if not written else first}-", maxEntriesPerTrigger=300).load()
+        stream = source(
+            spark.readStream, cluster, ledgers=f"{ledgers[0].id if not written else first}-", maxEntriesPerTrigger=300
+        ).load()
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
 
@@ -140,7 +158,12 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(spark: An
     try:
         for batches in (1, 0):  # stopped between batches and in the midst of one
             query = begun(processingTime="0 seconds")
-            until(lambda: query.lastProgress is not None and sum(each["numInputRows"] > 0 for each in query.recentProgress) >= batches)
+            until(
+                lambda: (
+                    query.lastProgress is not None
+                    and sum(each["numInputRows"] > 0 for each in query.recentProgress) >= batches
+                )
+            )
             query.stop()
             assert all(each["numInputRows"] <= 300 for each in query.recentProgress)
     finally:
@@ -155,18 +178,27 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(spark: An
     assert len({(row.ledger, row.entry) for row in rows}) == len(rows)
 
 
-def test_a_stream_reads_as_many_bytes_at_once_as_it_may_and_ends_with_what_there_was(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_a_stream_reads_as_many_bytes_at_once_as_it_may_and_ends_with_what_there_was(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
     with cluster.store.create_ledger() as ledger:
         ledger.append_many([b"x" * (900 if number == 50 else 10) for number in range(100)])
 
     def rows_of_batches(**options: Any) -> list[int]:
         stream = source(spark.readStream, cluster, ledger=ledger.id, **options).load()
-        query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(len(options)))).trigger(availableNow=True).start()
+        query = (
+            stream.writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / str(len(options))))
+            .trigger(availableNow=True)
+            .start()
+        )
         assert query.awaitTermination(PATIENCE)
         return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
 
     assert rows_of_batches(maxBytesPerTrigger=300, startingOffsets=json.dumps({ledger.id: 20})) == [30, 1, 30, 19]
-    assert rows_of_batches(maxBytesPerTrigger=300, maxEntriesPerTrigger=20, startingOffsets=json.dumps({ledger.id: 45})) == [5, 1, 20, 20, 9]
+    assert rows_of_batches(
+        maxBytesPerTrigger=300, maxEntriesPerTrigger=20, startingOffsets=json.dumps({ledger.id: 45})
+    ) == [5, 1, 20, 20, 9]
     assert rows_of_batches(startingOffsets="latest") == []
 
 
@@ -193,11 +225,19 @@ def test_what_goes_wrong_is_said_in_one_line_that_names_the_option(spark: Any, c
             source(spark.read, cluster, **options).load().collect()
         return reason(failed.value)
 
-    assert said() == "give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name"
+    assert (
+        said()
+        == "give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name"
+    )
     assert "option maxEntriesPerTrigger is for streams" in said(ledger=kept.id, maxEntriesPerTrigger=5)
     beyond = f"option endingOffsets has entry 5 of ledger {kept.id}, of which the entries before 1 can be read"
     assert said(ledger=kept.id, endingOffsets=json.dumps({kept.id: 5})) == beyond
     both = f"{kept.id},{ledger.id}"
-    assert said(ledgers=both) == f"there is no ledger {ledger.id}. Set option failOnDataLoss to false to go on without what is gone"
-    assert [row.value for row in source(spark.read, cluster, ledgers=both, failOnDataLoss=False).load().collect()] == [b"kept"]
+    assert (
+        said(ledgers=both)
+        == f"there is no ledger {ledger.id}. Set option failOnDataLoss to false to go on without what is gone"
+    )
+    assert [row.value for row in source(spark.read, cluster, ledgers=both, failOnDataLoss=False).load().collect()] == [
+        b"kept"
+    ]
     assert said(ledger=kept.id, password="other") == f"the password is not that of ledger {kept.id}"

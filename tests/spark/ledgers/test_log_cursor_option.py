@@ -46,7 +46,10 @@ def test_a_query_begins_at_its_cursor_if_there_is_one(tmp_path: Path) -> None:
 
         assert await log.trim(keep=1) == (positions[0].ledger, positions[10].ledger)
         await log._nodes.create_cursor("behind", bytes_of(Acknowledged(positions[14])))
-        says = f"option cursor: log orders was trimmed behind {positions[14]}, where cursor behind is. Set option failOnDataLoss to false"
+        says = (
+            f"option cursor: log orders was trimmed behind {positions[14]}, where cursor behind is. Set option"
+            " failOnDataLoss to false"
+        )
         with pytest.raises(LogTrimmedError, match=says):
             await start("behind")
         assert await start("behind", failOnDataLoss="false") == LogOffset(1, NONE, 0, ended=True)

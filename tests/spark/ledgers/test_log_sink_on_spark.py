@@ -37,7 +37,11 @@ def left_over(cluster: Any, *names: str) -> set[int]:
     async def look(store: Any) -> set[int]:
         chains = [await store.log(name).chain() for name in names]
         chained = {link.ledger for chain in chains for link in chain.links}
-        of_logs = {ledger async for ledger, metadata in store.metadata.all_metadata() if dict(metadata.custom_metadata).get("log", b"").decode() in names}
+        of_logs = {
+            ledger
+            async for ledger, metadata in store.metadata.all_metadata()
+            if dict(metadata.custom_metadata).get("log", b"").decode() in names
+        }
         pending = [await store.log(name)._nodes.batch_writers() for name in names]
         assert not any(pending), pending
         return of_logs - chained
@@ -48,7 +52,11 @@ def left_over(cluster: Any, *names: str) -> set[int]:
 
 def test_a_dataframe_is_in_the_log_in_order_and_once(spark: Any, cluster: Any) -> None:
     create(cluster, "sorted")
-    rows = spark.range(500).repartition(7).selectExpr("id", "cast(id as string) value", "if(id % 3 = 0, cast(concat('k', id) as binary), null) key")
+    rows = (
+        spark.range(500)
+        .repartition(7)
+        .selectExpr("id", "cast(id as string) value", "if(id % 3 = 0, cast(concat('k', id) as binary), null) key")
+    )
     ordered = rows.repartitionByRange(4, "id").sortWithinPartitions("id").drop("id")
     for _ in range(2):
         writing(ordered.write, cluster, "sorted", writeId="load-1").mode("append").save()
@@ -83,7 +91,9 @@ def test_what_fails_leaves_nothing_and_says_why_in_one_line(spark: Any, cluster:
 
     text = rows.selectExpr("cast(id as string) value")
     assert "boom" in said(rows.selectExpr("if(id = 99, raise_error('boom'), cast(id as string)) value"))
-    assert said(rows.selectExpr("if(id = 70, null, cast(id as string)) value")).startswith("column value is null in some row")
+    assert said(rows.selectExpr("if(id = 70, null, cast(id as string)) value")).startswith(
+        "column value is null in some row"
+    )
     assert said(text, log="no-such") == "option log: there is no log no-such: make it, or correct the name"
     with cluster.store.log("failing").writer(name="somebody"):
         assert "which this process does not lead after 0.3 s: somebody does" in said(text, leadTimeout="0.3")
@@ -96,7 +106,9 @@ def test_what_fails_leaves_nothing_and_says_why_in_one_line(spark: Any, cluster:
 def test_a_log_is_only_appended_to_and_has_data_and_keys() -> None:
     source = FencepostSource({"metadata": "zk://a/l", "log": "orders"})
     data = StructType([StructField("value", StringType())])
-    assert source.writer(data, overwrite=False).batch != source.writer(data, overwrite=False).batch, "each is another write"
+    assert source.writer(data, overwrite=False).batch != source.writer(data, overwrite=False).batch, (
+        "each is another write"
+    )
     with pytest.raises(OptionError, match=r'a log is only appended to: give mode\("append"\)'):
         source.writer(data, overwrite=True)
     with pytest.raises(OptionError, match=r'a log is only appended to: give outputMode\("append"\)'):
@@ -105,7 +117,9 @@ def test_a_log_is_only_appended_to_and_has_data_and_keys() -> None:
         source.streamWriter(data.add("id", "long"), overwrite=False)
 
 
-def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(spark: Any, cluster: Any, tmp_path: Path) -> None:
+def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
     create(cluster, "from", "to")
     checkpoint = tmp_path / "checkpoint"
 
@@ -114,7 +128,14 @@ def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(spark: 
             writer.append_many([b"%d" % number for number in range(first, first + 100)])
 
     def run(**options: Any) -> None:
-        source = {"metadata": cluster.uri, "log": "from", "cursor": "billing", "decoder": "utf8", "maxEntriesPerTrigger": 30, **options}
+        source = {
+            "metadata": cluster.uri,
+            "log": "from",
+            "cursor": "billing",
+            "decoder": "utf8",
+            "maxEntriesPerTrigger": 30,
+            **options,
+        }
         stream = spark.readStream.format("fencepost").options(**source).load()
         doubled = stream.selectExpr("cast(2 * cast(value as int) as string) value")
         writer = writing(doubled.writeStream, cluster, "to", checkpointLocation=str(checkpoint)).queryName("doubling")
@@ -128,7 +149,9 @@ def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(spark: 
     run()
     assert doubled() == [*range(0, 200, 2)]
     cursor = cluster.store.log("from").show().cursors["billing"].before
-    assert cursor == entries(cluster, "from")[90].position, "Spark says that a batch is done with when it begins the next one"
+    assert cursor == entries(cluster, "from")[90].position, (
+        "Spark says that a batch is done with when it begins the next one"
+    )
 
     # The last batch was in the log when the driver was killed, and Spark did not know yet: it makes it again.
     last = max(int(each.name) for each in (checkpoint / "commits").iterdir() if each.name.isdigit())

@@ -30,7 +30,10 @@ def written(cluster: Any, name: str, data: list[bytes], per_ledger: int, **optio
         await log.create()
         async with log.writer(ledger_entries=per_ledger, **options) as writer:
             keys = [b"k%d" % number if number % 3 == 0 else None for number in range(len(data))]
-            return [await each for each in [asyncio.ensure_future(writer.append(*each)) for each in zip(data, keys, strict=True)]]
+            return [
+                await each
+                for each in [asyncio.ensure_future(writer.append(*each)) for each in zip(data, keys, strict=True)]
+            ]
 
     return cluster.store.run(write)
 
@@ -43,12 +46,18 @@ def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> N
     rows = source(spark.read, cluster, log="orders", includeBookies=True).load().orderBy("ledger", "entry").collect()
     assert [(row.ledger, row.entry) for row in rows] == [(each.ledger, each.entry) for each in positions]
     assert [bytes(row.value) for row in rows] == data and {row.log for row in rows} == {"orders"}
-    assert [row.key and bytes(row.key) for row in rows] == [b"k%d" % number if number % 3 == 0 else None for number in range(500)]
+    assert [row.key and bytes(row.key) for row in rows] == [
+        b"k%d" % number if number % 3 == 0 else None for number in range(500)
+    ]
     times: list[datetime] = [row.time for row in rows]
     assert times == sorted(times) and before - 1 < times[0].timestamp() <= times[-1].timestamp() < after + 1
     assert all(len(row.bookies) == 3 and row.fragment == 0 for row in rows)
     bounds = {"startingOffsets": str(positions[100]), "endingOffsets": str(positions[300])}
-    some = source(spark.read, cluster, log="orders", decoder="utf8", **bounds).schema("ledger bigint, entry bigint, value string").load()
+    some = (
+        source(spark.read, cluster, log="orders", decoder="utf8", **bounds)
+        .schema("ledger bigint, entry bigint, value string")
+        .load()
+    )
     assert [row.value.encode() for row in some.orderBy("ledger", "entry").collect()] == data[100:300]
     with pytest.raises(PySparkException) as failed:
         source(spark.read, cluster, log="no-such").load().collect()
@@ -123,7 +132,9 @@ def test_what_was_trimmed_before_it_was_read_is_told(spark: Any, cluster: Any, t
         return sum(each["numInputRows"] for each in query.recentProgress)
 
     assert rows("one", maxBytesPerTrigger=900) == 100
-    stream = source(spark.readStream, cluster, log="trimmed", startingOffsets=str(positions[15]), maxEntriesPerTrigger=1).load()
+    stream = source(
+        spark.readStream, cluster, log="trimmed", startingOffsets=str(positions[15]), maxEntriesPerTrigger=1
+    ).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "two")).start()
     end = time.monotonic() + PATIENCE
     while not any(each["numInputRows"] for each in query.recentProgress):
@@ -137,6 +148,8 @@ def test_what_was_trimmed_before_it_was_read_is_told(spark: Any, cluster: Any, t
 
     cluster.store.run(trim)
     assert 15 + read < 90, "the query stands before what is left"
-    with pytest.raises(PySparkException, match="log trimmed was trimmed behind .* Set option failOnDataLoss to false to go on"):
+    with pytest.raises(
+        PySparkException, match="log trimmed was trimmed behind .* Set option failOnDataLoss to false to go on"
+    ):
         rows("two")
     assert rows("two", failOnDataLoss=False) == 10

@@ -65,12 +65,27 @@ def at(milliseconds: int) -> datetime:
 
 
 def message(payload: bytes | None, **different: Any) -> dict[str, Any]:
-    plain = {"key": None, "properties": [], "publish_time": at(1_700_000_000_123), "event_time": None, "sequence_id": 41, "producer": "producer-1"}
+    plain = {
+        "key": None,
+        "properties": [],
+        "publish_time": at(1_700_000_000_123),
+        "event_time": None,
+        "sequence_id": 41,
+        "producer": "producer-1",
+    }
     return {**plain, "payload": payload, **different}
 
 
 SINGLE = message(b"hello", key=b"k", properties=[("a", "2"), ("b", "")], event_time=at(5))
-FIELDS = ((4, protobuf((1, "a"), (2, "1"))), (4, protobuf((1, "a"), (2, "2"))), (4, protobuf((1, "b"), (2, ""))), (6, "k"), (12, 5), (16, b"schema"), (99, 1))
+FIELDS = (
+    (4, protobuf((1, "a"), (2, "1"))),
+    (4, protobuf((1, "a"), (2, "2"))),
+    (4, protobuf((1, "b"), (2, ""))),
+    (6, "k"),
+    (12, 5),
+    (16, b"schema"),
+    (99, 1),
+)
 
 
 @pytest.mark.parametrize("checksum", [True, False])
@@ -104,7 +119,12 @@ def test_a_batch_by_every_codec(codec: int) -> None:
     fields = ((8, codec), (9, len(BATCH)), (11, 4))
     assert decoded(entry(metadata(*fields), payload)) == [OF_BATCH]
     if codec:
-        for damaged, size in ((payload, len(BATCH) - 1), (payload, len(BATCH) + 1), (payload[:-3], len(BATCH)), (b"", len(BATCH))):
+        for damaged, size in (
+            (payload, len(BATCH) - 1),
+            (payload, len(BATCH) + 1),
+            (payload[:-3], len(BATCH)),
+            (b"", len(BATCH)),
+        ):
             with pytest.raises(ValueError, match="can not be decompressed|has not the"):
                 decoded(entry(metadata((8, codec), (9, size), (11, 4)), damaged))
         with pytest.raises(ValueError, match="says that it has"):
@@ -123,14 +143,23 @@ def test_a_batch_of_one_is_a_batch_and_markers_have_no_message() -> None:
         (b"hello, world", "where 1751477356 of metadata should be: it is none of Pulsar's"),
         (sized(b"\xff\xff"), "the metadata of a message can not be read: the entry is none of Pulsar's"),
         (sized(protobuf((1, "p"))), "the metadata of a message can not be read"),
-        (entry(metadata(), b"x")[:-1] + b"y", "does not have the checksum that its producer has given it: it is damaged"),
+        (
+            entry(metadata(), b"x")[:-1] + b"y",
+            "does not have the checksum that its producer has given it: it is damaged",
+        ),
         (b"\x0e\x01\0", "does not have the checksum"),
         (b"\x0e\x02\0\0\1\0", "where 256 of broker entry metadata should be"),
         (entry(metadata((13, protobuf((1, "secret"), (2, b"x")))), b"x"), "a message is encrypted, with key secret"),
         (entry(metadata((27, 3), (29, 0)), b"x"), "a message is in 3 chunks"),
         (entry(metadata((8, 9), (9, 1)), b"x"), "compressed by codec 9 of Pulsar, which is not known here"),
-        (entry(metadata((11, 2)), sized(protobuf((3, 1))) + b"x"), "ends before the size of the metadata of a message of a batch"),
-        (entry(metadata((11, 1)), sized(protobuf((3, 5))) + b"x"), "a message of a batch has 5 bytes, and its entry has 1"),
+        (
+            entry(metadata((11, 2)), sized(protobuf((3, 1))) + b"x"),
+            "ends before the size of the metadata of a message of a batch",
+        ),
+        (
+            entry(metadata((11, 1)), sized(protobuf((3, 5))) + b"x"),
+            "a message of a batch has 5 bytes, and its entry has 1",
+        ),
         (entry(metadata((6, "a"), (17, 1)), b"x"), "the key of a message is not base 64"),
     ],
 )

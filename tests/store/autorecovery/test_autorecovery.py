@@ -434,7 +434,9 @@ def test_metrics_are_served(tmp_path: Path, uri: str) -> None:
 
 
 def test_one_that_hangs_longer_than_its_session_begins_anew(tmp_path: Path, uri: str) -> None:
-    """The auditor is stopped in its tracks: the other takes over. It goes on, and is the auditor again when the other is ended."""
+    """The auditor is stopped in its tracks: the other takes over. It goes on, and is the auditor again when the other
+    is ended.
+    """
 
     async def main() -> None:
         with (

@@ -1,6 +1,8 @@
-"""``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` without a protection of its boot, and killed where that shows.
+"""``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` without a protection of its boot, and
+killed where that shows.
 
-``cookies_follow_marks``: it ends as soon as it has stamped new cookies. ``run_precedes_answers``: it never comes to note how it runs.
+``cookies_follow_marks``: it ends as soon as it has stamped new cookies. ``run_precedes_answers``: it never comes to
+note how it runs.
 """
 
 from __future__ import annotations

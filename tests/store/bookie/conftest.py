@@ -13,7 +13,9 @@ from fencepost.store.rows import bookie as loops
 
 @pytest.fixture(params=["rows", "plain", "uvloop"])
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The test is made of bookies with compiled loops, of bookies without, and of bookies on uvloop, as they run in earnest."""
+    """The test is made of bookies with compiled loops, of bookies without, and of bookies on uvloop, as they run in
+    earnest.
+    """
     monkeypatch.setitem(HOW, "loops", None if request.param == "plain" else loops)
     monkeypatch.setitem(HOW, "loop_factory", uvloop.new_event_loop if request.param == "uvloop" else None)
     return request.param

@@ -1,4 +1,6 @@
-"""A bookie from its start to its end, with a metadata service: cookies, registration, read-only, garbage, and a disk that fails."""
+"""A bookie from its start to its end, with a metadata service: cookies, registration, read-only, garbage, and a disk
+that fails.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def test_a_bookie_with_loops_has_what_it_confirmed_and_one_without_them_too(
                 ids = range(100 * turn + 100)
                 connection.send(*(m.ReadEntry(1, entry_id) for entry_id in ids))
                 answers = [(await connection.receive())[1] for _ in ids]
-                assert {answer.entry_id: answer.body for answer in answers} == {entry_id: entry(1, entry_id) for entry_id in ids}
+                assert {answer.entry_id: answer.body for answer in answers} == {
+                    entry_id: entry(1, entry_id) for entry_id in ids
+                }
 
     run(main())
 
@@ -195,7 +199,9 @@ def test_two_bookies_never_have_one_directory(tmp_path: Path, uri: str) -> None:
 # -- registration -----------------------------------------------------------------------------------------------------
 
 
-def test_a_bookie_without_a_session_serves_on_and_registers_anew(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bookie_without_a_session_serves_on_and_registers_anew(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clients: list[MetadataClient] = []
     connect = MetadataClient.connect
 
@@ -284,7 +290,10 @@ def test_a_bookie_without_room_ends_if_it_may_not_be_read_only(tmp_path: Path, u
 
 def test_a_bookie_can_be_read_only_from_the_start(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
-        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, forceReadOnlyBookie=True) as running:
+        async with (
+            await MetadataClient.connect(uri) as client,
+            bookie(tmp_path, uri, forceReadOnlyBookie=True) as running,
+        ):
             assert await registered(client) == Bookies((), (running.bookie_id,))
             assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
 
@@ -349,7 +358,9 @@ def test_a_sync_that_fails_stops_the_bookie_and_nothing_confirmed_is_lost(tmp_pa
     confirmed = []
 
     async def main() -> None:
-        with pytest.raises(SystemFailure, match="the bookie has stopped, and confirms nothing more: .*Input/output error"):
+        with pytest.raises(
+            SystemFailure, match="the bookie has stopped, and confirms nothing more: .*Input/output error"
+        ):
             async with bookie(tmp_path, uri, storage_of) as running:
                 connection = await running.client()
                 connection.send(*(add(1, entry_id) for entry_id in range(1_000)))
@@ -388,7 +399,9 @@ def test_the_command_says_that_it_serves_and_ends_cleanly_by_a_signal(tmp_path: 
         assert "is new" in complaints and "Traceback" not in complaints
 
 
-def test_a_bookie_that_runs_is_inspected_and_damage_is_told(tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bookie_that_runs_is_inspected_and_damage_is_told(
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def main() -> None:
         async with bookie(tmp_path, uri) as running:
             connection = await running.client()
@@ -415,12 +428,24 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(tmp_path: Path, uri:
     ("arguments", "code", "complaint"),
     [
         ((), 151, "the following arguments are required: DIR"),
-        (("inspect",), 151, "fencepost bookie inspect takes one directory; a bookie in ./inspect is run by fencepost bookie ./inspect"),
-        (("inspct", "DIR"), 151, "inspct is no verb (inspect, cookie, recover, decommission, list), and one bookie has one directory"),
+        (
+            ("inspect",),
+            151,
+            "fencepost bookie inspect takes one directory; a bookie in ./inspect is run by fencepost bookie ./inspect",
+        ),
+        (
+            ("inspct", "DIR"),
+            151,
+            "inspct is no verb (inspect, cookie, recover, decommission, list), and one bookie has one directory",
+        ),
         (("DIR",), 151, "a bookie needs a metadata service: give --metadata"),
         (("DIR", "--metadata", "nothing", "--port", "0"), 151, "nothing"),
         (("DIR", "--metadata", "zk://127.0.0.1:1/ledgers", "--set", "bookiePrt=1"), 151, "did you mean bookiePort?"),
-        (("DIR", "--metadata", "zk://127.0.0.1:1/ledgers", "--settings", "none.toml"), 151, "none.toml can not be read"),
+        (
+            ("DIR", "--metadata", "zk://127.0.0.1:1/ledgers", "--settings", "none.toml"),
+            151,
+            "none.toml can not be read",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

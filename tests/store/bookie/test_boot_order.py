@@ -42,7 +42,9 @@ OPEN, CLOSED, ELSEWHERE = 1, 2, 3
 
 
 async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
-    """A bookie that had three ledgers, of which one has moved elsewhere meanwhile, and has lost its entries: its id, its port, its directories."""
+    """A bookie that had three ledgers, of which one has moved elsewhere meanwhile, and has lost its entries: its id,
+    its port, its directories.
+    """
     async with bookie(tmp_path, uri) as running, await MetadataClient.connect(uri) as client:
         bookie_id = running.bookie_id
         connection = await running.client()
@@ -53,7 +55,11 @@ async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
             metadata = LedgerMetadata(1, 1, 1, (Fragment(0, (each,)),))
             await client.create_ledger(ledger, closed(metadata, 0, 4) if ledger == CLOSED else metadata)
     shutil.rmtree(tmp_path / "ledgers")
-    return bookie_id, int(bookie_id.rpartition(":")[2]), Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
+    return (
+        bookie_id,
+        int(bookie_id.rpartition(":")[2]),
+        Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers")),
+    )
 
 
 def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
@@ -152,7 +158,9 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
 def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is in a directory without a cookie that does not say that there is a repair, or the next start would take it for another's."""
+    """Nothing is in a directory without a cookie that does not say that there is a repair, or the next start would take
+    it for another's.
+    """
     cuts: list[tuple[object, str]] = [(Repair, "begin"), (Server, "open"), (Repair, "mark_ledgers")]
 
     async def main() -> None:

@@ -1,5 +1,7 @@
-"""What a protection of a bookie's boot is there for, with bookies in processes of their own, which are killed: without it, entries that were
-acknowledged are lost, and the trace says where it went wrong. Never more bookies lose something than an ack quorum leaves out."""
+"""What a protection of a bookie's boot is there for, with bookies in processes of their own, which are killed: without
+it, entries that were acknowledged are lost, and the trace says where it went wrong. Never more bookies lose something
+than an ack quorum leaves out.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Process:
     def __init__(self, directory: Path, uri: str, traces: Path, without: str, number: int) -> None:
         program = [str(CARELESS), without] if without else ["-m", "fencepost"]
         settings = {
-            "journalWriteData": "false", "flushInterval": 100_000_000, "traceDirectory": traces, "bookieId": f"bookie-{number}",
+            "journalWriteData": "false", "flushInterval": 100_000_000, "traceDirectory": traces,
+            "bookieId": f"bookie-{number}",
             "dataIntegrityStampMissingCookies": "true", "zkTimeout": 4_000,
         }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -65,8 +68,9 @@ async def closed_at(store: Store, ledger: int, seconds: float) -> int | None:
 async def acknowledged_and_left(tmp_path: Path, without: str) -> tuple[int, int | None, Verdict]:
     """How many entries were acknowledged, how many are in the ledger when it is closed, and what is said of the trace.
 
-    Of three bookies two confirm the entries, while the third stands still and is then killed, with what came to it. One of the two is killed, too,
-    and loses what it had in memory. Both come back, and the ledger is recovered while the one that has all entries stands still.
+    Of three bookies two confirm the entries, while the third stands still and is then killed, with what came to it. One
+    of the two is killed, too, and loses what it had in memory. Both come back, and the ledger is recovered while the
+    one that has all entries stands still.
     """
     traces = tmp_path / "traces"
     with contextlib.ExitStack() as exits:
@@ -84,7 +88,9 @@ async def acknowledged_and_left(tmp_path: Path, without: str) -> tuple[int, int 
             for each in bookies[1:]:
                 each.kill()
             bookies[0].running.send_signal(signal.SIGSTOP)  # it has all entries, and is slow to say so
-            if without == "cookies_follow_marks":  # it notices a loss by a directory that is gone, and ends in the middle of its boot
+            if (
+                without == "cookies_follow_marks"
+            ):  # it notices a loss by a directory that is gone, and ends in the middle of its boot
                 for each in bookies[1:]:
                     shutil.rmtree(each.directory / "ledgers")
                     each.start()
@@ -112,7 +118,9 @@ def test_nothing_is_lost_with_all_protections(tmp_path: Path) -> None:
         ("run_precedes_answers", "bookie_"),
     ],
 )
-def test_without_a_protection_acknowledged_entries_are_lost_and_the_trace_tells_where(tmp_path: Path, without: str, told: str) -> None:
+def test_without_a_protection_acknowledged_entries_are_lost_and_the_trace_tells_where(
+    tmp_path: Path, without: str, told: str
+) -> None:
     count, left, verdict = asyncio.run(acknowledged_and_left(tmp_path, without))
     assert count == ENTRIES and left is not None and left < ENTRIES
     assert not verdict.accepted and verdict.covered

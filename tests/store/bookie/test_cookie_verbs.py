@@ -49,7 +49,9 @@ def test_cookies_are_shown_validated_mended_and_deleted(
         code, _, problem = cookie("validate", directory)
         assert (code, "has no cookie" in problem) == (SYSTEM_FAILED, True)
         code, told, _ = cookie("fix", directory, "--dry-run")
-        assert code == HOLDS and "1 ledgers that are not closed would be" in told and "1 closed ledgers would be" in told
+        assert (
+            code == HOLDS and "1 ledgers that are not closed would be" in told and "1 closed ledgers would be" in told
+        )
         assert cookie("validate", directory)[0] == SYSTEM_FAILED
         assert cookie("fix", directory)[0] == HOLDS
         assert cookie("validate", directory)[0] == HOLDS
@@ -92,6 +94,8 @@ def test_cookies_are_shown_validated_mended_and_deleted(
         (["show", "x"], "give --metadata"),
     ],
 )
-def test_what_can_not_be_understood_is_refused(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_can_not_be_understood_is_refused(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["bookie", "cookie", *words]) not in (HOLDS, SYSTEM_FAILED)
     assert problem in capsys.readouterr().err

@@ -51,23 +51,39 @@ def test_a_bookie_starts_where_all_cookies_are_its_own(
 
 def test_a_cookie_is_written_as_bookkeeper_writes_it() -> None:
     cookie = OWN.replace(ledger_directories=("/l", "/m"), index_directories=("/i",))
-    assert cookies.to_bytes(cookie) == (
-        b'5\nbookieHost: "127.0.0.1:3181"\njournalDir: "/j"\nledgerDirs: "2\\t/l\\t/m"\ninstanceId: "cluster"\nindexDirs: "1\\t/i"\n'
+    assert (
+        cookies.to_bytes(cookie)
+        == b'5\nbookieHost: "127.0.0.1:3181"\njournalDir: "/j"\nledgerDirs: "2\\t/l\\t/m"\ninstanceId:'
+        b' "cluster"\nindexDirs: "1\\t/i"\n'
     )
 
 
-paths = st.lists(st.text(st.characters(exclude_characters="\t,", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=3).map(tuple)
+paths = st.lists(
+    st.text(st.characters(exclude_characters="\t,", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=3
+).map(tuple)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), paths, paths, st.sampled_from(["", "an-id"]))
 def test_a_cookie_is_read_as_it_was_written(
     bookie_id: str, journals: tuple[str, ...], ledgers: tuple[str, ...], instance_id: str
 ) -> None:
-    cookie = Cookie(bookie_id=bookie_id, journal_directories=journals, ledger_directories=ledgers, instance_id=instance_id)
+    cookie = Cookie(
+        bookie_id=bookie_id, journal_directories=journals, ledger_directories=ledgers, instance_id=instance_id
+    )
     assert cookies.from_bytes(cookies.to_bytes(cookie)) == cookie
 
 
-@pytest.mark.parametrize("data", [b"", b"3\na\nb\nc\n", b"5\nbookieHost: 7", b"5\n", b'5\nbookieHost: "a"\njournalDir: "b"\nledgerDirs: "2\\tc"', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"3\na\nb\nc\n",
+        b"5\nbookieHost: 7",
+        b"5\n",
+        b'5\nbookieHost: "a"\njournalDir: "b"\nledgerDirs: "2\\tc"',
+        b"\xff\xfe",
+    ],
+)
 def test_bytes_that_are_no_cookie_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="it "):
         cookies.from_bytes(data)

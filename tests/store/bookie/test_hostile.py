@@ -27,7 +27,9 @@ OTHER_KEY = b"x" * 20
 
 @contextlib.asynccontextmanager
 async def bookie(directory: Path, **settings: Any) -> AsyncIterator[tuple[Served, Client]]:
-    """A bookie with an honest client. Whatever happens between, it serves that client to the end, and raises nothing."""
+    """A bookie with an honest client. Whatever happens between, it serves that client to the end, and raises
+    nothing.
+    """
     raised: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: raised.append(context))
     async with serving(directory, **settings) as served:

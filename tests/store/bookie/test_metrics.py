@@ -26,7 +26,11 @@ def values(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
     finally:
         end()
     families = text_string_to_metric_families(text)
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for each in families for sample in each.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for each in families
+        for sample in each.samples
+    }
 
 
 def test_what_a_bookie_did_is_served(tmp_path: Path) -> None:

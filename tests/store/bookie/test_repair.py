@@ -1,4 +1,6 @@
-"""A bookie that may have lost entries: its ledgers are in limbo when it serves, and whole again after a while (BP-46)."""
+"""A bookie that may have lost entries: its ledgers are in limbo when it serves, and whole again after a while
+(BP-46).
+"""
 
 from __future__ import annotations
 
@@ -138,10 +140,15 @@ def test_a_bookie_without_journal_that_is_killed_gets_back_what_it_lost(tmp_path
     run(main())
 
 
-def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_metadata_name_it(tmp_path: Path, uri: str) -> None:
+def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_metadata_name_it(
+    tmp_path: Path, uri: str
+) -> None:
     """It could not know, when it boots, that it has lost something of such a ledger."""
     ledger, key = 77, b"k" * 20
-    entries = {entry_id: Digests(DigestType.CRC32C, b"").entry_body(Entry(ledger, entry_id, -1, 2, b"zz")) for entry_id in (0, 1)}
+    entries = {
+        entry_id: Digests(DigestType.CRC32C, b"").entry_body(Entry(ledger, entry_id, -1, 2, b"zz"))
+        for entry_id in (0, 1)
+    }
 
     async def main() -> None:
         with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, _, _):
@@ -241,7 +248,9 @@ def test_a_bookie_that_has_lost_a_directory_repairs_itself_if_it_is_told_to(
                     async with bookie(directory, uri, bookiePort=int(first.bookie_id.rpartition(":")[2])):
                         pass
                 token = cookies.from_bytes((await store.metadata.read_cookie(first.bookie_id))[0]).token
-                with contextlib.closing(Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)) as again:
+                with contextlib.closing(
+                    Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)
+                ) as again:
                     again.start()
                     assert again.bookie_id == first.bookie_id
                     await until_whole(store, first.bookie_id, closed.id, ((0, 99),))
@@ -265,7 +274,9 @@ def test_a_directory_that_was_away_during_a_repair_is_known(tmp_path: Path, uri:
         with bookies(tmp_path, uri) as (first, _, _):
             first.kill()
             shutil.move(directory / "ledgers", tmp_path / "away")
-            with contextlib.closing(Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)) as again:
+            with contextlib.closing(
+                Killable(directory, uri, "dataIntegrityStampMissingCookies=true", bookie_id=first.bookie_id)
+            ) as again:
                 again.start()
                 again.end()
             shutil.rmtree(directory / "ledgers")

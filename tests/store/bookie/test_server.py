@@ -1,4 +1,6 @@
-"""The server of a bookie, over real sockets: what it answers, and what a hostile or slow client does to it and to others."""
+"""The server of a bookie, over real sockets: what it answers, and what a hostile or slow client does to it and to
+others.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +170,9 @@ def test_an_unknown_operation_is_answered_and_the_connection_goes_on(tmp_path: P
     run(main())
 
 
-def test_half_a_frame_for_ever_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_frame_for_ever_is_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fencepost.store.bookie.server.SWEEP", 0.01)
 
     async def main() -> None:
@@ -213,7 +217,9 @@ def test_a_reader_that_takes_nothing_is_closed_and_never_holds_much_memory(
     limit, size = 200_000, 50_000
 
     async def main() -> None:
-        async with serving(tmp_path, writeBufferBytesPerConnection=limit, waitTimeoutOnResponseBackpressureMs=300) as served:
+        async with serving(
+            tmp_path, writeBufferBytesPerConnection=limit, waitTimeoutOnResponseBackpressureMs=300
+        ) as served:
             other = await served.client()
             await other.ask(add(1, 0, b"x" * size))
             slow = socket.create_connection(("127.0.0.1", served.port))
@@ -248,7 +254,9 @@ def test_a_reader_that_is_slow_gets_everything(tmp_path: Path) -> None:
 
 def test_with_too_much_in_flight_a_connection_waits_and_loses_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path, maxRequestsPerConnection=10, maxBytesPerConnection=5_000, maxBytesInFlight=6_000) as served:
+        async with serving(
+            tmp_path, maxRequestsPerConnection=10, maxBytesPerConnection=5_000, maxBytesInFlight=6_000
+        ) as served:
             clients = [await served.client() for _ in range(3)]
             for ledger, client in enumerate(clients):
                 client.send(*(add(ledger, entry_id, b"x" * 1_000) for entry_id in range(500)))
@@ -257,7 +265,9 @@ def test_with_too_much_in_flight_a_connection_waits_and_loses_nothing(tmp_path: 
                     assert (await client.receive())[1].code is Code.OK
             server = served.server
             assert (server.in_flight_bytes, server.crowded) == (0, False)
-            assert all((each.in_flight, each.bytes, each.is_reading) == (0, 0, True) for each in server.connections.values())
+            assert all(
+                (each.in_flight, each.bytes, each.is_reading) == (0, 0, True) for each in server.connections.values()
+            )
 
     run(main())
 
@@ -279,7 +289,9 @@ def test_a_thousand_idle_connections_leave_room_for_others(tmp_path: Path, caplo
     assert "maxConnections" in caplog.text
 
 
-def test_beyond_the_limit_a_connection_is_refused_if_none_is_idle(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_beyond_the_limit_a_connection_is_refused_if_none_is_idle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with serving(tmp_path, maxConnections=2, idleConnectionMs=600_000) as served:
             clients = [await served.client() for _ in range(2)]
@@ -355,7 +367,9 @@ def test_a_connection_that_changes_its_version_in_the_midst_of_requests_is_close
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
 def test_requests_in_any_pieces_are_answered_as_they_would_be_one_by_one(tmp_path: Path, codec: Any) -> None:
-    """Adds of several ledgers, keys and kinds between fences and reads, cut anywhere; some are larger than what is read at once."""
+    """Adds of several ledgers, keys and kinds between fences and reads, cut anywhere; some are larger than what is read
+    at once.
+    """
     random = Random(7)
     requests: list[m.Request] = []
     expected: list[tuple[int, int, Code]] = []
@@ -374,7 +388,13 @@ def test_requests_in_any_pieces_are_answered_as_they_would_be_one_by_one(tmp_pat
         recovery = random.random() < 0.1
         request = add(ledger, entry_id, random.randbytes(size), key, recovery=recovery)
         requests.append(request)
-        code = Code.UNAUTHORIZED if keys.get(ledger, key) != key else Code.FENCED if ledger in fenced and not recovery else Code.OK
+        code = (
+            Code.UNAUTHORIZED
+            if keys.get(ledger, key) != key
+            else Code.FENCED
+            if ledger in fenced and not recovery
+            else Code.OK
+        )
         expected.append((ledger, entry_id, code))
         if code is Code.OK:
             keys.setdefault(ledger, key)
@@ -450,7 +470,9 @@ def test_many_reads_at_once_of_what_is_in_memory_on_disk_and_nowhere(tmp_path: P
             for codec in (v3, v2):
                 client, storage = await served.client(codec), served.server.storage
                 for flushed in range(3):
-                    client.send(*(add(flushed + 1, entry_id, b"x" * (entry_id % 700), lac=10) for entry_id in range(100)))
+                    client.send(
+                        *(add(flushed + 1, entry_id, b"x" * (entry_id % 700), lac=10) for entry_id in range(100))
+                    )
                     for _ in range(100):
                         assert (await client.receive())[1].code is Code.OK
                     if flushed < 2:
@@ -497,7 +519,9 @@ def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkey
             client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))
             await client.close()
             await until(lambda: not served.server.connections, "the end of the connection")
-            await until(lambda: not served.server.role.reads and not served.server.role.look_ups, "the reads to be forgotten")
+            await until(
+                lambda: not served.server.role.reads and not served.server.role.look_ups, "the reads to be forgotten"
+            )
 
     run(main())
 

@@ -14,7 +14,11 @@ def test_a_file_is_read_and_the_command_line_comes_before_it(tmp_path: Path) -> 
     file = tmp_path / "bookie.toml"
     file.write_text('bookiePort = 3182\nledgerDirectories = ["/data/1"]\njournalMaxGroupWaitMSec = 1.5\n')
     settings = Settings.read(file, {"bookiePort": 3183})
-    assert (settings.bookie_port, settings.ledger_directories, settings.journal_max_group_wait_msec) == (3183, ("/data/1",), 1.5)
+    assert (settings.bookie_port, settings.ledger_directories, settings.journal_max_group_wait_msec) == (
+        3183,
+        ("/data/1",),
+        1.5,
+    )
     assert settings.zk_timeout == 10_000
 
 

@@ -1,4 +1,6 @@
-"""TLS: a connection begins in the clear and goes on under TLS, and nothing that came before it counts as having come under it."""
+"""TLS: a connection begins in the clear and goes on under TLS, and nothing that came before it counts as having come
+under it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_a_client_needs_a_certificate_where_one_is_asked_for(tmp_path: Path) -> 
     run(main())
 
 
-def test_what_is_sent_before_tls_never_counts_as_sent_under_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_sent_before_tls_never_counts_as_sent_under_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with serving(tmp_path, of_bookie()) as served:
             hostile = await served.client()

@@ -52,7 +52,9 @@ def known(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_bookie_of_a_cluster_waits(known: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bookie_of_a_cluster_waits(
+    known: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     service = Service(deaf=3)
     with caplog.at_level(logging.WARNING):
         assert connected(known, service, monkeypatch) is service

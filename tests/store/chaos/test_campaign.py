@@ -19,8 +19,30 @@ def test_nothing_acknowledged_is_lost_and_everything_comes_back(tmp_path: Path) 
     first, *_ = free_ports([0], {0})
     while not all(is_free(first + number) for number in range(5)):
         first, *_ = free_ports([0], {0})
-    command = [sys.executable, "-m", "bench.chaos", "--minutes", "0", "--harms", "8", "--entries", "500", "--seed", "1902", "--json"]
-    command += ["--rate", "200", "--keep", str(tmp_path / "chaos"), "--metadata-port", str(first), "--bookie-port", str(first + 1)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.chaos",
+        "--minutes",
+        "0",
+        "--harms",
+        "8",
+        "--entries",
+        "500",
+        "--seed",
+        "1902",
+        "--json",
+    ]
+    command += [
+        "--rate",
+        "200",
+        "--keep",
+        str(tmp_path / "chaos"),
+        "--metadata-port",
+        str(first),
+        "--bookie-port",
+        str(first + 1),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     summary = json.loads(done.stdout)

@@ -95,14 +95,19 @@ def test_a_ledger_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_ledger_has_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     recovered = {"fact": "recovered", "ledger": 1, "last": 10}
-    assert judged(monkeypatch, [CREATED, ACKNOWLEDGED, recovered], {1: 12}) == ["ledger 1 ends at 11 for one, and at [10] for others"]
+    assert judged(monkeypatch, [CREATED, ACKNOWLEDGED, recovered], {1: 12}) == [
+        "ledger 1 ends at 11 for one, and at [10] for others"
+    ]
 
 
 def test_bytes_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def flipped(ledger: int, entry_id: int, data: bytes) -> bytes:
         return data if entry_id != 3 else data[:-1] + bytes([data[-1] ^ 1])
 
-    assert judged(monkeypatch, [CREATED], {1: 12}, flipped) == ["entry 3 of ledger 1 has other bytes than were written"] * 2
+    assert (
+        judged(monkeypatch, [CREATED], {1: 12}, flipped)
+        == ["entry 3 of ledger 1 has other bytes than were written"] * 2
+    )
 
 
 def test_an_entry_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +119,9 @@ def test_a_ledger_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(ledger: int, entry_id: int, data: bytes) -> bytes:
         raise ReadError("nobody answers")
 
-    assert judged(monkeypatch, [CREATED], {1: 1}, failing) == ["ledger 1 can not be read when all is well: ReadError: nobody answers"]
+    assert judged(monkeypatch, [CREATED], {1: 1}, failing) == [
+        "ledger 1 can not be read when all is well: ReadError: nobody answers"
+    ]
 
 
 def test_what_a_client_found_wrong_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +131,9 @@ def test_what_a_client_found_wrong_is_a_fault(monkeypatch: pytest.MonkeyPatch) -
 def test_an_entry_is_told_from_every_other() -> None:
     data = payload(5, 6, 7)
     assert fault(data, 5, 6, 7) == fault(data, 5, 6) == ""
-    assert fault(data, 5, 7) and fault(data, 6, 6) and fault(data, 5, 6, 8) and fault(data[:-1], 5, 6) and fault(b"", 5, 6)
+    assert (
+        fault(data, 5, 7) and fault(data, 6, 6) and fault(data, 5, 6, 8) and fault(data[:-1], 5, 6) and fault(b"", 5, 6)
+    )
     assert max(len(payload(1, n, 2)) for n in range(2_000)) > 50_000
 
 

@@ -1,4 +1,6 @@
-"""Damaged directories of real processes: what does not start says why in one line, and what serves never serves anything wrong."""
+"""Damaged directories of real processes: what does not start says why in one line, and what serves never serves
+anything wrong.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +63,11 @@ def test_a_damaged_bookie(case: Prepared, pattern: str, do: Callable[[Path], Non
 @pytest.mark.parametrize("do", [middle, cut, Path.unlink])
 def test_a_damaged_metadata_service(case: Prepared, do: Callable[[Path], None]) -> None:
     def newest_that_matters(directory: Path) -> None:
-        do(max((directory / path for path in files_of(directory) if path.suffix == ".journal"), key=lambda path: path.stat().st_size))
+        do(
+            max(
+                (directory / path for path in files_of(directory) if path.suffix == ".journal"),
+                key=lambda path: path.stat().st_size,
+            )
+        )
 
     assert of_metadata(case, newest_that_matters) == (REFUSED, "")

@@ -1,5 +1,6 @@
-"""The protocol ``booting-store``: how many states its configurations have, what each protection of a boot is there for, that it is
-`bookkeeper-boot`, and that a fault in any rule of a boot is found."""
+"""The protocol ``booting-store``: how many states its configurations have, what each protection of a boot is there for,
+that it is `bookkeeper-boot`, and that a fault in any rule of a boot is found.
+"""
 
 from __future__ import annotations
 
@@ -87,14 +88,18 @@ def test_configurations_that_do_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in VIOLATED if name != "too-many-crashes"])
 def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
-    (switch,) = [constant for constant in BootingStore.configurations[name].constants if constant in (*SWITCHES, *BOOT_SWITCHES)]
+    (switch,) = [
+        constant for constant in BootingStore.configurations[name].constants if constant in (*SWITCHES, *BOOT_SWITCHES)
+    ]
     protected = BootingStore.configured(name, **{switch: True})
     expected = BootingStore.configurations[name].expect
     assert not check(protected, invariants=[expected], options=Options(max_depth=VIOLATED[name][0])).violations
 
 
 def test_what_protects_by_which_damage() -> None:
-    """As in `bookkeeper-boot`: a fence is lost only with a directory, and cookies are replaced too early only for a crash that comes after that."""
+    """As in `bookkeeper-boot`: a fence is lost only with a directory, and cookies are replaced too early only for a
+    crash that comes after that.
+    """
     check(BootingStore.configured("small", boot_fences=False)).must_hold()
     check(BootingStore(cookies_follow_marks=False)).must_hold()
 
@@ -126,7 +131,9 @@ OF_STORE_ALONE = {
     "recovery_client_sends_pending_add_op",
     "reader_gives_up",
 }
-"""The ledger is there, its ensemble stays, and metadata are written at once; clients read and write back with what makes them do so."""
+"""The ledger is there, its ensemble stays, and metadata are written at once; clients read and write back with what
+makes them do so.
+"""
 
 
 def test_every_action_is_taken() -> None:
@@ -153,8 +160,8 @@ DECLARED: Any = next(one for one in BootingStore.declared("refinement") if one.n
 
 CRASHES: dict[str, Any] = {"directory_loss": False, "clean_shutdown": False}
 
-# A constant of `bookkeeper-boot` as it is in the original, where it makes a difference, and the states of the shortest behaviour that the
-# original does not have.
+# A constant of `bookkeeper-boot` as it is in the original, where it makes a difference, and the states of the shortest
+# behaviour that the original does not have.
 ORIGINAL: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"marks_in_steps": False}, CRASHES, 6),
     ({"limbo_tells_last_entry": False}, CRASHES, 13),
@@ -278,24 +285,54 @@ FAULTS: list[tuple[Any, str, Callable[[Rule], Rule], str, dict[str, Any], str]] 
         CRASHES,
         LOSS,
     ),
-    (rules, "may_have_lost_adds", instead(lambda run: run is not None), "what was in the journal may be lost, too", CRASHES | {"journal_adds": True}, REFINEMENT),
+    (
+        rules,
+        "may_have_lost_adds",
+        instead(lambda run: run is not None),
+        "what was in the journal may be lost, too",
+        CRASHES | {"journal_adds": True},
+        REFINEMENT,
+    ),
     (booting, "mark_of", instead(marks_none_that_is_closed), "closed ledgers are not fenced", NO_END, LOSS),
     (booting, "mark_of", instead(fences_alone), "no ledger is in limbo", CRASHES, LOSS),
     (booting, "mark_of", always(Mark.NOTHING), "no ledger is marked", CRASHES, LOSS),
     (booting, "mark_of", always(Mark.LIMBO), "closed ledgers are in limbo, too", CRASHES, REFINEMENT),
     (booting, "may_leave_limbo", instead(leaves_when_closed), "limbo ends before entries are copied", TWICE, GONE),
-    (booting, "may_leave_limbo", instead(leaves_when_whole), "limbo ends before the ledger is recovered", CRASHES, LOSS),
+    (
+        booting,
+        "may_leave_limbo",
+        instead(leaves_when_whole),
+        "limbo ends before the ledger is recovered",
+        CRASHES,
+        LOSS,
+    ),
     (booting, "may_boot", always(Decision(Boot.READY)), "cookies are not compared", NO_END, LOSS),
     (booting, "may_boot", instead(looks_at_tokens_no_more), "any cookie of the bookie will do", OLD, LOSS),
     (booting, "may_repair", instead(repairs_what_is_empty), "a repair that was cut short can not go on", TWICE, STUCK),
-    (booting, "steps_of_boot", opened_first, "the storage is opened before it is noted that there is a repair", TWICE, STUCK),
+    (
+        booting,
+        "steps_of_boot",
+        opened_first,
+        "the storage is opened before it is noted that there is a repair",
+        TWICE,
+        STUCK,
+    ),
     (booting, "belonging", always([]), "nothing is looked for", TWICE, GONE),
     (replication, "span", instead(ends_early), "the last entry is not looked for", TWICE, GONE),
-    (booting, "answer_to_read", instead(lambda *, stored, **_: Code.OK if stored else Code.NO_ENTRY), "limbo is not asked for", CRASHES, LOSS),
+    (
+        booting,
+        "answer_to_read",
+        instead(lambda *, stored, **_: Code.OK if stored else Code.NO_ENTRY),
+        "limbo is not asked for",
+        CRASHES,
+        LOSS,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("module", "rule", "fault", "what", "constants", "finds"), FAULTS, ids=[f"{f[1]}: {f[3]}" for f in FAULTS])
+@pytest.mark.parametrize(
+    ("module", "rule", "fault", "what", "constants", "finds"), FAULTS, ids=[f"{f[1]}: {f[3]}" for f in FAULTS]
+)
 def test_a_planted_fault_is_found(
     module: Any,
     rule: str,
@@ -314,12 +351,21 @@ def test_a_planted_fault_is_found(
 
 def test_the_page_has_these_counts_and_every_constant() -> None:
     section = PAGE.read_text().partition("## Bookies that boot")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in section.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in section.splitlines()
+        if line.startswith("| ")
+    ]
     table = {row[0].strip("`"): row for row in rows}
     for name, (count, _) in {**{n: (c, 0) for n, c in LARGE.items()}, **HOLDS}.items():
         assert f"{count:,}" in table[name], name
     for name, (states, _) in VIOLATED.items():
         assert str(states) in table[name], name
     first = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    of_store = {name for line in PAGE.read_text().splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    of_store = {
+        name
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
     assert first | of_store >= set(BootingStore().constants)

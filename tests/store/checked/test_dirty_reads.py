@@ -1,4 +1,6 @@
-"""A recovery that tells a LAC of its own misleads a reader: the search is directed, as for the same in `bookkeeper` (dirty_read.py)."""
+"""A recovery that tells a LAC of its own misleads a reader: the search is directed, as for the same in `bookkeeper`
+(dirty_read.py).
+"""
 
 from typing import Any
 
@@ -84,7 +86,13 @@ class BeyondTheEnd(RunningStore):
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_no_bookie_is_told_a_lac_beyond_the_end(frozen: bool) -> None:
-    constants = {**RunningStore.configurations["both-copies"].constants, "clients": 3, "versions": 4, "send_limit": 2, "inflight_limit": 2}
+    constants = {
+        **RunningStore.configurations["both-copies"].constants,
+        "clients": 3,
+        "versions": 4,
+        "send_limit": 2,
+        "inflight_limit": 2,
+    }
     at_once = {"metadata_lags": False, "metadata_answers_lost": False, "mark_answers_lost": False}
     protocol = BeyondTheEnd(**constants, **at_once, recovery_freezes_lac=frozen)
     result = check(protocol, invariants=["no_lac_beyond_the_end"], options=Options(max_depth=34))

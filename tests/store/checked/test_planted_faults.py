@@ -1,7 +1,7 @@
 """Faults planted in the rules, one at a time: the checker finds each of them in the protocol ``store``.
 
-What violates a property is named after that. What none notices, such as a recovery that reads in vain, is found because it is no step of
-`bookkeeper`. (Refinement finds nearly all the others, too, and earlier.)
+What violates a property is named after that. What none notices, such as a recovery that reads in vain, is found because
+it is no step of `bookkeeper`. (Refinement finds nearly all the others, too, and earlier.)
 """
 
 from __future__ import annotations
@@ -272,7 +272,9 @@ def test_a_planted_fault_is_found(
 def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A level is expanded in several runs if Python is asked much. A step that is none has its place in the level, not in the run."""
+    """A level is expanded in several runs if Python is asked much. A step that is none has its place in the level, not
+    in the run.
+    """
     monkeypatch.setattr(store, "may_close", lambda end_known, unconfirmed, *_: end_known)
     result = check(Store(**STRICT), engine="embedded", invariants=[REFINEMENT], options=Options(workers=1))
     assert len(result.must_violate(REFINEMENT)) == 16

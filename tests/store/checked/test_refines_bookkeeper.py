@@ -15,8 +15,8 @@ ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
 ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 TWO_ENTRIES: dict[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
-# A constant of `bookkeeper` as it is in the original, where it makes a difference, and the states of the shortest behaviour that the original
-# does not have.
+# A constant of `bookkeeper` as it is in the original, where it makes a difference, and the states of the shortest
+# behaviour that the original does not have.
 ORIGINAL: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({"recovery_marks_first": False}, ONE_COPY, 4),
     ({"recovery_watches_metadata": True}, {**ONE_COPY, "clients": 3, "metadata_lags": False}, 25),
@@ -80,7 +80,9 @@ def test_every_step_is_one_of_bookkeeper(constants: dict[str, Any]) -> None:
 NOTED: dict[str, dict[str, Any]] = {
     "bookies_tell_lac_of_last": {"bookie.lac_of_last": lambda self, b: 0},
     "adds_keep_lac": {
-        "client.pending_add_ops": lambda self, c: frozenset(op.replace(lac=0) for op in PUBLISHED["client.pending_add_ops"](self, c))
+        "client.pending_add_ops": lambda self, c: frozenset(
+            op.replace(lac=0) for op in PUBLISHED["client.pending_add_ops"](self, c)
+        )
     },
 }
 """What the original does not note in its state: else it would differ in that before anything comes of it."""

@@ -101,7 +101,9 @@ def test_without_a_rule_of_repair_it_does_not(
 
 
 def test_every_protection_is_needed_but_one() -> None:
-    """That a recovery tells the LAC that it began with shows only in what readers believe, of whom there are none here: see test_dirty_reads."""
+    """That a recovery tells the LAC that it began with shows only in what readers believe, of whom there are none here:
+    see test_dirty_reads.
+    """
     off = {
         switch
         for name in VIOLATED

@@ -131,7 +131,9 @@ def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], bro
 
 
 def rows_of(page: Path) -> list[list[str]]:
-    """The rows of the tables of a page, but for those about ``booting-store``, which has configurations of the same names."""
+    """The rows of the tables of a page, but for those about ``booting-store``, which has configurations of the same
+    names.
+    """
     before, _, section = page.read_text().partition("## Bookies that boot")
     text = before + section.partition("\n## ")[2]
     lines = [line for line in text.splitlines() if line.startswith("| ")]

@@ -1,6 +1,8 @@
-"""Stand-ins for what a client talks to: bookies that serve the role over loopback from memory, and a metadata service in the process.
+"""Stand-ins for what a client talks to: bookies that serve the role over loopback from memory, and a metadata service
+in the process.
 
-A test hurts them: a bookie is stopped, started anew with what it had made durable, made to swallow requests or to answer them with a code.
+A test hurts them: a bookie is stopped, started anew with what it had made durable, made to swallow requests or to
+answer them with a code.
 """
 
 from __future__ import annotations
@@ -35,14 +37,20 @@ from fencepost.store.wire.frames import Frames
 from fencepost.store.wire.v3 import decode_request, encode_response
 
 QUICK = ClientSettings(
-    request_timeout=1.0, connect_timeout=5.0, quarantine=60.0, metadata_timeout=1.0, speculation_delay=0.02, poll_wait=0.2
+    request_timeout=1.0,
+    connect_timeout=5.0,
+    quarantine=60.0,
+    metadata_timeout=1.0,
+    speculation_delay=0.02,
+    poll_wait=0.2,
 )
 """The settings of a client that gives up soon."""
 
 
 class StandInBookie:
-    """A bookie. ``swallow`` says which requests it never answers; ``codes`` what it answers to adds instead of taking them;
-    ``refuses_reads``: whether a read is one too many."""
+    """A bookie. ``swallow`` says which requests it never answers; ``codes`` what it answers to adds instead of taking
+    them; ``refuses_reads``: whether a read is one too many.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -147,7 +155,9 @@ class StandInBookie:
 
 
 class StandInMetadata:
-    """A metadata service in the process, with the face of the metadata client. ``lose``: how many answers to writes are lost."""
+    """A metadata service in the process, with the face of the metadata client. ``lose``: how many answers to writes are
+    lost.
+    """
 
     def __init__(self) -> None:
         self.address = parse("zk://127.0.0.1:1/ledgers")

@@ -60,7 +60,9 @@ def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: 
                 async for batch in reader.read_batches(first, last):
                     assert batch.first == at and batch.ids == range(at, at + len(batch))
                     assert len(batch.offsets) == len(batch) + 1 and batch.offsets[0] == 0
-                    assert batch.offsets[-1] == len(batch.data) and batch[0] == DATA[at] and batch[-1:] == [[*batch][-1]]
+                    assert (
+                        batch.offsets[-1] == len(batch.data) and batch[0] == DATA[at] and batch[-1:] == [[*batch][-1]]
+                    )
                     assert [*batch.lengths] == LENGTHS[at : at + len(batch)]
                     assert all(-1 <= lac < entry_id for lac, entry_id in zip(batch.lacs, batch.ids, strict=True))
                     found += batch
@@ -116,7 +118,9 @@ def test_what_one_bookie_does_not_send_is_asked_of_another_all_together(
 
     one_by_one: list[int] = []
     take = Reader._read_on
-    monkeypatch.setattr(Reader, "_read_on", lambda role, event, *others: (one_by_one.append(event.entry_id), take(role, event, *others)))
+    monkeypatch.setattr(
+        Reader, "_read_on", lambda role, event, *others: (one_by_one.append(event.entry_id), take(role, event, *others))
+    )
     monkeypatch.setitem(reader_module._EVENTS, ReadOn, Reader._read_on)
     run(test, bookies=ensemble)
     # A busy machine is late for bookies that are well, and what two of them are late with is the role's.
@@ -169,7 +173,8 @@ def test_large_entries_come_in_batches_of_a_mib_and_memory_that_somebody_has_is_
             assert await contents(reader) == data
         for batches in kept:
             assert [entry for batch in batches for entry in batch] == data
-            assert max(len(batch) for batch in batches) == 10  # the metadata of a closed ledger say how large entries are
+            # the metadata of a closed ledger say how large entries are
+            assert max(len(batch) for batch in batches) == 10
         assert [view[0] for view in views] == [batch.first for batch in kept[0]]
         assert all(view == data[view[0]] for view in views)
 
@@ -258,7 +263,10 @@ def test_whoever_reads_no_further_or_closes_leaves_nothing_behind() -> None:
         await asyncio.sleep(0.05)
         for bookie in cluster.bookies.values():
             bookie.swallow = lambda request: type(request) is ReadEntry
-        reads = [asyncio.ensure_future(contents(reader)), *(asyncio.ensure_future(reader.read_entry(each)) for each in range(5))]
+        reads = [
+            asyncio.ensure_future(contents(reader)),
+            *(asyncio.ensure_future(reader.read_entry(each)) for each in range(5)),
+        ]
         await asyncio.sleep(0.01)
         await reader.close()
         for outcome in await asyncio.gather(*reads, return_exceptions=True):
@@ -343,7 +351,9 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
             assert ledger.append_many([]) == []
             assert ledger.close() == 2999
             reader = SyncLedgerReader(loop, reading)
-            assert [each for batch in reader.read_batches() for each in batch] == [b"%d" % number for number in range(3000)]
+            assert [each for batch in reader.read_batches() for each in batch] == [
+                b"%d" % number for number in range(3000)
+            ]
             return [entry.data for entry in reader.read(10, 12)]
 
         reading = await store.open_ledger(writer.id)
@@ -355,7 +365,8 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "now", "is_in_line"), [(3, 10.9, True), (4, 10.9, True), (2, 10.9, False), (4, 11.0, False), (3, 11.0, False)]
+    ("number", "now", "is_in_line"),
+    [(3, 10.9, True), (4, 10.9, True), (2, 10.9, False), (4, 11.0, False), (3, 11.0, False)],
 )
 def test_what_stands_in_a_line_that_moves_is_not_asked_of_others(number: int, now: float, is_in_line: bool) -> None:
     readings = Readings.__new__(Readings)

@@ -107,7 +107,14 @@ def test_roles_hear_that_a_connection_is_gone_before_what_is_unanswered() -> Non
 
 @pytest.mark.parametrize(
     "said",
-    [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", frame(b"nonsense"), frame(b"\x0a\x02\x08\x03"), b"HTTP/1.1 400 Bad Request\r\n"],
+    [
+        b"\xff\xff\xff\xff",
+        b"\x7f\xff\xff\xff",
+        b"\0\0\0\0",
+        frame(b"nonsense"),
+        frame(b"\x0a\x02\x08\x03"),
+        b"HTTP/1.1 400 Bad Request\r\n",
+    ],
 )
 def test_whatever_is_no_response_breaks_the_connection_and_nothing_else(said: bytes) -> None:
     async def test() -> None:
@@ -276,7 +283,9 @@ def test_a_long_poll_may_take_longer_than_other_requests() -> None:
             tail = reader.tail()
             waiting = asyncio.ensure_future(anext(tail))
             await asyncio.sleep(0.7)
-            polls = [request for bookie in cluster.bookies.values() for request in bookie.asked if type(request) is ReadEntry]
+            polls = [
+                request for bookie in cluster.bookies.values() for request in bookie.asked if type(request) is ReadEntry
+            ]
             assert len(polls) == 1, "one poll, not given up in between"
             await ledger.append(b"three")
             assert (await waiting).data == b"one"

@@ -1,4 +1,6 @@
-"""``fencepost ledger`` and the client as programs of their own, on a metadata service and bookies that are processes too."""
+"""``fencepost ledger`` and the client as programs of their own, on a metadata service and bookies that are processes
+too.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,15 @@ def program(uri: str, text: str) -> subprocess.Popen[bytes]:
 def test_lines_go_in_and_come_out(store: tuple[str, list[Process]]) -> None:
     uri, _ = store
     ledger = command(uri, "create", "--password", "p", "--custom", "from=test").strip()
-    assert command(uri, "append", ledger, "--password", "p", given=b"one\n\ntwo\nthree") == f"ledger {ledger}: 4 entries, 11 bytes, closed\n"
+    assert (
+        command(uri, "append", ledger, "--password", "p", given=b"one\n\ntwo\nthree")
+        == f"ledger {ledger}: 4 entries, 11 bytes, closed\n"
+    )
     assert command(uri, "read", ledger, "--password", "p") == "one\n\ntwo\nthree\n"
-    assert command(uri, "read", ledger, "--password", "p", "--first", "2", "--last", "2", "--json") == '{"entry": 2, "data": "two"}\n'
+    assert (
+        command(uri, "read", ledger, "--password", "p", "--first", "2", "--last", "2", "--json")
+        == '{"entry": 2, "data": "two"}\n'
+    )
     assert command(uri, "tail", ledger, "--password", "p", "--first", "3") == "three\n"
     assert command(uri, "append", ledger, "--password", "p", code=1) == f"fencepost: ledger {ledger} is closed\n"
     assert command(uri, "read", ledger, code=1) == f"fencepost: the password is not that of ledger {ledger}\n"
@@ -144,7 +152,10 @@ def test_an_append_that_fails_half_way_says_what_is_acknowledged(store: tuple[st
     appending.stdin.write(b"three\n")
     _, complaint = appending.communicate(timeout=PATIENCE)
     assert appending.returncode == 1
-    assert f"ledger {ledger}: entries 0 to 1 of 3 that were read are acknowledged; those after may be" in complaint.decode()
+    assert (
+        f"ledger {ledger}: entries 0 to 1 of 3 that were read are acknowledged; those after may be"
+        in complaint.decode()
+    )
     assert f"fencepost: not all could be appended: ledger {ledger} was fenced" in complaint.decode()
 
 
@@ -225,7 +236,10 @@ def test_ledgers_are_listed_and_deleted(store: tuple[str, list[Process]]) -> Non
 def test_mistakes_are_one_line(store: tuple[str, list[Process]], arguments: tuple[str, ...], complaint: str) -> None:
     uri, _ = store
     done = subprocess.run(
-        [sys.executable, "-m", "fencepost", "ledger", *arguments], capture_output=True, env=environment(uri), check=False
+        [sys.executable, "-m", "fencepost", "ledger", *arguments],
+        capture_output=True,
+        env=environment(uri),
+        check=False,
     )
     assert done.returncode in (1, 151, 153)
     assert complaint in done.stderr.decode() and done.stderr.count(b"\n") == 1
@@ -295,7 +309,10 @@ def test_the_synchronous_client_has_all_of_it(store: tuple[str, list[Process]]) 
 
 
 def test_the_package_alone_imports_nothing_of_the_store() -> None:
-    text = "import sys, fencepost; print([name for name in sys.modules if name.startswith(('fencepost.store', 'kazoo', 'google', 'asyncio'))])"
+    text = (
+        "import sys, fencepost; print([name for name in sys.modules if name.startswith(('fencepost.store', 'kazoo',"
+        " 'google', 'asyncio'))])"
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, env=environment(""), check=True)
     assert done.stdout == b"[]\n"
     with pytest.raises(AttributeError, match="no attribute 'NoSuchError'"):

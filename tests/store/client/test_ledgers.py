@@ -18,7 +18,11 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import DigestType, LedgerStatus
 
 
-def run(test: Callable[[Cluster], Awaitable[None]], bookies: int = 3, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+def run(
+    test: Callable[[Cluster], Awaitable[None]],
+    bookies: int = 3,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """Run a test on a cluster of its own."""
 
     async def on_cluster() -> None:
@@ -47,7 +51,9 @@ def test_what_is_appended_is_read(digest: str) -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()
         data = [b"entry %d" % number for number in range(500)]
-        async with store.create_ledger(digest=digest, password="secret", custom_metadata={"made by": b"a test"}) as ledger:
+        async with store.create_ledger(
+            digest=digest, password="secret", custom_metadata={"made by": b"a test"}
+        ) as ledger:
             assert await ledger.append(data[0]) == 0
             assert await ledger.append_many(data[1:]) == [*range(1, 500)]
             assert ledger.last_add_confirmed == 499 and ledger.length == sum(map(len, data))
@@ -508,7 +514,10 @@ def test_what_is_under_way_when_the_store_is_closed_fails() -> None:
         under_way.append(asyncio.ensure_future(ledger.close()))
         under_way.append(asyncio.ensure_future(anext(aiter(reader.tail()))))
         under_way.append(asyncio.ensure_future(ledger.append_many([b"more"] * 3)))
-        await until(lambda: any(type(request) is AddEntry for each in cluster.bookies.values() for request in each.asked), "an add")
+        await until(
+            lambda: any(type(request) is AddEntry for each in cluster.bookies.values() for request in each.asked),
+            "an add",
+        )
         await store.close()
         async with asyncio.timeout(20):
             for outcome in await asyncio.gather(*under_way, return_exceptions=True):

@@ -21,7 +21,10 @@ def rows(text: str) -> list[str]:
 def test_a_ledger_with_a_hole_and_a_silent_bookie() -> None:
     held = [Holding("x:1", ((0, 9), (50, 99))), Holding("y:1", ((0, 59),)), Holding("z:1", None)]
     text = draw(7, closed(TWO, 99, 12345), held, 99, 54)
-    assert text.splitlines()[0] == "ledger 7   closed   100 entries   12,345 bytes   ensemble 2, write quorum 2, ack quorum 2   crc32"
+    assert (
+        text.splitlines()[0]
+        == "ledger 7   closed   100 entries   12,345 bytes   ensemble 2, write quorum 2, ack quorum 2   crc32"
+    )
     assert "  fragment 1   entries 0 to 59                  b1 b2" in text
     assert "  fragment 2   entries 60 to 99                 b1 b3" in text
     picture = {row.split()[0]: row.split("  ")[3] for row in rows(text)}
@@ -46,7 +49,10 @@ def test_small_ledgers_are_drawn_whole(last: int) -> None:
 
 def test_a_bookie_of_a_striped_ledger_lacks_nothing_that_is_not_its_part() -> None:
     striped = LedgerMetadata(3, 2, 2, (Fragment(0, ("x:1", "y:1", "z:1")),))
-    held = [Holding(f"{name}:1", tuple((e, e) for e in range(6) if place in ((e) % 3, (e + 1) % 3))) for place, name in enumerate("xyz")]
+    held = [
+        Holding(f"{name}:1", tuple((e, e) for e in range(6) if place in ((e) % 3, (e + 1) % 3)))
+        for place, name in enumerate("xyz")
+    ]
     text = draw(1, closed(striped, 5, 3), held, 5, 80)
     assert [row.split("  ")[3] for row in rows(text)] == ["█ ██ █", "██ ██", " ██ ██"]
     assert "Every entry has 2 copies." in text

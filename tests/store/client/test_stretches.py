@@ -1,4 +1,6 @@
-"""A batch of entries that is being read, when an entry in its midst can not be had: those before it are waited for, those behind it do not count."""
+"""A batch of entries that is being read, when an entry in its midst can not be had: those before it are waited for,
+those behind it do not count.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def responses(digests: Digests, *entry_ids: int, damaged: int = -1) -> tuple[Any
     for row, body in enumerate(bodies):
         if entry_ids[row] == damaged:
             body[-1] ^= 1
-        found[row, loops.RESPONSE_BODY], found[row, loops.RESPONSE_SIZE], found[row, loops.RESPONSE_LAC] = at, len(body), -1
+        found[row, loops.RESPONSE_BODY], found[row, loops.RESPONSE_SIZE], found[row, loops.RESPONSE_LAC] = (
+            at,
+            len(body),
+            -1,
+        )
         at += len(body)
     return np.frombuffer(bytearray().join(bodies), np.uint8), found, np.array(entry_ids), np.arange(len(bodies))
 
@@ -72,7 +78,9 @@ def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is
         assert stretch.missing == 4 and not stretch.batch.done()
         stretch.take(*responses(readings.role.digests, 0, 2, 3, 1))
         batch, error = stretch.batch.result()
-        assert batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
+        assert (
+            batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
+        )
 
     run(test)
 

@@ -1,7 +1,7 @@
 """Stands in for ``python -m fencepost``: a metadata service and bookies that listen and do nothing else.
 
-Files in the directory of a part say how it behaves: ``fails``, ``deaf`` (to SIGTERM), ``silent`` (listens to nobody once it has served).
-Each writes what it did to ``../happened``.
+Files in the directory of a part say how it behaves: ``fails``, ``deaf`` (to SIGTERM), ``silent`` (listens to nobody
+once it has served). Each writes what it did to ``../happened``.
 """
 
 from __future__ import annotations

@@ -75,7 +75,10 @@ def test_parts_are_killed_stopped_started_paused_and_resumed(running: Up) -> Non
     code, out, err = cluster("kill", place, "1")
     assert (code, err) == (0, "") and "down: ended by SIGKILL" in out
     assert not is_there(pid)
-    assert cluster("kill", place, "1")[::2] == (WRONG_OPTIONS, f"fencepost: bookie 1 is down: fencepost cluster start {place} 1\n")
+    assert cluster("kill", place, "1")[::2] == (
+        WRONG_OPTIONS,
+        f"fencepost: bookie 1 is down: fencepost cluster start {place} 1\n",
+    )
     assert cluster("start", place, "1")[0] == 0
     assert part(directory, "1")["state"] == "serves" and part(directory, "1")["pid"] != pid
 
@@ -86,7 +89,10 @@ def test_parts_are_killed_stopped_started_paused_and_resumed(running: Up) -> Non
 
     code, out, _ = cluster("stop", place, "1", "2", "--json")
     assert code == 0
-    assert [(p["name"], p["state"], p["reason"]) for p in json.loads(out)["parts"]][1:] == [("1", "down", "stopped"), ("2", "down", "stopped")]
+    assert [(p["name"], p["state"], p["reason"]) for p in json.loads(out)["parts"]][1:] == [
+        ("1", "down", "stopped"),
+        ("2", "down", "stopped"),
+    ]
     assert cluster("start", place, "1", "2")[0] == 0
 
 
@@ -126,7 +132,10 @@ def test_a_directory_in_use_is_refused(running: Up) -> None:
     place = running.directory
     for options in ((), ("--detach",)):
         code, out, err = cluster("up", str(place), *options)
-        said = f"fencepost: a cluster runs in {place} already (process {running.process.pid}): fencepost cluster status {place}\n"
+        said = (
+            f"fencepost: a cluster runs in {place} already (process {running.process.pid}): fencepost cluster status"
+            f" {place}\n"
+        )
         assert (code, out, err) == (WRONG_OPTIONS, "", said)
 
 
@@ -141,7 +150,10 @@ def test_the_parts_end_with_a_process_that_is_killed_and_the_next_one_has_everyt
     assert set(plan(directory)["processes"]) == {"metadata", "1", "2"}
     code, out, err = cluster("status", str(directory))
     assert (code, err) == (0, "") and out.count(" down") == 3
-    assert cluster("kill", str(directory), "1")[::2] == (WRONG_OPTIONS, f"fencepost: no cluster runs in {directory}: fencepost cluster up {directory}\n")
+    assert cluster("kill", str(directory), "1")[::2] == (
+        WRONG_OPTIONS,
+        f"fencepost: no cluster runs in {directory}: fencepost cluster up {directory}\n",
+    )
     up().serving()
     assert part(directory, "1")["pid"] not in pids
 
@@ -180,7 +192,10 @@ def test_a_part_that_fails_ends_the_start_and_its_last_words_are_told(up: Callab
     code, out, err = up().ended()
     log = directory / "logs" / "bookie-2.log"
     reason = f"exit code 153: {directory / 'bookie-2'} is damaged: put it right"
-    assert (code, err) == (SYSTEM_FAILED, f"fencepost: bookie 2 ended before it served: {reason} (all of it is in {log})\n")
+    assert (code, err) == (
+        SYSTEM_FAILED,
+        f"fencepost: bookie 2 ended before it served: {reason} (all of it is in {log})\n",
+    )
     assert f"down: {reason}\n" in out
     assert happened(directory)[-1] == "stopped metadata"
     assert background(directory)[::2] == (code, err)
@@ -244,7 +259,10 @@ def test_ports_can_be_chosen_and_must_be_free(running: Up, tmp_path: Path) -> No
     other = str(tmp_path / "other")
     for option in ("--metadata-port", "--bookie-port"):
         code, _, err = cluster("up", other, option, str(taken))
-        assert (code, err) == (WRONG_OPTIONS, f"fencepost: {option} {taken}: somebody listens on 127.0.0.1:{taken} already\n")
+        assert (code, err) == (
+            WRONG_OPTIONS,
+            f"fencepost: {option} {taken}: somebody listens on 127.0.0.1:{taken} already\n",
+        )
     code, _, err = cluster("up", other, "--bookie-port", "65534")
     assert code == WRONG_OPTIONS and "3 bookies need ports up to 65536" in err
 
@@ -290,13 +308,23 @@ def test_every_change_is_a_line_of_json(up: Callable[..., Up]) -> None:
 def test_a_directory_without_a_cluster_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
         code, out, err = cluster(words[0], str(place), *words[1:])
-        assert (code, out) == (WRONG_OPTIONS, "") and err.endswith(f" in {place}: fencepost cluster up {place}\n") and err.count("\n") == 1
+        assert (
+            (code, out) == (WRONG_OPTIONS, "")
+            and err.endswith(f" in {place}: fencepost cluster up {place}\n")
+            and err.count("\n") == 1
+        )
 
 
 def test_a_directory_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     code, _, err = cluster("up", str(tmp_path))
-    assert (code, err) == (WRONG_OPTIONS, f"fencepost: {tmp_path} has thesis.txt in it, but no cluster (cluster.json): name a new or an empty directory\n")
+    assert (code, err) == (
+        WRONG_OPTIONS,
+        (
+            f"fencepost: {tmp_path} has thesis.txt in it, but no cluster (cluster.json): name a new or an empty"
+            " directory\n"
+        ),
+    )
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"metadata_port": "x"}', "\xff"])
@@ -311,7 +339,10 @@ def test_a_part_that_is_none_is_told(running: Up) -> None:
     directory = running.directory
     for name in ("3", "0", "meta"):
         code, _, err = cluster("stop", str(directory), "1", name)
-        assert (code, err) == (WRONG_OPTIONS, f"fencepost: there is no {name} in {directory}: give a number from 1 to 2, or metadata\n")
+        assert (code, err) == (
+            WRONG_OPTIONS,
+            f"fencepost: there is no {name} in {directory}: give a number from 1 to 2, or metadata\n",
+        )
     assert part(directory, "1")["state"] == "serves"
 
 

@@ -39,5 +39,7 @@ def test_registered_bookies_are_found_in_a_dump() -> None:
         ("metadata", 2181, {}, State.SERVES),
     ],
 )
-def test_what_a_part_is_follows_from_that(name: str, port: int, known: dict[str, bool] | None, state: State, tmp_path: object) -> None:
+def test_what_a_part_is_follows_from_that(
+    name: str, port: int, known: dict[str, bool] | None, state: State, tmp_path: object
+) -> None:
     assert _seen(Part(name, port, (), tmp_path, lambda part: None), known) is state  # type: ignore[arg-type]

@@ -40,7 +40,8 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     uri = metadata.told.split()[2] + "/ledgers"
     asyncio.run(_initialise(uri))
     bookies = [
-        Process(tmp_path, "bookie", str(tmp_path / f"bookie{number}"), "--metadata", uri, "--port", "0", *options) for number in range(4)
+        Process(tmp_path, "bookie", str(tmp_path / f"bookie{number}"), "--metadata", uri, "--port", "0", *options)
+        for number in range(4)
     ]
     try:
         number, killed = asyncio.run(_use(uri, traces, {process.told.split()[1]: process for process in bookies}))
@@ -56,7 +57,11 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     for node, of_node in of_nodes.items():
         assert (of_node[0].action, of_node[-1].action == "ended") == ("started", node != killed), node
     (client,) = (node for node in of_nodes if node.startswith("client-"))
-    connections = {e.parameter_values()["connection"]: e.parameter_values()["bookie"] for e in of_nodes[client] if e.action == "connected"}
+    connections = {
+        e.parameter_values()["connection"]: e.parameter_values()["bookie"]
+        for e in of_nodes[client]
+        if e.action == "connected"
+    }
 
     sent: dict[str, set[int]] = {}  # by bookie, the entries whose adds it confirms, once that is durable
     for node in (process.told.split()[1] for process in bookies):
@@ -82,8 +87,16 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
         assert entries <= sent[bookie], bookie
 
     actions = [event.action for event in of_nodes[client] if event.subject == str(number)]
-    assert actions[0] == "client_creates_ledger" and "client_changes_ensemble" in actions and "client_closes_ledger" in actions
-    offered = [e for e in of_nodes[client] if e.action in ("client_creates_ledger", "client_changes_ensemble", "client_closes_ledger")]
+    assert (
+        actions[0] == "client_creates_ledger"
+        and "client_changes_ensemble" in actions
+        and "client_closes_ledger" in actions
+    )
+    offered = [
+        e
+        for e in of_nodes[client]
+        if e.action in ("client_creates_ledger", "client_changes_ensemble", "client_closes_ledger")
+    ]
     written = [e for e in of_nodes["metadata-1"] if e.action == "metadata_written" and e.subject == str(number)]
     assert [e.parameter_values()["version"] for e in written] == [
         e.parameter_values()["version"] + 1 for e in offered if e.subject == str(number)
@@ -91,5 +104,10 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     zxids = [e.parameter_values()["zxid"] for e in of_nodes["metadata-1"] if e.action == "metadata_written"]
     assert zxids == sorted(zxids)
     recovered = {event.action for event in events if event.actor.startswith("recoverer ")}
-    assert {"client_starts_recovery", "client_receives_fencing_read_lac_response", "recovery_client_closes_ledger", "client_ends"} <= recovered
+    assert {
+        "client_starts_recovery",
+        "client_receives_fencing_read_lac_response",
+        "recovery_client_closes_ledger",
+        "client_ends",
+    } <= recovered
     assert {"bookie_is_fenced", "bookie_sends_fencing_read_lac_response"} <= {event.action for event in events}

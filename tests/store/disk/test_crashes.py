@@ -1,4 +1,6 @@
-"""A bookie whose machine loses power before or within any operation on its files: nothing that it confirmed is lost, and nothing is made up."""
+"""A bookie whose machine loses power before or within any operation on its files: nothing that it confirmed is lost,
+and nothing is made up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,6 @@ class SmallBookie(PlainBookie):
         super().__init__(files, compiled=itertools.cycle([True, True, False]).__next__)
 
 
-
 class Crash(BaseException):
     """The machine loses power here."""
 
@@ -44,7 +45,10 @@ class History:
                 continue
             code, body = bookie.read(ledger, entry_id)
             if (ledger, entry_id) in self.confirmed:
-                assert code is Code.OK and body in bodies[bodies.index(self.confirmed[ledger, entry_id]) :], (ledger, entry_id)
+                assert code is Code.OK and body in bodies[bodies.index(self.confirmed[ledger, entry_id]) :], (
+                    ledger,
+                    entry_id,
+                )
             else:
                 assert code is Code.NO_ENTRY or body in bodies, (ledger, entry_id)
         for ledger in self.fenced - self.forgotten:

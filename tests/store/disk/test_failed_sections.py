@@ -1,4 +1,6 @@
-"""A section of an entry log that could not be written or synced is the last one: flushes and compactions write to the same entry log."""
+"""A section of an entry log that could not be written or synced is the last one: flushes and compactions write to the
+same entry log.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def added(*entries: int) -> list[EntryAdded]:
 
 
 @pytest.mark.parametrize(
-    "fault", [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)], ids=["sync", "append"]
+    "fault",
+    [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)],
+    ids=["sync", "append"],
 )
 def test_after_a_flush_that_failed_no_compaction_writes(tmp_path: Path, fault: Fault) -> None:
     bookie = SmallBookie(FaultyFiles(OsFiles(str(tmp_path)), fault)).begin()
@@ -49,7 +53,9 @@ def test_after_a_flush_that_failed_no_compaction_writes(tmp_path: Path, fault: F
 
 
 @pytest.mark.parametrize(
-    "fault", [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)], ids=["sync", "append"]
+    "fault",
+    [failing("sync", "2.log", BROKEN, after=2), failing("append", "2.log", BROKEN, after=2)],
+    ids=["sync", "append"],
 )
 def test_after_a_compaction_that_failed_nothing_is_flushed(tmp_path: Path, fault: Fault) -> None:
     bookie = SmallBookie(FaultyFiles(OsFiles(str(tmp_path)), fault)).begin()

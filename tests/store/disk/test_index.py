@@ -29,7 +29,9 @@ from fencepost.store.disk.sections import (
 
 ids = st.lists(st.integers(0, 40) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=12, unique=True).map(sorted)
 ledgers = st.integers(1, 3)
-batches = st.lists(st.tuples(ledgers, st.dictionaries(ledgers, ids, max_size=3), st.lists(ledgers, max_size=1)), max_size=10)
+batches = st.lists(
+    st.tuples(ledgers, st.dictionaries(ledgers, ids, max_size=3), st.lists(ledgers, max_size=1)), max_size=10
+)
 
 
 class Expected:
@@ -65,7 +67,9 @@ class Expected:
 
 
 @given(batches, st.booleans())
-def test_every_entry_is_found_where_it_was_put_last(steps: list[tuple[int, dict[int, list[int]], list[int]]], at_once: bool) -> None:
+def test_every_entry_is_found_where_it_was_put_last(
+    steps: list[tuple[int, dict[int, list[int]], list[int]]], at_once: bool
+) -> None:
     index, expected, offset = Index(), Expected(), 512
     sections = []
     for log, ids_of, forgotten in steps:
@@ -96,7 +100,9 @@ def test_so_it_is_with_many_runs_that_are_copied_replaced_and_forgotten(seed: in
                 expected.drop(ledger)
             begin, apart = int(random.random() * 2_000), 1 + int(random.random() ** 4 * 5)
             ids = [begin + apart * nth + (nth % 3 == 2) for nth in range(int(random.random() * 300))]
-            ids = sorted({*ids, *(entry_id for each, entry_id in expected.places if each == ledger and random.random() < 0.02)})
+            ids = sorted(
+                {*ids, *(entry_id for each, entry_id in expected.places if each == ledger and random.random() < 0.02)}
+            )
             sizes = [int(random.random() ** 9 * 70_000) for _ in ids]
             runs += runs_of(ledger, ids, sizes)
             offset = expected.add(log, offset, ledger, ids, sizes)
@@ -141,7 +147,8 @@ def test_a_run_that_counts_no_more_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     index.add(1, 512, Runs.of([*runs_of(1, [1, 2], [5, 5]), *runs_of(2, [1, 5], [5, 5])]))
     (table,) = index._tables
     found = {ledger: table.between(ledger, 0, 9) for ledger in (1, 2)}
-    monkeypatch.setattr(type(table), "between", lambda table, ledger, first, last: found[ledger])  # as it was a moment before
+    # as it was a moment before
+    monkeypatch.setattr(type(table), "between", lambda table, ledger, first, last: found[ledger])
     table.end([0, 1])
     assert index.runs(1) == index.runs(2) == []
 
@@ -168,10 +175,14 @@ def test_a_long_run_is_cut_into_some_that_are_short_enough() -> None:
 
 @given(ids, st.data())
 def test_runs_are_read_back_as_they_were(entry_ids: list[int], data: st.DataObject) -> None:
-    sizes = data.draw(st.lists(st.integers(0, 50) | st.integers(0, 1 << 31), min_size=len(entry_ids), max_size=len(entry_ids)))
+    sizes = data.draw(
+        st.lists(st.integers(0, 50) | st.integers(0, 1 << 31), min_size=len(entry_ids), max_size=len(entry_ids))
+    )
     runs = list(runs_of(3, entry_ids, sizes))
     again = list(Runs.of_bytes(Runs.of(runs).data))
-    assert [(each.ledger, [*each.ids], each.sizes) for each in again] == [(each.ledger, [*each.ids], each.sizes) for each in runs]
+    assert [(each.ledger, [*each.ids], each.sizes) for each in again] == [
+        (each.ledger, [*each.ids], each.sizes) for each in runs
+    ]
     by_loops = Runs.of_rows(np.full(len(entry_ids), 3), np.array(entry_ids), np.array(sizes))
     assert by_loops.data == Runs.of(runs).data
     assert [entry_id for run in again for entry_id in run.ids] == entry_ids
@@ -181,7 +192,9 @@ def test_runs_are_read_back_as_they_were(entry_ids: list[int], data: st.DataObje
 def test_loops_lay_out_the_runs_of_many_ledgers_as_they_are_one_by_one() -> None:
     random, runs, rows = Random(6), [], []
     for ledger in range(300):
-        ids = sorted({int(random.random() * 10 ** int(random.random() * 12)) - 5 for _ in range(int(random.random() * 400))})
+        ids = sorted(
+            {int(random.random() * 10 ** int(random.random() * 12)) - 5 for _ in range(int(random.random() * 400))}
+        )
         sizes = [int(random.random() * 10 ** int(random.random() * 6)) for _ in ids]
         runs += runs_of(ledger, ids, sizes)
         rows += [(ledger, entry_id, size) for entry_id, size in zip(ids, sizes, strict=True)]
@@ -200,7 +213,9 @@ def test_an_entry_is_only_read_whole_and_as_itself(body: bytes, bit: int) -> Non
     assert entry_body(bytes(damaged), 7, 9) is None
 
 
-def section(make: Callable[[Contents], Section] = lambda contents: laid_out(3, 512, 8, contents)) -> tuple[Section, bytes]:
+def section(
+    make: Callable[[Contents], Section] = lambda contents: laid_out(3, 512, 8, contents),
+) -> tuple[Section, bytes]:
     bodies = {entry_id: b"x" * entry_id for entry_id in (1, 2, 5)}
     runs = list(runs_of(4, list(bodies), [len(body) for body in bodies.values()]))
     made = make(Contents(2, [1, 3], Runs.of(runs).data, [], [6]))
@@ -212,7 +227,9 @@ def test_a_section_is_read_back_in_its_place_and_nowhere_else() -> None:
     assert section_at(data, 3, 512) == made
     assert section_at(data, 3, 1024) is section_at(data, 2, 512) is None
     ((offset, run),) = made.placed()
-    assert list(entries_of(run, data[offset - made.offset :])) == [(entry_id, b"x" * entry_id) for entry_id in (1, 2, 5)]
+    assert list(entries_of(run, data[offset - made.offset :])) == [
+        (entry_id, b"x" * entry_id) for entry_id in (1, 2, 5)
+    ]
     for bit in range((made.entries - made.offset) * 8):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8

@@ -1,4 +1,6 @@
-"""What is in the directories of a bookie is told as it is, beside a bookie that runs too, and nothing is changed by that."""
+"""What is in the directories of a bookie is told as it is, beside a bookie that runs too, and nothing is changed by
+that.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,15 @@ def seen(folder: Path, verify: bool = False) -> Inspection:
 
 def test_all_that_is_there_is_told(bookie: SmallBookie, tmp_path: Path) -> None:
     found = seen(tmp_path, verify=True)
-    assert [(each.ledger, each.entries, each.in_journal, each.first_entry, each.last_entry) for each in found.ledgers] == [
+    assert [(each.ledger, each.entries, each.in_journal, each.first_entry,
+    each.last_entry) for each in found.ledgers] == [
         (1, 40, 10, 0, 39), (2, 40, 10, 0, 39), (7, 0, 0, -1, -1)
     ]  # fmt: skip
-    assert [(each.fenced, each.limbo, each.lac) for each in found.ledgers] == [(False, False, 38), (True, False, 38), (False, True, -1)]
+    assert [(each.fenced, each.limbo, each.lac) for each in found.ledgers] == [
+        (False, False, 38),
+        (True, False, 38),
+        (False, True, -1),
+    ]
     assert found.ledgers[0].bytes == sum(len(b"entry %d" % number) for number in range(40))
     assert sum(each.entries for each in found.entry_logs) == found.verified == 60
     assert [each.garbage for each in found.entry_logs] == [0.0] * len(found.entry_logs)

@@ -53,9 +53,14 @@ def test_a_file_that_was_cut_off_holds_a_prefix(contents: list[list[bytes]], len
     assert seen.ending is not Ending.DAMAGED
 
 
-@given(st.lists(st.tuples(records, st.sampled_from(["write", "sync", "fail", "kill", "power"])), max_size=12), st.integers(0, 999))
+@given(
+    st.lists(st.tuples(records, st.sampled_from(["write", "sync", "fail", "kill", "power"])), max_size=12),
+    st.integers(0, 999),
+)
 def test_what_was_synced_is_there_after_any_crashes(steps: list[tuple[list[bytes], str]], seed: int) -> None:
-    """A bookie that writes, syncs and crashes: it reads back all that it was told is durable, and a prefix of what it wrote."""
+    """A bookie that writes, syncs and crashes: it reads back all that it was told is durable, and a prefix of what it
+    wrote.
+    """
     random, disk = Random(seed), SimDisk()
     durable: list[bytes] = []
     read: list[bytes] = []

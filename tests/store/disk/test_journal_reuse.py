@@ -1,4 +1,6 @@
-"""Files of the journal that are written in place of earlier ones: of what they held nothing counts, whatever a crash leaves of which write."""
+"""Files of the journal that are written in place of earlier ones: of what they held nothing counts, whatever a crash
+leaves of which write.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ UNIT = 16 * SECTOR
 
 
 def written(number: int, mark: int, contents: list[list[bytes]], synced: int = 99) -> list[bytes]:
-    """The bytes of a file, in parts: its header and first group, and then each group. So many of the parts are synced ahead of the next one."""
+    """The bytes of a file, in parts: its header and first group, and then each group. So many of the parts are synced
+    ahead of the next one.
+    """
     writer = Writer(number, mark)
     parts = [writer.begin(0, (), UNIT)]
     for place, group in enumerate(contents):
@@ -37,7 +41,9 @@ def written(number: int, mark: int, contents: list[list[bytes]], synced: int = 9
 
 
 def in_place_of(old: list[bytes], new: list[bytes], synced: int, seed: int) -> bytes:
-    """What a crash leaves of a file that is written in place of an older one: the first parts are synced, and any of the rest is."""
+    """What a crash leaves of a file that is written in place of an older one: the first parts are synced, and any of
+    the rest is.
+    """
     file = SimFile()
     room = -(-max(len(b"".join(old)), len(b"".join(new))) // UNIT) * UNIT
     file.write(0, b"".join(old).ljust(room, b"\0"))
@@ -53,7 +59,9 @@ def in_place_of(old: list[bytes], new: list[bytes], synced: int, seed: int) -> b
 
 
 def check(old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int) -> None:
-    """Of the new file all is read that was synced, and what follows it as far as it survived; of the old one nothing ever."""
+    """Of the new file all is read that was synced, and what follows it as far as it survived; of the old one nothing
+    ever.
+    """
     data = in_place_of(written(3, OLD, old), written(7, NEW, new, synced), synced, seed)
     found = scan(data, 7)
     everything = [record for group in new for record in group]
@@ -68,12 +76,16 @@ def check(old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int
 
 
 @given(groups, groups, st.integers(0, 7), st.integers(0, 9999))
-def test_nothing_of_an_older_file_is_read(old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int) -> None:
+def test_nothing_of_an_older_file_is_read(
+    old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int
+) -> None:
     check(old, new, synced, seed)
 
 
 @given(groups, groups, st.integers(min_value=0))
-def test_any_flipped_bit_below_the_synced_offset_is_noticed(old: list[list[bytes]], new: list[list[bytes]], bit: int) -> None:
+def test_any_flipped_bit_below_the_synced_offset_is_noticed(
+    old: list[list[bytes]], new: list[list[bytes]], bit: int
+) -> None:
     data = bytearray(in_place_of(written(3, OLD, old), written(1, NEW, [*new, []]), len(new) + 2, 0))
     synced = scan(bytes(data), 1).synced
     bit %= synced * 8
@@ -83,10 +95,13 @@ def test_any_flipped_bit_below_the_synced_offset_is_noticed(old: list[list[bytes
 
 
 @given(groups, groups, st.integers(min_value=0))
-def test_a_file_that_was_cut_off_holds_all_or_is_damaged(old: list[list[bytes]], new: list[list[bytes]], length: int) -> None:
+def test_a_file_that_was_cut_off_holds_all_or_is_damaged(
+    old: list[list[bytes]], new: list[list[bytes]], length: int
+) -> None:
     data = in_place_of(written(3, OLD, old), written(1, NEW, [*new, []]), len(new) + 2, 0)
     whole = recover([(1, data)]).records
-    length = length % len(data) // UNIT * UNIT + 1 + length % (UNIT - 1)  # a disk that cuts at a whole unit is not noticed
+    # a disk that cuts at a whole unit is not noticed
+    length = length % len(data) // UNIT * UNIT + 1 + length % (UNIT - 1)
     try:
         assert recover([(1, data[:length])]).records in (whole, ())
     except Damage:
@@ -112,7 +127,9 @@ def test_a_file_without_its_first_group_does_not_count_and_is_no_damage() -> Non
 
 
 @pytest.mark.parametrize("ignored", ["mark", "number and mark"])
-def test_planted_who_ignores_what_a_group_says_of_its_file_reads_older_ones(monkeypatch: pytest.MonkeyPatch, ignored: str) -> None:
+def test_planted_who_ignores_what_a_group_says_of_its_file_reads_older_ones(
+    monkeypatch: pytest.MonkeyPatch, ignored: str
+) -> None:
     attack = forged if ignored == "mark" else lambda: check(same_sizes(3), same_sizes(7), 3, 5)
     attack()
 

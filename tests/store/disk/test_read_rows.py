@@ -1,4 +1,6 @@
-"""Many entries that are read at once are as they are one by one: in memory, in entry logs, damaged, deleted, compacted in between."""
+"""Many entries that are read at once are as they are one by one: in memory, in entry logs, damaged, deleted, compacted
+in between.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,13 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
     assert [ledgers.look_up(*key) for key in keys] == expected
     read = unpacked(ledgers.read_rows(*columns(keys), most))
     assert read == expected[: len(read)]
-    assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(read)
+    assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(
+        read
+    )
     now = unpacked(ledgers.rows_now(*columns(keys), most))
-    assert all(row == one or row[0] is None for row, one in zip(now, expected, strict=False)) and len(now) >= min(1, len(keys))
+    assert all(row == one or row[0] is None for row, one in zip(now, expected, strict=False)) and len(now) >= min(
+        1, len(keys)
+    )
     for key, row, one in zip(keys, unpacked(ledgers.cached_rows(*columns(keys))), expected, strict=True):
         if row[0] is None:
             assert key[1] < 0 or ledgers.cached(*key) is None
@@ -105,7 +111,10 @@ def live(bookie: SmallBookie, steps: int, random: Random) -> None:
         if chosen < 0.5:
             first, ledger = int(random.random() * 36), random.choice(LEDGERS)
             bookie.write(
-                [EntryAdded(ledger, first + each, -1, b"%d of %d in %d " % (first + each, ledger, step) * each) for each in range(5)]
+                [
+                    EntryAdded(ledger, first + each, -1, b"%d of %d in %d " % (first + each, ledger, step) * each)
+                    for each in range(5)
+                ]
             )
         elif chosen < 0.7:
             ends()
@@ -120,7 +129,12 @@ def live(bookie: SmallBookie, steps: int, random: Random) -> None:
             ends = nothing
             bookie.collect()
         else:
-            places = [place for ledger in LEDGERS for entry_id in range(40) if (place := bookie.logs.index.find(ledger, entry_id))]
+            places = [
+                place
+                for ledger in LEDGERS
+                for entry_id in range(40)
+                if (place := bookie.logs.index.find(ledger, entry_id))
+            ]
             if places:
                 place = random.choice(places)
                 bookie.ledgers.ahead.clear()  # what was read before was right
@@ -349,13 +363,18 @@ def test_what_the_system_has_in_memory_is_read_without_waiting_and_nothing_where
 
 
 @pytest.mark.parametrize("entries", [1, 3, 30])
-def test_entries_that_a_disk_must_be_waited_for_are_missing_without_waiting(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_a_disk_must_be_waited_for_are_missing_without_waiting(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
     bookie.write([EntryAdded(1, entry_id, -1, b"entry %02d" % entry_id) for entry_id in range(40)])
     bookie.checkpoint()
     keys = [(1, entry_id) for entry_id in range(entries)]
     held = 24 + len(b"entry 00")
-    monkeypatch.setattr("fencepost.store.sim.disk.SimHandle.read_now", lambda file, offset, buffer: min(held, file.read_into(offset, buffer)))
+    monkeypatch.setattr(
+        "fencepost.store.sim.disk.SimHandle.read_now",
+        lambda file, offset, buffer: min(held, file.read_into(offset, buffer)),
+    )
     now = unpacked(bookie.ledgers.rows_now(*columns(keys)))
     assert [row[0] for row in now] == [Code.OK] + [None] * (entries - 1)
     check(bookie, keys)

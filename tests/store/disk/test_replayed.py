@@ -1,4 +1,6 @@
-"""What a bookie's role and its write cache come to when the journal is replayed by rows is what they come to record by record."""
+"""What a bookie's role and its write cache come to when the journal is replayed by rows is what they come to record by
+record.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def by_ledger(some: list[Record]) -> dict[int, list[Record]]:
 
 @given(records)
 def test_rows_are_the_records_of_each_ledger_in_their_order(written: list[Record]) -> None:
-    replayed = [record for part in decode_rows(laid_out([encode(record) for record in written])) for record in objects(part)]
+    replayed = [
+        record for part in decode_rows(laid_out([encode(record) for record in written])) for record in objects(part)
+    ]
     assert by_ledger(replayed) == by_ledger(written)
 
 
@@ -83,8 +87,12 @@ def test_a_bookie_has_what_was_in_its_journal(tmp_path: Path, size: int) -> None
     for record in storage.records():
         assert not role.receive(Replayed(record), 0), "entries are the storage's"
     storage.start()
-    known = {ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in expected.ledgers.items()}
-    assert {ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in role.ledgers.items()} == known
+    known = {
+        ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in expected.ledgers.items()
+    }
+    assert {
+        ledger: (of.lac, of.fenced, of.limbo, of.master_key, of.lac_body) for ledger, of in role.ledgers.items()
+    } == known
     for record in written:
         if isinstance(record, EntryAdded):
             assert storage.look_up(record.ledger, record.entry_id) == (Code.OK, record.entry_id, record.body)

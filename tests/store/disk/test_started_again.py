@@ -18,7 +18,9 @@ class Held:
 
     def __init__(self, directory: Path) -> None:
         self.durable = 0
-        settings = StorageSettings(journal_directory=str(directory / "journal"), ledger_directory=str(directory / "ledgers"))
+        settings = StorageSettings(
+            journal_directory=str(directory / "journal"), ledger_directory=str(directory / "ledgers")
+        )
         self.storage = Storage(settings, synced=self._synced)
         for record in self.storage.records():
             if isinstance(record, EntryAdded):

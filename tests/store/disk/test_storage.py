@@ -36,7 +36,9 @@ class Driver:
         self.full: list[bool] = []
         small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 20}
         self.settings = StorageSettings(
-            journal_directory=str(folder / "journal"), ledger_directory=str(folder / "ledgers"), **{**small, **settings}  # type: ignore[arg-type]
+            journal_directory=str(folder / "journal"),
+            ledger_directory=str(folder / "ledgers"),
+            **{**small, **settings},  # type: ignore[arg-type]
         )
         files: dict[str, Files] = {}
         if fault is not None:
@@ -99,7 +101,14 @@ def body_of(ledger: int, entry_id: int, size: int = 900) -> bytes:
 
 def test_what_was_stored_is_there_after_a_restart_and_so_is_what_is_known_of_ledgers(opened: type[Driver]) -> None:
     driver = opened()
-    known = [MasterKeyLearnt(2, b"k" * 20), LedgerFenced(2), LimboChanged(3, True), LacWritten(4, 7, b"told"), LedgerFenced(3), LimboChanged(3, False)]
+    known = [
+        MasterKeyLearnt(2, b"k" * 20),
+        LedgerFenced(2),
+        LimboChanged(3, True),
+        LacWritten(4, 7, b"told"),
+        LedgerFenced(3),
+        LimboChanged(3, False),
+    ]
     for record in known:
         driver.write(record)
     for entry_id in range(2_000):
@@ -166,7 +175,11 @@ def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: 
 
 
 def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: type[Driver]) -> None:
-    driver = opened(failing("create", ".journal", OSError(errno.ENOSPC, "no room"), after=1), journal_max_size_mb=1, write_cache_max_size_mb=16)
+    driver = opened(
+        failing("create", ".journal", OSError(errno.ENOSPC, "no room"), after=1),
+        journal_max_size_mb=1,
+        write_cache_max_size_mb=16,
+    )
     for entry_id in range(4):
         driver.add(1, entry_id, body_of(1, entry_id, 300_000))
         driver.settle()
@@ -174,7 +187,9 @@ def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: ty
     assert driver.confirmed == 4, "what is in the file that is full was synced"
 
 
-def test_a_full_cache_is_told_while_the_other_half_is_written_and_all_is_stored_all_the_same(opened: type[Driver]) -> None:
+def test_a_full_cache_is_told_while_the_other_half_is_written_and_all_is_stored_all_the_same(
+    opened: type[Driver],
+) -> None:
     go_on = threading.Event()
 
     def slow(operation: str, name: str) -> None:
@@ -217,7 +232,9 @@ def test_a_deleted_ledger_is_not_found_and_its_room_is_given_back(opened: type[D
     assert all(again.read(2, each) == (Code.OK, body_of(2, each)) for each in range(1_500))
 
 
-def test_a_disk_that_is_full_is_told_and_so_is_room_again(opened: type[Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_told_and_so_is_room_again(
+    opened: type[Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = [0.5]
     monkeypatch.setattr(OsFiles, "room", lambda self: Room(1_000, round(1_000 * (1 - usage[0]))))
     driver = opened(disk_check_interval=10)
@@ -329,7 +346,12 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
     driver.settle()
     assert not driver.reasons
     for _ in range(3):  # out of the cache, the journal, and an entry log
-        assert [driver.read(1, entry_id)[1] for entry_id in range(4)] == [body_of(1, 0), b"once more", body_of(1, 2), body_of(1, 3)]
+        assert [driver.read(1, entry_id)[1] for entry_id in range(4)] == [
+            body_of(1, 0),
+            b"once more",
+            body_of(1, 2),
+            body_of(1, 3),
+        ]
         assert driver.read(2, 7) == (Code.OK, body_of(2, 7))
         assert driver.storage.look_up(1, -1)[1] == 3
         states = driver.storage._ledgers.states
@@ -373,7 +395,10 @@ def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: type[D
     driver = opened(journal_write_data=False)
     written_back = rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two"))
     driver.storage.take([(2, EntryRows(written_back.data, written_back.table, recovery=True))], [])
-    driver.storage.take([(3, EntryAdded(1, 2, 1, b"three", recovery=True)), (4, EntryAdded(1, 3, 2, b"four"))], [(1, 2, b"three"), (1, 3, b"four")])
+    driver.storage.take(
+        [(3, EntryAdded(1, 2, 1, b"three", recovery=True)), (4, EntryAdded(1, 3, 2, b"four"))],
+        [(1, 2, b"three"), (1, 3, b"four")],
+    )
     until(lambda: driver.confirmed == 4, "the confirmation")
     journal = b"".join(file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
     assert b"one" in journal and b"two" in journal and b"three" in journal and b"four" not in journal

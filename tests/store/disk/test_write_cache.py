@@ -1,4 +1,6 @@
-"""The write cache of rows against its plain twin: whatever is put, dropped and looked up, and the bytes that go to an entry log."""
+"""The write cache of rows against its plain twin: whatever is put, dropped and looked up, and the bytes that go to an
+entry log.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ LEDGERS = [0, 1, 2, 2**63 - 1]
 ids = st.integers(0, 12) | st.integers(0, 5).map(lambda nth: 8 * nth) | st.integers(0, 2**63 - 1)
 some_entries = st.lists(st.tuples(st.sampled_from(LEDGERS), ids, st.binary(max_size=20)), max_size=12)
 steps = st.lists(
-    st.tuples(st.sampled_from(["put", "put_all", "put_rows"]), some_entries) | st.tuples(st.just("drop"), st.sampled_from(LEDGERS)),
+    st.tuples(st.sampled_from(["put", "put_all", "put_rows"]), some_entries)
+    | st.tuples(st.just("drop"), st.sampled_from(LEDGERS)),
     max_size=8,
 )
 

@@ -128,15 +128,20 @@ def test_roles_follow_the_first_transitions_of_larger_spaces(constants: dict[str
 
 
 def taken(constants: dict[str, Any], moves: list[str]) -> Any:
-    """Drive one behaviour; the protocol in the state that it ends in. A move is an action with who does it: ``client_closes_ledger c1``,
-    and perhaps ``lost``: what is sent is."""
+    """Drive one behaviour; the protocol in the state that it ends in. A move is an action with who does it:
+    ``client_closes_ledger c1``, and perhaps ``lost``: what is sent is.
+    """
     driver = Driver(Store(**constants))
     row, system = driver.begin()
     for move in moves:
         action, *words = move.split()
         lost = "lost" in words
         who = [word for word in words if word != "lost"]
-        (root,) = [root for (name, _), root in driver.actions.items() if name == action and [*map(str, root.parameters.values())] == who]
+        (root,) = [
+            root
+            for (name, _), root in driver.actions.items()
+            if name == action and [*map(str, root.parameters.values())] == who
+        ]
         outcomes = [
             outcome
             for outcome in driver.outcomes(root, row).values()
@@ -237,28 +242,50 @@ def always(value: Any) -> Callable[..., Any]:
 
 # The role's module, the rule, the fault, what it is, the constants where it shows, the variable.
 FAULTS: list[tuple[ModuleType, str, Callable[..., Any], str, dict[str, Any], str]] = [
-    (adds, "is_committed", lambda n, quorum: n + 1 >= quorum, "one confirmation too few is enough", ONE_COPY, "client.c1.lac"),
+    (adds, "is_committed", lambda n, quorum: n + 1 >= quorum, "one confirmation too few is enough", ONE_COPY,
+    "client.c1.lac"),
     (bookie, "answer_to_add", always(Code.OK), "a fence is ignored", ONE_BOOKIE, "what b1 answers to c1"),
-    (bookie, "lac_of_bookie", lambda known, carried: max(known, carried + 1), "a bookie's LAC is the entry", ONE_BOOKIE, "bookie.b1.lac"),
-    (bookie, "is_fenced_by_read", lambda fence, _=None, *, is_of_last_entry=False: fence and is_of_last_entry, "recovery reads do not fence", STRICT | LOSSLESS, "bookie.b2.fenced"),
-    (bookie, "answer_to_read", always(Code.NO_ENTRY), "a bookie lacks what it has", ONE_BOOKIE, "what b1 answers to c2"),
-    (adds, "lac_reached", lambda lac, pushed, committed, *_: adding.lac_reached(lac, pushed, committed), "the LAC moves during a change", ALONE | {"bookies": 3, "ack_quorum": 1}, "client.c1.lac"),
+    (bookie, "lac_of_bookie", lambda known, carried: max(known, carried + 1), "a bookie's LAC is the entry", ONE_BOOKIE,
+    "bookie.b1.lac"),
+    (bookie, "is_fenced_by_read", lambda fence, _=None, *, is_of_last_entry=False: fence and is_of_last_entry,
+    "recovery reads do not fence", STRICT | LOSSLESS, "bookie.b2.fenced"),
+    (bookie, "answer_to_read", always(Code.NO_ENTRY), "a bookie lacks what it has", ONE_BOOKIE,
+    "what b1 answers to c2"),
+    (adds, "lac_reached", lambda lac, pushed, committed, *_: adding.lac_reached(lac, pushed, committed),
+    "the LAC moves during a change", ALONE | {"bookies": 3, "ack_quorum": 1}, "client.c1.lac"),
     (adds, "newly_asked", always([]), "nothing is sent again", ONE_COPY | ALONE, "what c1 sends to b2"),
-    (adds, "outcome_of_add", lambda code: adding.outcome_of_add(None if code is Code.FENCED else code), "a refusal is a failure", ONE_BOOKIE, "client.c1.status"),
-    (writer, "to_change_ensemble", lambda status, failed: Next.WRITE if failed else Next.DONE, "the ensemble is changed during a recovery", ONE_COPY, "client.c1.status"),
-    (writer, "to_close", lambda status, there: Next.DONE if there else Next.WRITE, "the owner closes during a recovery", ONE_BOOKIE, "client.c1.status"),
-    (writer, "with_changed_ensemble", lambda metadata, ensemble, lac: metadata, "a change that changes nothing", ONE_COPY | ALONE, "the metadata that c1 writes"),
-    (writer, "closed", lambda metadata, last, length: metadata.replace(status=type(metadata.status).CLOSED, last_entry=last), "no length", ONE_BOOKIE | ALONE, "the metadata that c1 writes"),
-    (recoverer, "marked_in_recovery", lambda metadata: metadata, "the ledger is not marked", ONE_BOOKIE, "the metadata that c2 writes"),
-    (recoverer, "fencing", always(Verdict.POSITIVE), "nobody has to be fenced", SMALL | LOSSLESS, "what c2 sends to b1"),
-    (recoverer, "fencing", lambda fenced, *_: Verdict.POSITIVE if len(fenced) > 1 else Verdict.WAITING, "all have to be fenced", STRICT | LOSSLESS, "client.c2.status"),
-    (recoverer, "confirmed_before", lambda lacs, *_: max(lacs), "recovery starts at the LAC", ONE_COPY | AT_ONCE | {"send_limit": 2}, "what c2 sends to b2"),
-    (recoverer, "may_read_ahead", lambda entry_id, found, _: entry_id - found <= 1, "one entry is read at a time", ONE_BOOKIE | TWO_ENTRIES | {"reads_in_flight": 2}, "client.c2.last_read"),
-    (recoverer, "recovery_read", always(Verdict.NEGATIVE), "what is found is not taken", ONE_BOOKIE, "client.c2.status"),
-    (recoverer, "lac_to_carry", lambda began_at, confirmed, _: confirmed, "the LAC goes on in a recovery", ONE_BOOKIE | TWO_ENTRIES | LOSSLESS, "what c2 sends to b1"),
-    (recoverer, "may_close", lambda end_known, *_: end_known, "the ledger is closed before entries are written back", ONE_BOOKIE, "client.c2.status"),
-    (recoverer, "to_close_recovered", always(Next.WRITE), "the ledger is closed on any version", ONE_BOOKIE | {"clients": 2}, "client.c2.status"),
-    (reader, "ordinary_read", lambda found, *_: Verdict.POSITIVE if found else Verdict.NEGATIVE, "a reader believes the first bookie", SMALL | ALONE | {"readers": 1, "message_loss": False}, "reader.r1: whether it doubts what it was told"),
+    (adds, "outcome_of_add", lambda code: adding.outcome_of_add(None if code is Code.FENCED else code),
+    "a refusal is a failure", ONE_BOOKIE, "client.c1.status"),
+    (writer, "to_change_ensemble", lambda status, failed: Next.WRITE if failed else Next.DONE,
+    "the ensemble is changed during a recovery", ONE_COPY, "client.c1.status"),
+    (writer, "to_close", lambda status, there: Next.DONE if there else Next.WRITE, "the owner closes during a recovery",
+    ONE_BOOKIE, "client.c1.status"),
+    (writer, "with_changed_ensemble", lambda metadata, ensemble, lac: metadata, "a change that changes nothing",
+    ONE_COPY | ALONE, "the metadata that c1 writes"),
+    (writer, "closed", lambda metadata, last,
+    length: metadata.replace(status=type(metadata.status).CLOSED, last_entry=last), "no length", ONE_BOOKIE | ALONE,
+    "the metadata that c1 writes"),
+    (recoverer, "marked_in_recovery", lambda metadata: metadata, "the ledger is not marked", ONE_BOOKIE,
+    "the metadata that c2 writes"),
+    (recoverer, "fencing", always(Verdict.POSITIVE), "nobody has to be fenced", SMALL | LOSSLESS,
+    "what c2 sends to b1"),
+    (recoverer, "fencing", lambda fenced, *_: Verdict.POSITIVE if len(fenced) > 1 else Verdict.WAITING,
+    "all have to be fenced", STRICT | LOSSLESS, "client.c2.status"),
+    (recoverer, "confirmed_before", lambda lacs, *_: max(lacs), "recovery starts at the LAC",
+    ONE_COPY | AT_ONCE | {"send_limit": 2}, "what c2 sends to b2"),
+    (recoverer, "may_read_ahead", lambda entry_id, found, _: entry_id - found <= 1, "one entry is read at a time",
+    ONE_BOOKIE | TWO_ENTRIES | {"reads_in_flight": 2}, "client.c2.last_read"),
+    (recoverer, "recovery_read", always(Verdict.NEGATIVE), "what is found is not taken", ONE_BOOKIE,
+    "client.c2.status"),
+    (recoverer, "lac_to_carry", lambda began_at, confirmed, _: confirmed, "the LAC goes on in a recovery",
+    ONE_BOOKIE | TWO_ENTRIES | LOSSLESS, "what c2 sends to b1"),
+    (recoverer, "may_close", lambda end_known, *_: end_known, "the ledger is closed before entries are written back",
+    ONE_BOOKIE, "client.c2.status"),
+    (recoverer, "to_close_recovered", always(Next.WRITE), "the ledger is closed on any version",
+    ONE_BOOKIE | {"clients": 2}, "client.c2.status"),
+    (reader, "ordinary_read", lambda found, *_: Verdict.POSITIVE if found else Verdict.NEGATIVE,
+    "a reader believes the first bookie", SMALL | ALONE | {"readers": 1, "message_loss": False},
+    "reader.r1: whether it doubts what it was told"),
 ]  # fmt: skip
 
 
@@ -340,8 +367,8 @@ def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsy
     said = capsys.readouterr().out
     assert said.startswith("DIFFERS")
     assert (
-        "After step 5, bookie_sends_add_fenced_response(b=b1, c=c1):\n  what b1 answers to c1\n    protocol  AddEntryResponse("
-        in said
+        "After step 5, bookie_sends_add_fenced_response(b=b1, c=c1):\n  what b1 answers to c1\n    protocol "
+        " AddEntryResponse(" in said
     )
     assert "The behaviour: 6 states" in said and "b1 → c1" in said
     assert "participant b1" in sequence.read_text()

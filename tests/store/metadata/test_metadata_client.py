@@ -1,4 +1,6 @@
-"""The client of the metadata service against a service of its own, which is killed and started anew, and whose sessions end."""
+"""The client of the metadata service against a service of its own, which is killed and started anew, and whose sessions
+end.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,11 @@ def test_ledgers_are_created_replaced_on_their_version_listed_and_deleted(servic
                 await client.delete_ledger(ids[1], 0)
             await client.delete_ledger(ids[1], 1)
             await client.delete_ledger(2**62)
-            for gone in (client.read_ledger(ids[1]), client.write_ledger(ids[1], METADATA, 1), client.delete_ledger(2**62)):
+            for gone in (
+                client.read_ledger(ids[1]),
+                client.write_ledger(ids[1], METADATA, 1),
+                client.delete_ledger(2**62),
+            ):
                 with pytest.raises(errors.NoSuchLedgerError):
                     await gone
             with pytest.raises(errors.NoSuchLedgerError):
@@ -214,7 +220,8 @@ def test_a_service_that_answers_late_leaves_time_to_replace_a_registration(servi
 
             async def asked_late(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
                 if operation.__name__ == "create_async":
-                    await asyncio.sleep(0.5)  # the service is down for longer than the session of the other would have lasted
+                    # the service is down for longer than the session of the other would have lasted
+                    await asyncio.sleep(0.5)
                 return await ask(operation, *arguments, **options)
 
             other._asked = asked_late  # type: ignore[method-assign]
@@ -228,7 +235,11 @@ def test_cookies_have_versions(service: str) -> None:
     async def test() -> None:
         async with connected(f"{service}/c") as client:
             await client.initialise()
-            for missing in (client.read_cookie("b:1"), client.write_cookie("b:1", b"x", 0), client.delete_cookie("b:1")):
+            for missing in (
+                client.read_cookie("b:1"),
+                client.write_cookie("b:1", b"x", 0),
+                client.delete_cookie("b:1"),
+            ):
                 with pytest.raises(errors.NoSuchCookieError):
                     await missing
             assert await client.write_cookie("b:1", b"x") == 0

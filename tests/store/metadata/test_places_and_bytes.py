@@ -64,7 +64,17 @@ def test_addresses_of_both_kinds_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "127.0.0.1:2181", "etcd://h:1/ledgers", "zk://h:1", "zk://h:1/", "zk://h:x/ledgers", "zk://:1/ledgers", "zk://h:0/l"]
+    "uri",
+    [
+        "",
+        "127.0.0.1:2181",
+        "etcd://h:1/ledgers",
+        "zk://h:1",
+        "zk://h:1/",
+        "zk://h:x/ledgers",
+        "zk://:1/ledgers",
+        "zk://h:0/l",
+    ],
 )
 def test_what_is_no_address_is_refused(uri: str) -> None:
     with pytest.raises(OptionError):
@@ -121,7 +131,9 @@ def metadata_of_version(draw: st.DrawFn, version: int) -> LedgerMetadata:
         ack_quorum=draw(st.integers(1, size)),
         digest_type=draw(st.sampled_from(DigestType)),
         password=draw(st.binary()),
-        custom_metadata=tuple(sorted(draw(st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=3)).items())),
+        custom_metadata=tuple(
+            sorted(draw(st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=3)).items())
+        ),
         creation_time=draw(st.none() | st.integers(0, 2**62)),
         creation_token=draw(st.integers(0, 2**63 - 1)) if version == 3 else 0,
     )

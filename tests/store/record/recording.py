@@ -35,7 +35,12 @@ class Listed:
         self.ended: dict[str, Any] | None = None
 
     def emit(
-        self, action: str, subject: str | None = None, parameters: dict[str, Any] = NOTHING, state: dict[str, Any] | None = None, actor: str = ""
+        self,
+        action: str,
+        subject: str | None = None,
+        parameters: dict[str, Any] = NOTHING,
+        state: dict[str, Any] | None = None,
+        actor: str = "",
     ) -> None:
         assert self.ended is None, f"{action} after the end"
         self.events.append(Event(action, subject, dict(parameters), actor))

@@ -74,7 +74,10 @@ async def recording(uri: str, **asked: Any) -> AsyncIterator[Recorder]:
 @contextlib.asynccontextmanager
 async def bookies(folder: Path, uri: str, count: int = 3, **settings: Any) -> AsyncIterator[list[Bookie]]:
     async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(bookie(folder / f"bookie{number}", uri, **settings)) for number in range(count)]
+        yield [
+            await stack.enter_async_context(bookie(folder / f"bookie{number}", uri, **settings))
+            for number in range(count)
+        ]
 
 
 async def registration(uri: str, bookie_id: str) -> tuple[tuple[str, int], dict[str, str]]:
@@ -99,25 +102,48 @@ def test_a_ledger_that_is_written_and_recovered_is_in_the_trace(service: str, tm
                     await writer.append(b"late")
                 ledger = str(writer.id)
             trace = recorder.trace
-            await until(lambda: len([event for event in trace.events if event.action == "metadata_seen"]) >= 3, "the metadata")
+            await until(
+                lambda: len([event for event in trace.events if event.action == "metadata_seen"]) >= 3, "the metadata"
+            )
             assert trace.started is not None and trace.started["kind"] == "record"
             assert {each["bookie"] for each in trace.started["bookies"]} == {each.bookie_id for each in there}
-            adds = [each for event in trace.events if event.action == "request_passed" and (each := event.parameters)["kind"] == "add"]
+            adds = [
+                each
+                for event in trace.events
+                if event.action == "request_passed" and (each := event.parameters)["kind"] == "add"
+            ]
             own = [each for each in adds if not each["recovery"]]
-            assert {each["entry"] for each in own} == set(range(11)) and {each["bookie"] for each in own} == {each.bookie_id for each in there}
-            fences = [each for each in trace.of("request_passed") if each["kind"] == "read" and each["fence"] and each["entry"] == -1]
+            assert {each["entry"] for each in own} == set(range(11)) and {each["bookie"] for each in own} == {
+                each.bookie_id for each in there
+            }
+            fences = [
+                each
+                for each in trace.of("request_passed")
+                if each["kind"] == "read" and each["fence"] and each["entry"] == -1
+            ]
             assert {each["bookie"] for each in fences} == {each.bookie_id for each in there}
             assert "FENCED" in {each["code"] for each in trace.of("response_passed") if each["kind"] == "add"}
-            versions = [event.parameters for event in trace.events if event.subject == ledger and event.action.startswith("metadata_")]
+            versions = [
+                event.parameters
+                for event in trace.events
+                if event.subject == ledger and event.action.startswith("metadata_")
+            ]
             known = [each["version"] for each in versions if "version" in each]
-            missed = [version for each in versions if "first" in each for version in range(each["first"], each["last"] + 1)]
+            missed = [
+                version for each in versions if "first" in each for version in range(each["first"], each["last"] + 1)
+            ]
             assert sorted([*known, *missed]) == list(range(max(known) + 1)) and known[0] == 0
             assert versions[-1]["metadata"]["state"] == "CLOSED" and versions[-1]["metadata"]["last_entry"] == 9
             # Each request that was answered was passed before its answer.
             passed: set[tuple[Any, ...]] = set()
             for event in trace.events:
                 if event.action in ("request_passed", "response_passed"):
-                    key = (event.parameters["connection"], event.parameters["bookie"], event.parameters["kind"], event.parameters["number"])
+                    key = (
+                        event.parameters["connection"],
+                        event.parameters["bookie"],
+                        event.parameters["kind"],
+                        event.parameters["number"],
+                    )
                     assert (event.action == "request_passed") == (key not in passed)
                     passed.add(key)
         assert trace.ended is not None and trace.ended["requests"] == len(trace.of("request_passed"))
@@ -202,7 +228,11 @@ def test_a_bookie_that_advertises_the_proxy_is_left_alone(service: str, tmp_path
 def test_faults_are_told_and_survived(service: str, tmp_path: Path) -> None:
     async def main() -> None:
         uri = f"{service}/faults/ledgers"
-        rules = ("drop request add bookie=1 after=5", "cut response add bookie=2 after=20", "delay response add bookie=3 after=3 by=20ms")
+        rules = (
+            "drop request add bookie=1 after=5",
+            "cut response add bookie=2 after=20",
+            "delay response add bookie=3 after=3 by=20ms",
+        )
         async with bookies(tmp_path, uri, 4), recording(uri, faults=rules, random_faults=2, seed=46) as recorder:
             async with fencepost.connect(uri, PATIENT) as store:
                 writer = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
@@ -223,9 +253,15 @@ def test_faults_are_told_and_survived(service: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"listen": (("127.0.0.1", 0),)}, "listen is given 1 times and bookie 0 times: give one address to listen on for each bookie"),
+        (
+            {"listen": (("127.0.0.1", 0),)},
+            "listen is given 1 times and bookie 0 times: give one address to listen on for each bookie",
+        ),
         ({"listen": (("0.0.0.0", 4181),), "bookies": ((None, ("127.0.0.1", 9)),)}, "clients must be told an address"),
-        ({"listen": (("127.0.0.1", 0),), "bookies": ((None, ("127.0.0.1", 9)),)}, "no bookie is registered at 127.0.0.1:9: there is 127.0.0.1:"),
+        (
+            {"listen": (("127.0.0.1", 0),), "bookies": ((None, ("127.0.0.1", 9)),)},
+            "no bookie is registered at 127.0.0.1:9: there is 127.0.0.1:",
+        ),
         ({"faults": ("drop it",)}, "fault 'drop it': there is no 'it'"),
         ({"faults": ("drop request add bookie=2",)}, "there is no bookie 2: there is 1 (127.0.0.1:"),
         ({"random_faults": 1_001}, "1,001 faults are too many"),

@@ -1,4 +1,6 @@
-"""``fencepost record`` as it is typed: a recording of a cluster of processes, its trace, and what is wrong with options."""
+"""``fencepost record`` as it is typed: a recording of a cluster of processes, its trace, and what is wrong with
+options.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,16 @@ def said(process: subprocess.Popen[str], last: str) -> list[str]:
 def test_a_recording_of_processes(tmp_path: Path) -> None:
     with cluster(tmp_path, 3) as (uri, bookies):
         words = ["record", "--metadata", uri, "--trace", str(tmp_path / "trace"), "--run", "r1", "--node", "p"]
-        words += ["--fault", "drop response add bookie=2", "--fault", "cut request read ledger=99", "--faults", "1", "--seed", "1"]
+        words += [
+            "--fault",
+            "drop response add bookie=2",
+            "--fault",
+            "cut request read ledger=99",
+            "--faults",
+            "1",
+            "--seed",
+            "1",
+        ]
         recorder = subprocess.Popen(
             [sys.executable, "-m", "fencepost", *words],
             stdout=subprocess.PIPE,
@@ -46,7 +57,9 @@ def test_a_recording_of_processes(tmp_path: Path) -> None:
             lines = said(recorder, "records to")
             ids = sorted(bookie.told.split()[1] for bookie in bookies)
             assert lines[0] == "seed 1" and lines[1] == f"fault 1: drop response add bookie={ids[1]} after=0 count=1"
-            assert [line.split(" at ")[0] for line in lines[4:7]] == [f"bookie {n}: {each}" for n, each in enumerate(ids, 1)]
+            assert [line.split(" at ")[0] for line in lines[4:7]] == [
+                f"bookie {n}: {each}" for n, each in enumerate(ids, 1)
+            ]
             with fencepost.connect(uri) as store:
                 with store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2) as ledger:
                     for number in range(20):
@@ -90,13 +103,17 @@ def test_a_recording_of_processes(tmp_path: Path) -> None:
         (["--listen", "127.0.0.1:0"], "listen is given 1 times and bookie 0 times"),
     ],
 )
-def test_options_that_are_wrong_are_told(words: list[str], reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_options_that_are_wrong_are_told(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code = main(["record", "--metadata", "zk://127.0.0.1:1/ledgers", "--trace", str(tmp_path), *words])
     told = capsys.readouterr().err
     assert code == 151 and reason in told and told.count("\n") == 1
 
 
-def test_a_folder_that_can_not_be_written_to_is_told_and_bookies_stay_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_can_not_be_written_to_is_told_and_bookies_stay_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     with cluster(tmp_path, 1) as (uri, _):
         assert main(["record", "--metadata", uri, "--trace", str(tmp_path / "file")]) == 153

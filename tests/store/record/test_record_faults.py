@@ -30,11 +30,13 @@ def add(entry: int = 0, ledger: int = 7, recovery: bool = False) -> Told:
 
 
 def test_a_rule_as_it_is_typed() -> None:
-    assert parse("drop response add bookie=2 after=10 count=1", BOOKIES) == Rule("drop", "response", "add", "b2", after=10)
-    assert parse("cut request", BOOKIES) == Rule("cut", "request")
-    assert parse("delay  request read fence=yes by=1.5s count=all bookie=127.0.0.1:3181 ledger=7 entry=-1", BOOKIES) == Rule(
-        "delay", "request", "read", "127.0.0.1:3181", 7, (-1, -1), fence=True, count=None, by=1.5
+    assert parse("drop response add bookie=2 after=10 count=1", BOOKIES) == Rule(
+        "drop", "response", "add", "b2", after=10
     )
+    assert parse("cut request", BOOKIES) == Rule("cut", "request")
+    assert parse(
+        "delay  request read fence=yes by=1.5s count=all bookie=127.0.0.1:3181 ledger=7 entry=-1", BOOKIES
+    ) == Rule("delay", "request", "read", "127.0.0.1:3181", 7, (-1, -1), fence=True, count=None, by=1.5)
     assert parse("drop response any code=no_entry entry=3..9", BOOKIES) == Rule(
         "drop", "response", ANY, entries=(3, 9), code="NO_ENTRY"
     )

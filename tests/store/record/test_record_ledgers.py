@@ -1,4 +1,6 @@
-"""The metadata of ledgers as a recorder sees them: every version, or which it has missed; on a metadata service of its own."""
+"""The metadata of ledgers as a recorder sees them: every version, or which it has missed; on a metadata service of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,12 @@ class Following:
         for event in self.trace.events:
             if event.subject == str(ledger):
                 parameters = event.parameters
-                found.append((event.action.removeprefix("metadata_"), parameters.get("version", (parameters.get("first"), parameters.get("last")))))
+                found.append(
+                    (
+                        event.action.removeprefix("metadata_"),
+                        parameters.get("version", (parameters.get("first"), parameters.get("last"))),
+                    )
+                )
         return found
 
     async def until(self, ledger: int, *events: tuple[str, Any]) -> None:
@@ -86,7 +93,11 @@ def test_every_version_of_a_new_ledger_is_seen(service: str) -> None:
             await f.client.write_ledger(3, closed(METADATA, 9, 1000), 1)
             await f.until(3, ("seen", 0), ("seen", 1), ("seen", 2))
             metadata = [event.parameters["metadata"] for event in f.trace.events if event.subject == "3"]
-            assert [(each["state"], each["last_entry"]) for each in metadata] == [("OPEN", -1), ("IN_RECOVERY", -1), ("CLOSED", 9)]
+            assert [(each["state"], each["last_entry"]) for each in metadata] == [
+                ("OPEN", -1),
+                ("IN_RECOVERY", -1),
+                ("CLOSED", 9),
+            ]
             await f.client.delete_ledger(3)
             await f.until(3, ("seen", 0), ("seen", 1), ("seen", 2), ("gone", 2))
             assert (f.ledgers.seen, f.ledgers.missed) == (5, 0)
@@ -187,7 +198,9 @@ def test_ledgers_are_followed_through_a_restart_of_the_service(tmp_path: Path) -
                 await f.client.create_ledger(3, METADATA)
                 await f.until(3, ("seen", 0))
                 process.kill()
-                process = Process(tmp_path, "metadata", str(tmp_path / "metadata"), "--port", uri.split(":")[2].split("/")[0])
+                process = Process(
+                    tmp_path, "metadata", str(tmp_path / "metadata"), "--port", uri.split(":")[2].split("/")[0]
+                )
                 await f.client.write_ledger(3, marked_in_recovery(METADATA), (await f.client.read_ledger(3)).version)
                 await f.until(3, ("seen", 0), ("seen", 1))
                 await f.client.create_ledger(4, METADATA)

@@ -43,7 +43,9 @@ def test_messages_pass_and_are_told_in_version_3(tmp_path: Path) -> None:
             assert (await client.ask(add(7, 1, b"abcd", lac=0, recovery=True))).code is Code.OK
             assert (await client.ask(m.ReadEntry(7, 1))).body == entry(7, 1, b"abcd", 0)
             assert (await client.ask(m.ReadEntry(7, 5))).code is Code.NO_ENTRY
-            assert (await client.ask(m.WriteLac(7, 1, b"\0" * 7 + b"\x07" + b"\0" * 7 + b"\x01" + b"\0" * 8, KEY))).code is Code.OK
+            assert (
+                await client.ask(m.WriteLac(7, 1, b"\0" * 7 + b"\x07" + b"\0" * 7 + b"\x01" + b"\0" * 8, KEY))
+            ).code is Code.OK
             assert (await client.ask(m.ReadLac(7))).code is Code.OK
             assert (await client.ask(m.ForceLedger(7))).code is Code.OK
             assert (await client.ask(m.ListEntries(7))).runs == ((0, 1),)
@@ -67,11 +69,22 @@ def test_messages_pass_and_are_told_in_version_3(tmp_path: Path) -> None:
         assert asked[4] == {**common, "kind": "write_lac", "number": 5, "lac": 1}
         assert asked[5] == {**common, "kind": "read_lac", "number": 6}
         assert asked[8] == {**common, "kind": "read", "number": 9, "entry": -1, "fence": True}
-        answered = [{name: value for name, value in each.items() if name != "size"} for each in trace.of("response_passed")]
+        answered = [
+            {name: value for name, value in each.items() if name != "size"} for each in trace.of("response_passed")
+        ]
         assert answered[0] == {**common, "kind": "add", "number": 1, "entry": 0, "code": "OK", "recovery": False}
         assert answered[1]["recovery"] is True
         read = {"kind": "read", "fence": False, "max_lac": 0}
-        assert answered[2] == {**common, **read, "number": 3, "entry": 1, "code": "OK", "found": 1, "lac": 0, "length": 8}
+        assert answered[2] == {
+            **common,
+            **read,
+            "number": 3,
+            "entry": 1,
+            "code": "OK",
+            "found": 1,
+            "lac": 0,
+            "length": 8,
+        }
         assert (answered[3]["code"], answered[3]["found"], answered[3]["lac"]) == ("NO_ENTRY", None, None)
         assert answered[4] == {**common, "kind": "write_lac", "number": 5, "code": "OK"}
         assert (answered[5]["lac"], answered[5]["last_entry"], answered[5]["last_entry_lac"]) == (1, 1, 0)
@@ -110,7 +123,9 @@ def test_messages_pass_and_are_told_in_version_2(tmp_path: Path) -> None:
             (2, "batch_read", 4, 0, None, False, None),
             (2, "read", None, 0, None, False, None),
         ]
-        assert told(trace, "response_passed", "kind", "number", "entry", "code", "recovery", "fence", "found", "entries", "lac") == [
+        assert told(
+            trace, "response_passed", "kind", "number", "entry", "code", "recovery", "fence", "found", "entries", "lac"
+        ) == [
             ("add", None, 0, "OK", False, None, None, None, None),
             ("add", None, 1, "OK", True, None, None, None, None),
             ("read", None, -1, "OK", None, True, 1, None, 0),
@@ -129,7 +144,9 @@ def test_a_connection_is_told_with_both_its_labels_and_its_process(tmp_path: Pat
             (connected,) = stand.trace.of("connected")
             assert connected["connection"] == "{}:{}".format(*writer.get_extra_info("sockname"))
             assert connected["onward"] == "{}:{}".format(*server.writers[0].get_extra_info("peername"))
-            assert connected["process"] in (os.getpid(), None) and (connected["process"] or not os.path.exists("/proc/net/tcp"))
+            assert connected["process"] in (os.getpid(), None) and (
+                connected["process"] or not os.path.exists("/proc/net/tcp")
+            )
             writer.close()
 
     run(main())
@@ -183,7 +200,8 @@ MESSAGES = [
 
 
 @given(
-    st.lists(st.sampled_from(MESSAGES) | st.binary(min_size=1, max_size=30), max_size=12), st.lists(st.integers(1, 400), max_size=30)
+    st.lists(st.sampled_from(MESSAGES) | st.binary(min_size=1, max_size=30), max_size=12),
+    st.lists(st.integers(1, 400), max_size=30),
 )
 def test_bytes_are_passed_on_as_they_came_however_they_arrive(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(parts)
@@ -241,9 +259,18 @@ def test_what_is_no_message_is_told(tmp_path: Path) -> None:
             writer.write(good)
             writer.close()
             await until(lambda: "connection_ended" in stand.trace.actions, "the end")
-            assert stand.trace.actions == ["connected", "request_passed", "unparsed_passed", "request_passed", "unparsed_passed", "connection_ended"]
+            assert stand.trace.actions == [
+                "connected",
+                "request_passed",
+                "unparsed_passed",
+                "request_passed",
+                "unparsed_passed",
+                "connection_ended",
+            ]
             first, second = stand.trace.of("unparsed_passed")
-            assert (first["direction"], first["size"]) == ("request", 9) and "is no request of version 3" in first["reason"]
+            assert (first["direction"], first["size"]) == ("request", 9) and "is no request of version 3" in first[
+                "reason"
+            ]
             assert "nothing after it is told" in second["reason"]
 
     run(main())
@@ -258,7 +285,9 @@ def test_a_message_that_ends_in_the_middle_is_passed_on_and_told(tmp_path: Path)
             writer.close()
             await until(lambda: server.ended, "the end")
             assert bytes(server.arrived) == v3.encode_request(1, add(7, 0))[:-1]
-            assert [each["reason"] for each in stand.trace.of("unparsed_passed")] == ["it ends in the middle of a message"]
+            assert [each["reason"] for each in stand.trace.of("unparsed_passed")] == [
+                "it ends in the middle of a message"
+            ]
 
     run(main())
 
@@ -272,7 +301,9 @@ def test_a_side_that_does_not_read_stops_the_other_from_being_read() -> None:
             message = v3.encode_request(1, add(7, 0, b"x" * 60_000))
             count = 1_000  # far more than the buffers of sockets take
             writer.write(message * count)
-            await until(lambda: stand.proxy.links and all(link.server._is_full for link in stand.proxy.links), "full buffers")
+            await until(
+                lambda: stand.proxy.links and all(link.server._is_full for link in stand.proxy.links), "full buffers"
+            )
             (link,) = stand.proxy.links
             before = -1
             while before != stand.proxy.counts.requests:  # what was read at once
@@ -299,7 +330,9 @@ def test_a_dropped_request_does_not_reach_the_bookie(tmp_path: Path) -> None:
             client.send(add(7, 0), add(7, 1), add(7, 2))
             assert [(await client.receive())[0] for _ in range(2)] == [1, 3]
             assert (await client.ask(m.ListEntries(7))).runs == ((0, 0), (2, 2))
-            assert told(stand.trace, "message_dropped", "direction", "rule", "kind", "entry", "bookie") == [("request", 1, "add", 1, "b1")]
+            assert told(stand.trace, "message_dropped", "direction", "rule", "kind", "entry", "bookie") == [
+                ("request", 1, "add", 1, "b1")
+            ]
             assert told(stand.trace, "request_passed", "entry")[:2] == [(0,), (2,)]
             await client.close()
 
@@ -324,13 +357,19 @@ def test_a_dropped_response_was_an_answer_all_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("every_loop")
 def test_a_delayed_message_holds_up_those_after_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path) as bookie, proxying(bookie.port, "delay request add entry=1 by=80ms", "delay response add entry=0 by=50ms") as stand:
+        async with (
+            serving(tmp_path) as bookie,
+            proxying(bookie.port, "delay request add entry=1 by=80ms", "delay response add entry=0 by=50ms") as stand,
+        ):
             client = await stand.client()
             began = asyncio.get_running_loop().time()
             client.send(add(7, 0), add(7, 1), add(7, 2))
             assert [(await client.receive())[0] for _ in range(3)] == [1, 2, 3]
             assert asyncio.get_running_loop().time() - began >= 0.07  # clocks of loops are coarse
-            assert told(stand.trace, "message_delayed", "direction", "entry", "by") == [("request", 1, 0.08), ("response", 0, 0.05)]
+            assert told(stand.trace, "message_delayed", "direction", "entry", "by") == [
+                ("request", 1, 0.08),
+                ("response", 0, 0.05),
+            ]
             assert told(stand.trace, "request_passed", "entry") == [(0,), (1,), (2,)]
             assert told(stand.trace, "response_passed", "entry") == [(0,), (1,), (2,)]
             await client.close()
@@ -348,7 +387,12 @@ def test_what_waits_still_arrives_when_the_client_has_ended() -> None:
             writer.close()
             await until(lambda: server.ended, "the end")
             assert bytes(server.arrived) == data
-            assert stand.trace.actions[-4:] == ["request_passed", "request_passed", "unparsed_passed", "connection_ended"]
+            assert stand.trace.actions[-4:] == [
+                "request_passed",
+                "request_passed",
+                "unparsed_passed",
+                "connection_ended",
+            ]
 
     run(main())
 
@@ -363,7 +407,9 @@ def test_a_connection_is_cut_on_both_sides_in_place_of_the_message(tmp_path: Pat
             assert await client.is_closed()
             await until(lambda: not bookie.server.connections, "the end of the bookie's connection")
             assert stand.trace.actions[-2:] == ["connection_cut", "connection_ended"]
-            assert told(stand.trace, "connection_cut", "direction", "kind", "entry", "rule") == [("response", "add", 1, 1)]
+            assert told(stand.trace, "connection_cut", "direction", "kind", "entry", "rule") == [
+                ("response", "add", 1, 1)
+            ]
             assert told(stand.trace, "connection_ended", "by") == [("fault",)]
             again = await stand.client()
             assert (await again.ask(m.ListEntries(7))).runs == ((0, 1),)
@@ -459,5 +505,3 @@ def test_the_end_of_the_proxy_is_told_of_every_connection(tmp_path: Path) -> Non
 def test_a_header_is_only_looked_at_when_it_is_there() -> None:
     short = struct.pack(">qqq", 7, 0, -1)
     assert request_of(v3.encode_request(1, m.AddEntry(7, 0, -1, short, KEY))[4:]).fields["length"] is None
-
-

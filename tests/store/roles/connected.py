@@ -1,6 +1,7 @@
 """Roles connected to each other in memory: a few lines that carry effects out in the order in which they come.
 
-Everything is delivered at once and in order, unless a test holds, drops or answers it itself. Time passes when nothing else happens.
+Everything is delivered at once and in order, unless a test holds, drops or answers it itself. Time passes when nothing
+else happens.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from fencepost.store.rules.metadata import RESERVED, LedgerMetadata, LedgerStatu
 
 
 def writer(token: int, password: bytes = b"p", reserves: bool = False) -> Writer:
-    settings = WriterSettings(3, 3, 2, password, custom_metadata=(("k", b"v"),), creation_token=token, reserves=reserves)
+    settings = WriterSettings(
+        3, 3, 2, password, custom_metadata=(("k", b"v"),), creation_token=token, reserves=reserves
+    )
     return Writer(1, settings)
 
 

@@ -1,4 +1,6 @@
-"""A writer, two recoverers and a reader, with messages in any order, lost answers and bookies that are killed: nothing confirmed is lost."""
+"""A writer, two recoverers and a reader, with messages in any order, lost answers and bookies that are killed: nothing
+confirmed is lost.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ STEPS = 5000
 
 
 class AnyOrder(Cluster):
-    """A cluster in which what happens next is drawn: events of any role, timers, lost messages and answers, bookies killed and started."""
+    """A cluster in which what happens next is drawn: events of any role, timers, lost messages and answers, bookies
+    killed and started.
+    """
 
     def __init__(self, bookies: str, random: Random, protections: Protections) -> None:
         super().__init__(bookies, protections)
@@ -54,7 +58,9 @@ class AnyOrder(Cluster):
             self.down.add(name)
             lost = [event for event in self.events if event[0] is self.bookies[name]]
             self.events.extend(
-                (self.clients[event.connection], self.unanswered_by(event.txn, name)) for _, event in lost if type(event) is i.Asked
+                (self.clients[event.connection], self.unanswered_by(event.txn, name))
+                for _, event in lost
+                if type(event) is i.Asked
             )
             self.unanswered(name)
             self.tell_bookies()
@@ -64,11 +70,14 @@ class AnyOrder(Cluster):
             self.restart(name)
             self.tell_bookies()
         if self.events and (not self.timers or self.random.random() < 0.97):
-            # Whoever is drawn takes the oldest of its events, or for messages from afar any: a journal and a service keep their order.
+            # Whoever is drawn takes the oldest of its events, or for messages from afar any: a journal and a service
+            # keep their order.
             at = self.random.randrange(len(self.events))
             role, event = self.events[at]
             if type(event) not in (i.Asked, i.Received, i.Unanswered, i.AddsAnswered):
-                at = next(n for n, (other, kept) in enumerate(self.events) if other is role and type(kept) is type(event))
+                at = next(
+                    n for n, (other, kept) in enumerate(self.events) if other is role and type(kept) is type(event)
+                )
             role, event = self.events[at]
             del self.events[at]
             if not self.is_dead(role):
@@ -89,7 +98,11 @@ class AnyOrder(Cluster):
         """Connections to a bookie that was killed are broken: who waits for it learns it."""
         bookie = self.bookies[name]
         answers = [reply for _, reply, _ in bookie.waiting if reply is not None]
-        asked = [*answers, *bookie.look_ups.values(), *(poll for each in bookie.ledgers.values() for poll in each.polls.values())]
+        asked = [
+            *answers,
+            *bookie.look_ups.values(),
+            *(poll for each in bookie.ledgers.values() for poll in each.polls.values()),
+        ]
         self.events.extend((self.clients[one.connection], self.unanswered_by(one.txn, name)) for one in asked)
 
     def tell_bookies(self) -> None:
@@ -99,12 +112,19 @@ class AnyOrder(Cluster):
 
 
 def life_of_a_ledger(seed: int, protections: Protections = ALL, batches: tuple[int, ...] = ()) -> list[str]:
-    """What is wrong with the end of it. Raises if it has none. ``batches``: how many entries are appended together, in place of one by one."""
+    """What is wrong with the end of it. Raises if it has none. ``batches``: how many entries are appended together, in
+    place of one by one.
+    """
     random = Random(seed)
     size, write_quorum, ack_quorum = random.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (3, 3, 3), (4, 3, 2)])
     cluster = AnyOrder("abcdef"[: size + random.randrange(3)], random, protections)
     settings = WriterSettings(
-        size, write_quorum, ack_quorum, in_flight_limit=4, creation_token=seed, explicit_lac_interval=random.choice([0, 50])
+        size,
+        write_quorum,
+        ack_quorum,
+        in_flight_limit=4,
+        creation_token=seed,
+        explicit_lac_interval=random.choice([0, 50]),
     )
     writer = cluster.add(Writer(1, settings, protections))
     recoverers = [cluster.add(Recoverer(1, RecovererSettings(in_flight_limit=3), protections)) for _ in range(2)]

@@ -48,7 +48,9 @@ class Group:
         return [request.entry_id for _, request in self.requests]
 
     def last_place(self, entry_id: int) -> int:
-        return max((place for place, (_, request) in enumerate(self.requests) if request.entry_id == entry_id), default=-1)
+        return max(
+            (place for place, (_, request) in enumerate(self.requests) if request.entry_id == entry_id), default=-1
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,11 @@ def groups(requests: list[tuple[int, m.AddEntry]]) -> list[tuple[Group, ...]]:
         of_ledger = found.setdefault(each.ledger, [])
         if of_ledger:
             before = of_ledger[0][1]
-            if (before.master_key, before.recovery, before.deferred_sync) != (each.master_key, each.recovery, each.deferred_sync):
+            if (before.master_key, before.recovery, before.deferred_sync) != (
+                each.master_key,
+                each.recovery,
+                each.deferred_sync,
+            ):
                 return [tuple(Group(tuple(members)) for members in found.values()), *groups(requests[place:])]
         of_ledger.append((txn, each))
     return [tuple(Group(tuple(members)) for members in found.values())]
@@ -122,18 +128,24 @@ class Driven:
         elif kind is i.AnswerAdds:
             for group in effect.adds:
                 for txn, request in group.requests:
-                    self.answers.append((effect.connection, txn, m.AddEntryResponse(request.ledger, request.entry_id, effect.code)))
+                    self.answers.append(
+                        (effect.connection, txn, m.AddEntryResponse(request.ledger, request.entry_id, effect.code))
+                    )
         elif kind is i.LookUp:
             self.look_ups.append(effect)
         elif kind is i.LookUpReads:
             if effect.count:
                 self.reads.append((effect.number, self.asked[: effect.count]))
             for txn, request in self.asked[effect.count :]:
-                self.answers.append((1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS)))
+                self.answers.append(
+                    (1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS))
+                )
         elif kind is i.AnswerReads:
             for txn, request, body in effect.reads.reads:
                 sent = body if effect.code is Code.OK else None
-                self.answers.append((1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, effect.code, effect.lac, sent)))
+                self.answers.append(
+                    (1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, effect.code, effect.lac, sent))
+                )
         else:
             assert kind is i.SetTimer or kind is i.Result
 
@@ -164,7 +176,17 @@ class Driven:
         return Counter(self.answers)
 
     def knows(self) -> dict[int, Any]:
-        return {ledger: (known.master_key, known.fenced, known.limbo, known.lac, known.lac_body, {poll.txn for poll in known.polls.values()}) for ledger, known in self.bookie.ledgers.items()}
+        return {
+            ledger: (
+                known.master_key,
+                known.fenced,
+                known.limbo,
+                known.lac,
+                known.lac_body,
+                {poll.txn for poll in known.polls.values()},
+            )
+            for ledger, known in self.bookie.ledgers.items()
+        }
 
     def again(self) -> Any:
         """What a bookie knows that begins with this journal."""
@@ -241,7 +263,12 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
         assert not together.bookie.reads and not together.bookie.reads_under_way
     for each in (together, single):
         each.sync()
-        assert not each.bookie.waiting and not each.bookie.batches and not each.bookie.unsynced_adds and not each.bookie.adds_under_way
+        assert (
+            not each.bookie.waiting
+            and not each.bookie.batches
+            and not each.bookie.unsynced_adds
+            and not each.bookie.adds_under_way
+        )
     assert together.given() == single.given()
     assert together.again() == single.again()
 

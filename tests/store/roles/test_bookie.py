@@ -196,7 +196,10 @@ def test_what_can_not_be_read_is_no_negative() -> None:
 
 def test_a_ledger_in_limbo_never_says_that_it_lacks_an_entry() -> None:
     story = Story([MasterKeyLearnt(1, KEY), EntryAdded(1, 0, -1, body(0))])
-    assert story.happen(Call(7, "enter limbo", (1,))) == [Journal(1, LedgerFenced(1)), Journal(2, LimboChanged(1, True))]
+    assert story.happen(Call(7, "enter limbo", (1,))) == [
+        Journal(1, LedgerFenced(1)),
+        Journal(2, LimboChanged(1, True)),
+    ]
     assert story.ask(ReadEntry(1, 5)) == [], "nor before that is durable"
     unknown = Code.UNKNOWN_LEDGER_STATE
     assert story.sync() == [Result(7), story.answer(ReadEntryResponse(1, 5, unknown))]
@@ -258,7 +261,9 @@ def test_a_long_poll_of_an_entry_that_is_elsewhere_still_tells_the_lac() -> None
 
 def test_a_long_poll_of_an_unknown_ledger_says_so() -> None:
     story = Story()
-    assert story.ask(ReadEntry(1, -1, previous_lac=2, wait=500)) == [story.answer(ReadEntryResponse(1, -1, Code.NO_LEDGER))]
+    assert story.ask(ReadEntry(1, -1, previous_lac=2, wait=500)) == [
+        story.answer(ReadEntryResponse(1, -1, Code.NO_LEDGER))
+    ]
 
 
 def test_a_read_only_bookie_keeps_its_room_for_recoveries() -> None:
@@ -298,7 +303,9 @@ def test_an_unknown_call() -> None:
     assert Story().happen(Call(7, "dance")) == [Result(7, error=Error.BAD_CALL)]
 
 
-@pytest.mark.parametrize("request_", [add(0), fence(), ReadEntry(1, 0), ReadLac(1), ForceLedger(1), WriteLac(1, 0, b"", KEY)])
+@pytest.mark.parametrize(
+    "request_", [add(0), fence(), ReadEntry(1, 0), ReadLac(1), ForceLedger(1), WriteLac(1, 0, b"", KEY)]
+)
 def test_every_request_has_one_answer(request_: Any) -> None:
     story = Story()
     answers = [*story.ask(request_), *story.sync()]

@@ -74,7 +74,10 @@ def test_a_batch_is_the_longest_that_fits(sizes: list[int], max_count: int, max_
         return
     fits = 1
     while first + fits < len(sizes) and (max_count <= 0 or fits < max_count):
-        if max_size > 0 and BATCH_HEADER + sum(BATCH_ENTRY + size for size in sizes[first : first + fits + 1]) > max_size:
+        if (
+            max_size > 0
+            and BATCH_HEADER + sum(BATCH_ENTRY + size for size in sizes[first : first + fits + 1]) > max_size
+        ):
             break
         fits += 1
     assert bodies(got) == [bytes(size) for size in sizes[first : first + fits]]
@@ -236,7 +239,9 @@ def test_too_many_look_ups_are_refused(request_: Any) -> None:
     waiting = [story.bookie.receive(i.Asked(1, txn, m.ReadEntry(1, 0)), 0)[0] for txn in (50, 51)]
     assert response(story, request_) == too_many(request_)
     story.happen(i.Found(waiting[0].number, Code.OK, 0, body(0)))  # type: ignore[attr-defined]
-    assert not any(isinstance(effect, i.Answer) and effect.response == too_many(request_) for effect in story.ask(request_))
+    assert not any(
+        isinstance(effect, i.Answer) and effect.response == too_many(request_) for effect in story.ask(request_)
+    )
 
 
 def test_too_many_polls_are_refused_and_none_waits_too_long() -> None:

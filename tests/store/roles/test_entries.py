@@ -62,7 +62,10 @@ def test_what_is_made_is_opened(entry: Entry, digest_type: DigestType) -> None:
 @given(ENTRIES, st.sampled_from([DigestType.CRC32, DigestType.HMAC, DigestType.CRC32C]), st.data())
 def test_a_flipped_bit_is_seen(entry: Entry, digest_type: DigestType, data: st.DataObject) -> None:
     digests = Digests(digest_type, b"pw")
-    for body, open_body in ((digests.entry_body(entry), digests.open_entry), (digests.lac_body(entry.ledger, 3), digests.open_lac)):
+    for body, open_body in (
+        (digests.entry_body(entry), digests.open_entry),
+        (digests.lac_body(entry.ledger, 3), digests.open_lac),
+    ):
         at, bit = data.draw(st.integers(0, len(body) - 1)), data.draw(st.integers(0, 7))
         damaged = bytes(byte ^ (1 << bit) * (n == at) for n, byte in enumerate(body))
         assert open_body(damaged, entry.ledger) is None

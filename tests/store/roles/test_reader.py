@@ -49,7 +49,9 @@ OPEN = ledger((0, "abc"))
 
 
 class Story:
-    """A reader of ledger 1. Its requests wait to be answered, by bookie; ``timers`` has the keys of those that are set."""
+    """A reader of ledger 1. Its requests wait to be answered, by bookie; ``timers`` has the keys of those that are
+    set.
+    """
 
     def __init__(self, metadata: LedgerMetadata = OPEN, lac: int = 5) -> None:
         self.reader = Reader(1, ReaderSettings(b"p", speculation_delay=10, poll_wait=1000))
@@ -87,7 +89,9 @@ class Story:
         outcome = Outcome.NO_LEDGER if metadata is None else Outcome.OK
         return self.happen(MetadataAnswer(self.metadata_txn, outcome, version, metadata))
 
-    def lac(self, bookies: str, last_entry: bytes | None = None, told: bytes | None = None, code: Code = Code.OK) -> list[Effect]:
+    def lac(
+        self, bookies: str, last_entry: bytes | None = None, told: bytes | None = None, code: Code = Code.OK
+    ) -> list[Effect]:
         """Bookies answer what their LAC is."""
         effects: list[Effect] = []
         for bookie in bookies:
@@ -182,7 +186,9 @@ def test_nothing_is_read_beyond_the_lac() -> None:
     assert Story(lac=5).call("read", -1) == [Result(2, error=Error.READ_FAILED)]
 
 
-@pytest.mark.parametrize("first", [LACK, None, body(3)[:-1] + b"?", body(4)], ids=["lacks it", "no answer", "damaged", "another entry"])
+@pytest.mark.parametrize(
+    "first", [LACK, None, body(3)[:-1] + b"?", body(4)], ids=["lacks it", "no answer", "damaged", "another entry"]
+)
 def test_the_next_bookie_is_asked_when_the_first_does_not_help(first: Code | bytes | None) -> None:
     story = Story()
     story.call("read", 3)
@@ -297,7 +303,9 @@ def test_a_poll_that_has_told_nothing_goes_to_the_next_bookie() -> None:
     story.call("tail", 7)
     story.now = 1000
     assert story.answer("a", Code.OK, lac=5) == [] and list(story.sent) == ["b"]
-    assert story.answer("b", body(6, 5), lac=6) == [] and story.sent["c"].request == ReadEntry(1, -1, previous_lac=6, wait=1000)
+    assert story.answer("b", body(6, 5), lac=6) == [] and story.sent["c"].request == ReadEntry(
+        1, -1, previous_lac=6, wait=1000
+    )
     assert story.answer("c", body(7, 6), lac=7) == [Result(2, b"entry 7")]
 
 
@@ -342,7 +350,9 @@ def test_a_ledger_that_is_deleted_is_no_ledger_for_all_who_wait() -> None:
 # -- entries that were asked for by the batch --------------------------------------------------------------------------
 
 
-def read_on(story: Story, bookie: str, answer: Code | bytes | None, token: int = 7, is_waiting: bool = False) -> list[Effect]:
+def read_on(
+    story: Story, bookie: str, answer: Code | bytes | None, token: int = 7, is_waiting: bool = False
+) -> list[Effect]:
     """A bookie that was asked for entry 3 by the batch answers so."""
     response = None
     if answer is not None:
@@ -363,7 +373,9 @@ def test_an_unusual_answer_to_a_batch_may_have_the_entry() -> None:
     assert read_on(Story(), "c", body(3)) == [Result(7, b"entry 3")]
 
 
-@pytest.mark.parametrize(("answer", "error"), [(LACK, Error.NO_ENTRY), (b"damaged", Error.DIGEST_MISMATCH), (None, Error.READ_FAILED)])
+@pytest.mark.parametrize(
+    ("answer", "error"), [(LACK, Error.NO_ENTRY), (b"damaged", Error.DIGEST_MISMATCH), (None, Error.READ_FAILED)]
+)
 def test_the_bookie_that_a_batch_asked_counts_as_one_of_them(answer: Code | bytes | None, error: Error) -> None:
     story = Story()
     read_on(story, "a", answer)

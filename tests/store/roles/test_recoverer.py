@@ -50,9 +50,13 @@ def recovering(*ensembles: tuple[int, str]) -> LedgerMetadata:
 
 
 class Story:
-    """A recoverer of ledger 1 that begins at version 3. Its requests wait to be answered: reads and adds by bookie and entry."""
+    """A recoverer of ledger 1 that begins at version 3. Its requests wait to be answered: reads and adds by bookie and
+    entry.
+    """
 
-    def __init__(self, metadata: LedgerMetadata = ledger((0, "abc")), protections: Protections = ALL, **settings: Any) -> None:
+    def __init__(
+        self, metadata: LedgerMetadata = ledger((0, "abc")), protections: Protections = ALL, **settings: Any
+    ) -> None:
         self.recoverer = Recoverer(1, RecovererSettings(b"p", **settings), protections)
         self.reads: dict[tuple[str, int], Send] = {}
         self.adds: dict[tuple[str, int], Send] = {}
@@ -137,7 +141,9 @@ def test_no_ledger() -> None:
 def test_another_password() -> None:
     recoverer = Recoverer(1, RecovererSettings(b"q"))
     recoverer.receive(Call(7, "recover"), 0)
-    assert recoverer.receive(MetadataAnswer(1, Outcome.OK, 3, ledger((0, "abc"))), 0) == [Result(7, error=Error.UNAUTHORIZED)]
+    assert recoverer.receive(MetadataAnswer(1, Outcome.OK, 3, ledger((0, "abc"))), 0) == [
+        Result(7, error=Error.UNAUTHORIZED)
+    ]
 
 
 def test_a_ledger_in_recovery_is_marked_once_more() -> None:
@@ -464,7 +470,9 @@ def test_a_ledger_that_another_recovery_has_marked_is_recovered_anew_after_a_whi
     story.fence("abc")
     story.read("ab", 0, LACK)
     story.metadata(Outcome.BAD_VERSION)
-    assert story.metadata(Outcome.OK, 11, recovering((0, "abc"))) == [SetTimer(("restart", 1), 10, 5)], "a call begins afresh"
+    assert story.metadata(Outcome.OK, 11, recovering((0, "abc"))) == [SetTimer(("restart", 1), 10, 5)], (
+        "a call begins afresh"
+    )
 
 
 def test_a_close_whose_answer_was_lost() -> None:

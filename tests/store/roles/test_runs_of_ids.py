@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from fencepost.store.entries import runs_of
 
 
-@given(ids=st.lists(st.integers(0, 20), max_size=12) | st.integers(0, 99).map(lambda n: [*range(7, 7 + n)]), strided=st.booleans())
+@given(
+    ids=st.lists(st.integers(0, 20), max_size=12) | st.integers(0, 99).map(lambda n: [*range(7, 7 + n)]),
+    strided=st.booleans(),
+)
 def test_runs_are_the_ids_in_order(ids: list[int], strided: bool) -> None:
     runs = runs_of(ids)
     assert [entry for first, last in runs for entry in range(first, last + 1)] == ids

@@ -143,12 +143,16 @@ def test_two_recoveries_race_and_end_alike() -> None:
 
 def test_an_entry_that_one_bookie_alone_has_is_written_back() -> None:
     cluster, writer = written("abc")
-    cluster.drop = lambda source, target, message: target in "ab" or (source == "c" and type(message) is AddEntryResponse)
+    cluster.drop = lambda source, target, message: (
+        target in "ab" or (source == "c" and type(message) is AddEntryResponse)
+    )
     assert cluster.error(cluster.call(writer, "append", b"4")) == Error.NOT_ENOUGH_BOOKIES
     assert [name for name in "abc" if (1, 4) in cluster.entries[name]] == ["c"]
     cluster.drop = lambda source, target, message: target == "a"
     recoverer = cluster.add(Recoverer(1, RecovererSettings()))
-    assert cluster.value(recoverer, "recover").last_entry == 4, "a can not be asked, and there is none for it: b and c are enough"
+    assert cluster.value(recoverer, "recover").last_entry == 4, (
+        "a can not be asked, and there is none for it: b and c are enough"
+    )
     assert [name for name in "abc" if (1, 4) in cluster.entries[name]] == ["b", "c"]
 
 

@@ -51,7 +51,9 @@ def ledger(*ensembles: tuple[int, str]) -> LedgerMetadata:
 
 
 class Story:
-    """A writer of ledger 1 with the ensemble abc. Its requests wait to be answered; ``sent`` has the last of each bookie and entry."""
+    """A writer of ledger 1 with the ensemble abc. Its requests wait to be answered; ``sent`` has the last of each
+    bookie and entry.
+    """
 
     def __init__(self, bookies: str = "abcde", create: bool = True, **settings: Any) -> None:
         self.writer = Writer(1, WriterSettings(password=b"p", creation_token=77, **settings))
@@ -93,7 +95,9 @@ class Story:
         for bookie in bookies:
             send = self.sent.pop((bookie, what))
             response = None if code is None else RESPONSES[type(send.request)](send.request, code)
-            effects += self.happen(Unanswered(send.txn, bookie) if response is None else Received(send.txn, bookie, response))
+            effects += self.happen(
+                Unanswered(send.txn, bookie) if response is None else Received(send.txn, bookie, response)
+            )
         return effects
 
     def asked(self) -> list[str]:
@@ -227,7 +231,9 @@ def test_a_bookie_that_leaves_no_longer_counts() -> None:
     story = Story()
     story.append(2)
     story.answer("b", 0)
-    assert story.answer("b", 1, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)], "nothing is confirmed: no new fragment"
+    assert story.answer("b", 1, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)], (
+        "nothing is confirmed: no new fragment"
+    )
     assert story.answer("a", 0) == []
     assert story.metadata(Outcome.OK, 1) == [], "a and b had confirmed the first entry, but b left"
     assert story.answer("d", 0) == [Result(2, 0)]
@@ -344,7 +350,9 @@ def test_as_many_as_possible_are_replaced() -> None:
     story.append()
     assert story.answer("b", 0, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)]
     story.answer("c", 0, None)
-    assert story.metadata(Outcome.OK, 1) == [WriteMetadata(3, 1, ledger((0, "adb")), 1)], "the one that failed first, if it must be"
+    assert story.metadata(Outcome.OK, 1) == [WriteMetadata(3, 1, ledger((0, "adb")), 1)], (
+        "the one that failed first, if it must be"
+    )
     story.happen(BookiesChanged(("a",)))
     story.metadata(Outcome.OK, 2)
     assert story.answer("b", 0, None) == []
@@ -363,7 +371,8 @@ def test_not_enough_bookies_end_the_writer_but_it_may_still_close() -> None:
     assert story.metadata(Outcome.OK, 1) == [Result(5, 0)]
 
 
-# -- metadata that somebody else has changed, or whose answer was lost --------------------------------------------------
+# -- metadata that somebody else has changed, or whose answer was lost
+# --------------------------------------------------
 
 
 def change_ensemble() -> Story:
@@ -394,7 +403,9 @@ def test_a_change_that_was_made_holds_even_if_the_next_one_can_not_be_made() -> 
     story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
     assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [], "there is nobody for c"
     assert story.writer.adds.ensemble == ("a", "d", "c")
-    assert story.answer("a", 1) == [] and story.answer("b", 1) == [], "b left the ensemble, whether it has the entry or not"
+    assert story.answer("a", 1) == [] and story.answer("b", 1) == [], (
+        "b left the ensemble, whether it has the entry or not"
+    )
     assert story.answer("a", 0) == [] and story.answer("d", 0) == [Result(2, 0)]
     assert story.answer("d", 1) == [Result(3, 1)]
 
@@ -409,7 +420,9 @@ def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
 
 
 def lost_change_that_nobody_is_left_for() -> Story:
-    """The answer to a change of ensemble is lost, it has not been made when the metadata are read, and the new bookie is gone."""
+    """The answer to a change of ensemble is lost, it has not been made when the metadata are read, and the new bookie
+    is gone.
+    """
     story = Story("abcd")
     story.append()
     assert story.answer("b", 0, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)]
@@ -417,7 +430,9 @@ def lost_change_that_nobody_is_left_for() -> Story:
     (timer,) = story.metadata(Outcome.UNKNOWN)
     story.happen(BookiesChanged(("a", "b", "c")))
     story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
-    assert story.metadata(Outcome.OK, 0, ledger((0, "abc"))) == [WriteMetadata(4, 1, ledger((0, "abc")), 0)], "or it may yet be made"
+    assert story.metadata(Outcome.OK, 0, ledger((0, "abc"))) == [WriteMetadata(4, 1, ledger((0, "abc")), 0)], (
+        "or it may yet be made"
+    )
     return story
 
 
@@ -494,7 +509,8 @@ def test_a_close_whose_answer_was_lost(found: LedgerMetadata, result: Effect) ->
     assert story.metadata(Outcome.OK, 5, found) == [result]
 
 
-# -- deferred sync and the LAC told by itself ---------------------------------------------------------------------------
+# -- deferred sync and the LAC told by itself
+# ---------------------------------------------------------------------------
 
 
 def test_with_deferred_sync_the_lac_moves_when_every_bookie_was_forced() -> None:

@@ -1,4 +1,6 @@
-"""A batch of n entries is n batches of one, and n calls: the same requests, the same state, the same answers to the caller."""
+"""A batch of n entries is n batches of one, and n calls: the same requests, the same state, the same answers to the
+caller.
+"""
 
 from __future__ import annotations
 
@@ -105,14 +107,22 @@ class Driven:
 
 APPENDS = st.tuples(st.just("append"), st.lists(st.binary(max_size=5), min_size=1, max_size=40))
 ANSWERS = st.tuples(
-    st.just("answer"), st.sampled_from(BOOKIES[:5]), st.integers(1, 40), st.sampled_from([*[Code.OK] * 12, Code.IO_ERROR, None, Code.FENCED])
+    st.just("answer"),
+    st.sampled_from(BOOKIES[:5]),
+    st.integers(1, 40),
+    st.sampled_from([*[Code.OK] * 12, Code.IO_ERROR, None, Code.FENCED]),
 )
 METADATA = st.tuples(st.just("answer_metadata"))
 SIZES = st.sampled_from([(3, 3, 2), (3, 2, 2), (1, 1, 1), (5, 3, 2), (3, 3, 3), (4, 3, 1)])
 
 
 @settings(max_examples=150, deadline=None)
-@given(SIZES, st.sampled_from([1000, 7, 1]), st.integers(0, 2), st.lists(st.one_of(APPENDS, ANSWERS, ANSWERS, METADATA), max_size=30))
+@given(
+    SIZES,
+    st.sampled_from([1000, 7, 1]),
+    st.integers(0, 2),
+    st.lists(st.one_of(APPENDS, ANSWERS, ANSWERS, METADATA), max_size=30),
+)
 def test_a_batch_is_as_many_batches_of_one_and_as_many_calls(
     sizes: tuple[int, int, int], limit: int, spare: int, steps: list[tuple[Any, ...]]
 ) -> None:
@@ -146,7 +156,9 @@ def test_an_ensemble_of_more_bookies_than_a_mask_has_bits() -> None:
     assert isinstance(create, i.CreateMetadata)
     writer.receive(i.MetadataAnswer(create.txn, i.Outcome.OK, 0), 0)
     writer.receive(i.Append(1, [b"data"] * 100), 0)
-    told = [effect for bookie in bookies[:70] for effect in writer.receive(i.AddsAnswered(bookie, range(100), Code.OK), 0)]
+    told = [
+        effect for bookie in bookies[:70] for effect in writer.receive(i.AddsAnswered(bookie, range(100), Code.OK), 0)
+    ]
     assert told == [i.Confirmed(99, 400)]
 
 
@@ -162,7 +174,11 @@ def test_a_bookie_that_joins_is_sent_batches_and_one_by_one_what_is_left_of_a_ba
     effects = one.writer.receive(i.MetadataAnswer(one.metadata.txn, i.Outcome.OK, 1), 0)
     assert one.writer.adds.ensemble == ("a", "e", "c", "d")
     asked = [entry_id for entry_id in range(20) if is_in_write_set(1, entry_id, 4, 3)]
-    singles = [effect.request.entry_id for effect in effects if isinstance(effect, i.Send) and isinstance(effect.request, AddEntry)]
+    singles = [
+        effect.request.entry_id
+        for effect in effects
+        if isinstance(effect, i.Send) and isinstance(effect.request, AddEntry)
+    ]
     assert singles == [entry_id for entry_id in asked if confirmed < entry_id < 10]
     (batch,) = [effect for effect in effects if isinstance(effect, i.SendAdds)]
     assert (batch.bookie, batch.place, batch.adds.first, len(batch.adds)) == ("e", 1, 10, 10)

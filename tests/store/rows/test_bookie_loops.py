@@ -1,4 +1,6 @@
-"""The loops of a bookie against the codecs, one message at a time: the same rows, the same records, the same answers."""
+"""The loops of a bookie against the codecs, one message at a time: the same rows, the same records, the same
+answers.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def request_of(data: bytes, row: np.ndarray) -> tuple[int, m.Request]:
     if kind == READ:
         return txn, m.ReadEntry(ledger, entry_id)
     recovery, deferred = bool(flags & loops.RECOVERY), bool(flags & loops.DEFERRED_SYNC)
-    return txn, m.AddEntry(ledger, entry_id, lac, data[body : body + size], data[key : key + key_size], recovery, deferred)
+    return txn, m.AddEntry(
+        ledger, entry_id, lac, data[body : body + size], data[key : key + key_size], recovery, deferred
+    )
 
 
 def check(data: bytes, version: ModuleType) -> np.ndarray:
@@ -77,7 +81,12 @@ def test_rows_are_what_the_codec_reads(version: ModuleType, data: st.DataObject)
     stream = b"".join(version.encode_request(*each) for each in requests)
     rows = check(stream[: data.draw(st.integers(0, len(stream)))], version)
     for row, (_, request) in zip(rows, requests, strict=False):
-        is_read = type(request) is m.ReadEntry and not request.fence and request.previous_lac is None and request.entry_id >= 0
+        is_read = (
+            type(request) is m.ReadEntry
+            and not request.fence
+            and request.previous_lac is None
+            and request.entry_id >= 0
+        )
         wanted = ADD if type(request) is m.AddEntry and request.entry_id <= m.LAST_ENTRY else READ if is_read else OTHER
         assert row[loops.KIND] == wanted
 
@@ -86,7 +95,9 @@ def test_rows_are_what_the_codec_reads(version: ModuleType, data: st.DataObject)
 @given(data=st.data())
 def test_damaged_requests_are_never_taken_for_others(version: ModuleType, data: st.DataObject) -> None:
     requests = data.draw(st.lists(st.tuples(TXNS, ADDS | REQUESTS[version]), min_size=1, max_size=3))
-    stream = bytearray(b"".join(version.encode_request(*each) for each in requests if version is v3 or v2.speaks(each[1])))
+    stream = bytearray(
+        b"".join(version.encode_request(*each) for each in requests if version is v3 or v2.speaks(each[1]))
+    )
     for place, byte in data.draw(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 255)), max_size=4)):
         if place < len(stream):
             stream[place] = byte
@@ -95,7 +106,9 @@ def test_damaged_requests_are_never_taken_for_others(version: ModuleType, data: 
 
 @VERSIONS
 def test_every_byte_of_an_add_may_be_another_one(version: ModuleType) -> None:
-    frame = version.encode_request(300, m.AddEntry(7, 5, 4, (7).to_bytes(8) + (5).to_bytes(8) + (4).to_bytes(8) + b"data", b"k" * 20))
+    frame = version.encode_request(
+        300, m.AddEntry(7, 5, 4, (7).to_bytes(8) + (5).to_bytes(8) + (4).to_bytes(8) + b"data", b"k" * 20)
+    )
     for place in range(len(frame)):
         for byte in (0, 1, 2, 3, 0x7F, 0x80, 0xFF, frame[place] ^ 1, frame[place] + 1 & 0xFF):
             check(frame[:place] + bytes([byte]) + frame[place + 1 :] + frame, version)
@@ -137,7 +150,11 @@ def grouped(adds: list[m.AddEntry]) -> tuple[bytes, np.ndarray, np.ndarray, np.n
     table = np.zeros((len(adds), loops.COLUMNS), np.int64)
     assert loops.parse(array(data), 0, len(data), 1 << 20, 3, table)[0] == len(adds)
     slots = np.full(256, -1)
-    groups, places, order = np.zeros((len(adds), loops.GROUP_COLUMNS), np.int64), np.zeros(len(adds), np.int64), np.zeros(len(adds), np.int64)
+    groups, places, order = (
+        np.zeros((len(adds), loops.GROUP_COLUMNS), np.int64),
+        np.zeros(len(adds), np.int64),
+        np.zeros(len(adds), np.int64),
+    )
     count, stop = loops.group(array(data), table, 0, len(adds), SEED, slots, groups, places, order)
     assert (slots == -1).all()
     return data, table, groups[:count], order[:stop]
@@ -145,7 +162,13 @@ def grouped(adds: list[m.AddEntry]) -> tuple[bytes, np.ndarray, np.ndarray, np.n
 
 FEW = st.builds(
     lambda ledger, entry_id, lac, rest, key, recovery, deferred: m.AddEntry(
-        ledger, entry_id, lac, b"".join(n.to_bytes(8, signed=True) for n in (ledger, entry_id, lac)) + rest, key, recovery, deferred
+        ledger,
+        entry_id,
+        lac,
+        b"".join(n.to_bytes(8, signed=True) for n in (ledger, entry_id, lac)) + rest,
+        key,
+        recovery,
+        deferred,
     ),
     st.sampled_from([0, 1, 2, 64, 1 << 40, (1 << 63) - 1]),
     st.integers(0, 9),
@@ -161,7 +184,9 @@ FEW = st.builds(
 def test_groups_are_adds_of_one_ledger_key_and_flags_in_their_order(adds: list[m.AddEntry]) -> None:
     expected: dict[tuple[int, bytes, bool, bool], list[int]] = {}
     for place, add in enumerate(adds):
-        if any(key[0] == add.ledger and key[1:] != (add.master_key, add.recovery, add.deferred_sync) for key in expected):
+        if any(
+            key[0] == add.ledger and key[1:] != (add.master_key, add.recovery, add.deferred_sync) for key in expected
+        ):
             break
         expected.setdefault((add.ledger, add.master_key, add.recovery, add.deferred_sync), []).append(place)
     data, table, groups, order = grouped(adds)
@@ -192,16 +217,22 @@ def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], dr
     data, table, _, order = grouped(adds)
     some = order[: drawn.randint(1, len(order))]
     taken = [adds[n] for n in some.tolist()]
-    rows = loops.lay_out(array(data), table, some, sum(len(add.body) for add in taken), any(add.recovery for add in taken))
+    rows = loops.lay_out(
+        array(data), table, some, sum(len(add.body) for add in taken), any(add.recovery for add in taken)
+    )
     assert rows.recovery is any(add.recovery for add in taken)
-    assert rows.data.tobytes() == laid_out(encode(EntryAdded(add.ledger, add.entry_id, add.lac, add.body)) for add in taken)
+    assert rows.data.tobytes() == laid_out(
+        encode(EntryAdded(add.ledger, add.entry_id, add.lac, add.body)) for add in taken
+    )
     assert rows.table[:, :3].tolist() == [[add.ledger, add.entry_id, add.lac] for add in taken]
     assert [rows.body(n) for n in range(len(rows))] == [add.body for add in taken]
 
 
 @VERSIONS
 @given(IDS, st.lists(st.tuples(TXNS, IDS), max_size=5), CODES)
-def test_answers_to_adds_are_those_of_the_codec(version: ModuleType, ledger: int, requests: list[tuple[int, int]], code: m.Code) -> None:
+def test_answers_to_adds_are_those_of_the_codec(
+    version: ModuleType, ledger: int, requests: list[tuple[int, int]], code: m.Code
+) -> None:
     out = np.zeros(10 + loops.ANSWER * len(requests), np.uint8)
     number = v2._NUMBERS[code] if version is v2 else code.value
     numbers = np.array([(*each, ledger) for each in requests], np.int64).reshape(-1, 3)
@@ -232,7 +263,10 @@ def test_answers_to_reads_are_those_of_the_codec(
     version: ModuleType, reads: list[tuple[int, int, int, bytes]], code: m.Code, lac: int, drawn: random.Random
 ) -> None:
     bodies = [array(body) for *_, body in reads]
-    found = np.array([[0, entry_id, body.ctypes.data, len(body)] for (_, entry_id, _, _), body in zip(reads, bodies, strict=True)], np.int64)
+    found = np.array(
+        [[0, entry_id, body.ctypes.data, len(body)] for (_, entry_id, _, _), body in zip(reads, bodies, strict=True)],
+        np.int64,
+    )
     places = [place for place in range(len(reads)) if drawn.random() < 0.8]
     out = np.zeros(loops.ANSWER * len(reads) + sum(map(len, bodies)), np.uint8)
     requests = np.array([each[:3] for each in reads], np.int64)

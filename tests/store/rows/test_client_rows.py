@@ -1,4 +1,6 @@
-"""The loops of a client against their plain twins: the codecs of version 3, and the roles' loops over one entry after another."""
+"""The loops of a client against their plain twins: the codecs of version 3, and the roles' loops over one entry after
+another.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,12 @@ def loaded() -> RowLoops:
 
 
 @given(
-    st.sampled_from(DigestType), IDS, IDS, st.integers(-1, 1 << 40), IDS, DATA, st.booleans(), st.integers(0, 4), st.integers(1, 5), st.booleans()
+    st.sampled_from(DigestType), IDS, IDS, st.integers(-1, 1 << 40), IDS, DATA, st.booleans(), st.integers(0, 4),
+    st.integers(1, 5), st.booleans()
 )  # fmt: skip
-def test_frames_of_adds_are_those_of_the_codec(digest, ledger, first, lac, length, data, deferred, place, quorum, are_large):
+def test_frames_of_adds_are_those_of_the_codec(
+    digest, ledger, first, lac, length, data, deferred, place, quorum, are_large
+):
     if are_large:  # they go by themselves, and are not copied for each bookie
         data = [each + bytes(LARGE) for each in data]
     digests = Digests(digest, b"password")
@@ -57,7 +62,7 @@ def test_frames_of_adds_are_those_of_the_codec(digest, ledger, first, lac, lengt
     assert out == b"".join(
         encode_request(rows.FIRST_TXN + number, twin[entry_id - first]) for number, entry_id in enumerate(asked)
     )
-    (given_up, size) = pipeline.give_up(*pipeline.all()[0])
+    given_up, size = pipeline.give_up(*pipeline.all()[0])
     assert size == len(out) and [entry_id for _, ids, _ in given_up for entry_id in ids.tolist()] == asked
 
 
@@ -66,7 +71,9 @@ def test_frames_of_reads_are_those_of_the_codec(ledger, entry_ids, txn):
     pipeline = Pipeline(rows)
     pipeline.oldest = pipeline.next = txn
     out = bytes(pipeline.reads("owner", ledger, np.array(entry_ids, np.int64), 0.0))
-    assert out == b"".join(encode_request(number, ReadEntry(ledger, entry_id)) for number, entry_id in enumerate(entry_ids, txn))
+    assert out == b"".join(
+        encode_request(number, ReadEntry(ledger, entry_id)) for number, entry_id in enumerate(entry_ids, txn)
+    )
 
 
 PLAIN_TXNS = st.integers(0, 1 << 36)
@@ -145,7 +152,10 @@ ENSEMBLES = st.integers(1, 6).flatmap(lambda size: st.tuples(st.just(size), st.i
 
 
 @given(
-    ENSEMBLES, st.integers(-1, 1 << 40), st.integers(8, 60), st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(-3, 70), max_size=40)), max_size=8)
+    ENSEMBLES,
+    st.integers(-1, 1 << 40),
+    st.integers(8, 60),
+    st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(-3, 70), max_size=40)), max_size=8),
 )
 def test_entries_are_confirmed_as_one_by_one(quorums, confirmed, pushed, answers):
     size, write_quorum = quorums
@@ -184,7 +194,9 @@ class Model:
 
     def answer(self, txns: list[int], is_add: bool) -> None:
         stream = b"".join(
-            encode_response(txn, AddEntryResponse(7, 1, Code.OK) if is_add else ReadEntryResponse(7, 1, Code.OK, body=b""))
+            encode_response(
+                txn, AddEntryResponse(7, 1, Code.OK) if is_add else ReadEntryResponse(7, 1, Code.OK, body=b"")
+            )
             for txn in txns
         )
         data = np.frombuffer(bytearray(stream), np.uint8)
@@ -228,7 +240,11 @@ def test_every_request_is_answered_or_given_up_once(data):
         elif what == "answer":
             is_add = data.draw(st.booleans())
             ours = [txn for txn, (owner, _) in model.waiting.items() if owner.endswith("add") == is_add]
-            txns = data.draw(st.lists(st.sampled_from([*ours, rows.FIRST_TXN, rows.END_TXN - 1]), max_size=20)) if ours else []
+            txns = (
+                data.draw(st.lists(st.sampled_from([*ours, rows.FIRST_TXN, rows.END_TXN - 1]), max_size=20))
+                if ours
+                else []
+            )
             txns = [txn for txn in txns if txn in ours or txn not in model.waiting]
             if txns:
                 model.answer(txns, is_add)
@@ -240,11 +256,19 @@ def test_every_request_is_answered_or_given_up_once(data):
 
 BODIES = st.one_of(
     st.binary(max_size=80),
-    st.builds(lambda ledger, entry_id, data: (ledger, entry_id, data), st.integers(6, 7), st.integers(0, 3), st.binary(max_size=30)),
+    st.builds(
+        lambda ledger, entry_id, data: (ledger, entry_id, data),
+        st.integers(6, 7),
+        st.integers(0, 3),
+        st.binary(max_size=30),
+    ),
 )
 
 
-@given(st.sampled_from(DigestType), st.lists(st.tuples(st.integers(0, 3), BODIES, st.integers(-1, 400)), min_size=1, max_size=10))
+@given(
+    st.sampled_from(DigestType),
+    st.lists(st.tuples(st.integers(0, 3), BODIES, st.integers(-1, 400)), min_size=1, max_size=10),
+)
 def test_entries_are_opened_as_one_by_one(digest, asked):
     digests, bodies, damaged = Digests(digest, b"p"), [], 0
     for _, made, damage in asked:
@@ -260,7 +284,9 @@ def test_entries_are_opened_as_one_by_one(digest, asked):
     which, entry_ids = np.arange(len(bodies)), np.array([entry_id for entry_id, _, _ in asked])
     entries = np.full((4, rows.ENTRY_COLUMNS), -1, np.int64)
     block = np.empty(rows.bytes_of(table, which), np.uint8)
-    taken, end, lac = rows.take_entries(data, table, which, entry_ids, 7, digests.size, digest.value, 0, block, 0, entries)
+    taken, end, lac = rows.take_entries(
+        data, table, which, entry_ids, 7, digests.size, digest.value, 0, block, 0, entries
+    )
     opened = [digests.open_entry(body, 7, entry_id) for (entry_id, _, _), body in zip(asked, bodies, strict=True)]
     found = {at: block[start:stop].tobytes() for at, (start, stop, _, _) in enumerate(entries.tolist()) if start >= 0}
     headers = {at: (lac, length) for at, (start, _, lac, length) in enumerate(entries.tolist()) if start >= 0}

@@ -1,4 +1,6 @@
-"""Loops that get ready while a process serves: compiled once, by another process, and never by the one that needs them."""
+"""Loops that get ready while a process serves: compiled once, by another process, and never by the one that needs
+them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,13 @@ def write(folder: Path, added: int) -> None:
 def run(folder: Path, **environment: str) -> tuple[str, str]:
     """What a process says that gets the loops ready, and its log."""
     paths = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    given = {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    given = {
+        "PYTHONPATH": paths,
+        "NUMBA_CACHE_DIR": str(folder / "cache"),
+        "PATH": os.environ["PATH"],
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **environment,
+    }
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=given, capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr.strip()
 
@@ -66,4 +74,7 @@ def test_a_process_may_be_told_to_do_without_or_to_wait(tmp_path: Path) -> None:
 def test_what_can_not_be_compiled_or_kept_is_said_and_hinders_nobody(tmp_path: Path) -> None:
     (tmp_path / "small_loops.py").write_text("raise RuntimeError('there is no room')")
     said, log = run(tmp_path)
-    assert said == "None 0 False" and "the process goes on without them: they can not be compiled: RuntimeError: there is no room" in log
+    assert (
+        said == "None 0 False"
+        and "the process goes on without them: they can not be compiled: RuntimeError: there is no room" in log
+    )

@@ -62,7 +62,11 @@ PHASE_ONE = (Step.BEGIN_REPAIR, Step.OPEN_STORAGE, Step.MARK_LEDGERS)
 def test_a_bookie_marks_its_ledgers_before_anything_says_that_it_has_lost_nothing(
     has_lost_directory: bool, last_run: Run | None, steps: tuple[Step, ...]
 ) -> None:
-    assert steps_of_boot(has_lost_directory=has_lost_directory, last_run=last_run) == (*steps, Step.NOTE_RUN, Step.SERVE)
+    assert steps_of_boot(has_lost_directory=has_lost_directory, last_run=last_run) == (
+        *steps,
+        Step.NOTE_RUN,
+        Step.SERVE,
+    )
 
 
 def test_orders_and_marks_without_a_protection() -> None:
@@ -98,7 +102,9 @@ OWN = Cookie(bookie_id="a", journal_directories=("/j",), ledger_directories=("/l
         (None, Stamped("/l", OWN, False), False),
     ],
 )
-def test_only_the_same_bookie_of_the_same_cluster_repairs_itself(in_metadata: Cookie | None, stamped: Stamped, may: bool) -> None:
+def test_only_the_same_bookie_of_the_same_cluster_repairs_itself(
+    in_metadata: Cookie | None, stamped: Stamped, may: bool
+) -> None:
     assert may_repair(OWN, in_metadata, [Stamped("/j", OWN, False), stamped]) is may
 
 

@@ -1,4 +1,6 @@
-"""Rules and roles import nothing that does input or output, reads a clock or draws random numbers; nor does what they import."""
+"""Rules and roles import nothing that does input or output, reads a clock or draws random numbers; nor does what they
+import.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ import fencepost
 SOURCE = Path(fencepost.__file__).parent.parent
 
 FOR_RULES = {"__future__", "typing", "enum", "collections", "collections.abc", "fencepost.spec.values"}
-FOR_ROLES = FOR_RULES | {"array", "itertools", "struct", "zlib", "hashlib", "hmac", "msgspec", "google_crc32c", "fencepost.errors"}
+FOR_ROLES = FOR_RULES | {
+    "array",
+    "itertools",
+    "struct",
+    "zlib",
+    "hashlib",
+    "hmac",
+    "msgspec",
+    "google_crc32c",
+    "fencepost.errors",
+}
 FORBIDDEN_NAMES = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "id", "hash"}
 """What needs no import, and does input or output or differs from process to process."""
 
@@ -73,5 +85,15 @@ def test_nothing_is_called_that_needs_no_import() -> None:
 
 
 def test_values_import_no_input_or_output_either() -> None:
-    allowed = FOR_RULES | {"dataclasses", "inspect", "itertools", "math", "operator", "struct", "weakref", "zlib", "fencepost.errors"}
+    allowed = FOR_RULES | {
+        "dataclasses",
+        "inspect",
+        "itertools",
+        "math",
+        "operator",
+        "struct",
+        "weakref",
+        "zlib",
+        "fencepost.errors",
+    }
     assert set(imports("fencepost.spec.values")) <= allowed

@@ -100,7 +100,8 @@ def test_without_its_protection_one_fenced_bookie_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "are_quorums"), [((3, 3, 2), True), ((1, 1, 1), True), ((3, 2, 3), False), ((2, 3, 2), False), ((3, 3, 0), False)]
+    ("sizes", "are_quorums"),
+    [((3, 3, 2), True), ((1, 1, 1), True), ((3, 2, 3), False), ((2, 3, 2), False), ((3, 3, 0), False)],
 )
 def test_quorums_of_a_ledger(sizes: tuple[int, int, int], are_quorums: bool) -> None:
     assert quorums.are_quorums(*sizes) is are_quorums
@@ -135,7 +136,8 @@ def test_adds_without_protections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "given", "matches"), [(None, b"k", True), (b"k", b"k", True), (b"k", b"l", False), (b"k", None, False), (None, None, False)]
+    ("known", "given", "matches"),
+    [(None, b"k", True), (b"k", b"k", True), (b"k", b"l", False), (b"k", None, False), (None, None, False)],
 )
 def test_the_first_key_that_comes_is_the_one(known: bytes | None, given: bytes | None, matches: bool) -> None:
     assert adding.key_matches(known, given) is matches
@@ -144,7 +146,12 @@ def test_the_first_key_that_comes_is_the_one(known: bytes | None, given: bytes |
 
 
 def test_only_adds_of_the_owner_are_left_out_of_the_journal() -> None:
-    assert [adding.is_journalled(journals, recovery) for journals in (True, False) for recovery in (True, False)] == [True, True, True, False]
+    assert [adding.is_journalled(journals, recovery) for journals in (True, False) for recovery in (True, False)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +197,9 @@ def test_a_lac_never_falls(carried: list[int]) -> None:
     assert known == reader == 5
 
 
-@pytest.mark.parametrize(("pushed", "confirmed", "may"), [(-1, -1, True), (0, -1, True), (1, -1, False), (5, 4, True), (6, 4, False)])
+@pytest.mark.parametrize(
+    ("pushed", "confirmed", "may"), [(-1, -1, True), (0, -1, True), (1, -1, False), (5, 4, True), (6, 4, False)]
+)
 def test_two_entries_may_be_in_flight(pushed: int, confirmed: int, may: bool) -> None:
     assert adding.may_append(pushed, confirmed, in_flight_limit=2) is may
     assert (adding.room(pushed, confirmed, in_flight_limit=2) > 0) is may
@@ -325,7 +334,10 @@ def test_what_a_bookie_answers_to_a_read(stored: bool, known: bool, limbo: bool,
     assert reading.answer_to_read(stored=stored, known_ledger=known, limbo=limbo, unreadable=unreadable) is code
     if limbo and not stored and not unreadable:
         careless = Protections(limbo_is_unknown=False)
-        assert reading.answer_to_read(stored=stored, known_ledger=known, limbo=limbo, protections=careless) is Code.NO_ENTRY
+        assert (
+            reading.answer_to_read(stored=stored, known_ledger=known, limbo=limbo, protections=careless)
+            is Code.NO_ENTRY
+        )
 
 
 @pytest.mark.parametrize(
@@ -338,7 +350,9 @@ def test_what_a_bookie_answers_to_a_read(stored: bool, known: bool, limbo: bool,
         (True, True, True, Code.UNKNOWN_LEDGER_STATE),
     ],
 )
-def test_what_a_bookie_answers_to_a_question_for_the_lac(known: bool, limbo: bool, unreadable: bool, code: Code) -> None:
+def test_what_a_bookie_answers_to_a_question_for_the_lac(
+    known: bool, limbo: bool, unreadable: bool, code: Code
+) -> None:
     assert reading.answer_to_read_lac(known_ledger=known, limbo=limbo, unreadable=unreadable) is code
 
 
@@ -380,7 +394,9 @@ def test_a_recovery_read_is_negative_only_if_the_entry_can_not_be_committed(
     if negative and not found:
         assert reading.recovery_read(found, negative, failed, asked, ack_quorum, careless) is NEGATIVE
     if not found and negative != asked:
-        assert reading.ordinary_read(found, negative, failed, asked) is (UNKNOWN if negative | failed == asked else WAITING)
+        assert reading.ordinary_read(found, negative, failed, asked) is (
+            UNKNOWN if negative | failed == asked else WAITING
+        )
     elif not found:
         assert reading.ordinary_read(found, negative, failed, asked) is NEGATIVE
     else:
@@ -389,7 +405,8 @@ def test_a_recovery_read_is_negative_only_if_the_entry_can_not_be_committed(
 
 @pytest.mark.parametrize(
     ("asked", "answered", "has_waited", "who"),
-    [("", "", False, "a"), ("a", "", False, None), ("a", "", True, "b"), ("a", "a", False, "b"), ("ab", "a", False, None),
+    [("", "", False, "a"), ("a", "", False, None), ("a", "", True, "b"), ("a", "a", False, "b"),
+    ("ab", "a", False, None),
      ("abc", "ab", True, None), ("abc", "abc", False, None)],
 )  # fmt: skip
 def test_whom_a_reader_asks_next(asked: str, answered: str, has_waited: bool, who: str | None) -> None:
@@ -398,7 +415,14 @@ def test_whom_a_reader_asks_next(asked: str, answered: str, has_waited: bool, wh
 
 @pytest.mark.parametrize(
     ("entry_id", "lac", "last_entry", "readable"),
-    [(0, -1, None, False), (0, 0, None, True), (1, 0, None, False), (3, 0, 3, True), (4, 9, 3, False), (-1, 5, None, False)],
+    [
+        (0, -1, None, False),
+        (0, 0, None, True),
+        (1, 0, None, False),
+        (3, 0, 3, True),
+        (4, 9, 3, False),
+        (-1, 5, None, False),
+    ],
 )
 def test_how_far_a_reader_may_read(entry_id: int, lac: int, last_entry: int | None, readable: bool) -> None:
     assert reading.is_readable(entry_id, lac, last_entry) is readable
@@ -427,7 +451,11 @@ def test_recovery_starts_at_the_highest_lac_and_not_before_the_current_fragment(
 
 
 def test_recovery_reads_a_few_entries_ahead() -> None:
-    assert [recovery.may_read_ahead(entry_id, decided=4, in_flight_limit=2) for entry_id in (5, 6, 7)] == [True, True, False]
+    assert [recovery.may_read_ahead(entry_id, decided=4, in_flight_limit=2) for entry_id in (5, 6, 7)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_recovery_does_with_its_ensembles_and_its_lac() -> None:
@@ -438,7 +466,9 @@ def test_what_recovery_does_with_its_ensembles_and_its_lac() -> None:
     assert recovery.lac_to_carry(began_at=3, confirmed=5, protections=Protections(recovery_freezes_lac=False)) == 5
 
 
-@pytest.mark.parametrize(("end_known", "unconfirmed", "may"), [(False, [], False), (True, [4], False), (True, [], True)])
+@pytest.mark.parametrize(
+    ("end_known", "unconfirmed", "may"), [(False, [], False), (True, [4], False), (True, [], True)]
+)
 def test_recovery_closes_when_all_is_read_and_written(end_known: bool, unconfirmed: list[int], may: bool) -> None:
     assert recovery.may_close(end_known, unconfirmed) is may
     careless = Protections(write_back_before_close=False)
@@ -460,7 +490,11 @@ def test_what_changes_make_of_the_metadata() -> None:
     assert (ended.status, ended.fragments, metadata.end_of(ended)) == (CLOSED, changed.fragments, 9)
     assert metadata.closed(LEDGER, 9, 100).fragments == LEDGER.fragments
     assert metadata.ends_at(ended, 9, 100)
-    assert not metadata.ends_at(ended, 9, 99) and not metadata.ends_at(ended, 8, 100) and not metadata.ends_at(LEDGER, -1, 0)
+    assert (
+        not metadata.ends_at(ended, 9, 99)
+        and not metadata.ends_at(ended, 8, 100)
+        and not metadata.ends_at(LEDGER, -1, 0)
+    )
 
 
 def test_whose_ledger_it_is() -> None:
@@ -487,7 +521,9 @@ def test_what_a_client_does_by_the_status_of_its_ledger(rule: object, nexts: tup
 
 
 def test_metadata_are_settled_unless_a_change_of_them_may_yet_be_made() -> None:
-    assert metadata.is_settled(3, None) and metadata.is_settled(3, 2), "what was tried on version 2 was made, or can not be any more"
+    assert metadata.is_settled(3, None) and metadata.is_settled(3, 2), (
+        "what was tried on version 2 was made, or can not be any more"
+    )
     assert not metadata.is_settled(3, 3)
 
 

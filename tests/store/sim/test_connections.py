@@ -1,4 +1,6 @@
-"""The network and the metadata service: order within a connection, what a client learns of a loss, versions, watches and sessions."""
+"""The network and the metadata service: order within a connection, what a client learns of a loss, versions, watches
+and sessions.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ writes = st.lists(st.tuples(st.integers(0, 4 * SECTOR), st.binary(min_size=1, ma
 
 
 @given(writes, writes, st.integers(0, 9999))
-def test_after_a_loss_of_power_each_byte_is_as_it_was_synced_or_as_it_was_written(before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], seed: int) -> None:
+def test_after_a_loss_of_power_each_byte_is_as_it_was_synced_or_as_it_was_written(
+    before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], seed: int
+) -> None:
     file = SimFile()
     for offset, data in before:
         file.write(offset, data)
@@ -24,7 +26,9 @@ def test_after_a_loss_of_power_each_byte_is_as_it_was_synced_or_as_it_was_writte
     for offset, data in after:
         file.write(offset, data)
     seen = bytes(file.content)
-    touched = {sector for offset, data in after for sector in range(offset // SECTOR, -(-(offset + len(data)) // SECTOR))}
+    touched = {
+        sector for offset, data in after for sector in range(offset // SECTOR, -(-(offset + len(data)) // SECTOR))
+    }
     file.lose_power(Random(seed))
     left = bytes(file.content)
     assert len(synced) <= len(left) <= len(seen)
@@ -36,7 +40,9 @@ def test_after_a_loss_of_power_each_byte_is_as_it_was_synced_or_as_it_was_writte
 
 
 @given(writes, st.integers(0, 9999))
-def test_a_sync_that_failed_leaves_what_is_read_and_keeps_any_part(contents: list[tuple[int, bytes]], seed: int) -> None:
+def test_a_sync_that_failed_leaves_what_is_read_and_keeps_any_part(
+    contents: list[tuple[int, bytes]], seed: int
+) -> None:
     file = SimFile()
     for offset, data in contents:
         file.write(offset, data)

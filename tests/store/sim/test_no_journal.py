@@ -1,4 +1,6 @@
-"""Bookies without their adds in the journal: what happens to them in runs, that it stays within bounds, and what each protection is there for."""
+"""Bookies without their adds in the journal: what happens to them in runs, that it stays within bounds, and what each
+protection is there for.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,29 @@ SEEDS = range(1, 41)
 
 
 def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are killed, serving, marking and copying; they end in order; they lose directories; and they differ in what is in their journals."""
+    """They are killed, serving, marking and copying; they end in order; they lose directories; and they differ in what
+    is in their journals.
+    """
     happened: Counter[str] = Counter()
     crash, ended, lose, repaired, copy = (
-        BootingBookie.crash, BootingBookie._ended, BootingBookie.lose, BootingBookie._repaired, BootingBookie.store_entry
+        BootingBookie.crash,
+        BootingBookie._ended,
+        BootingBookie.lose,
+        BootingBookie._repaired,
+        BootingBookie.store_entry,
     )
 
     def crashes(self: BootingBookie, power: bool) -> None:
         if self.works:
-            when = "ending" if self.ending else "booting" if not self.alive else "repairing" if self.repair and self.repair.repairing else "serving"
+            when = (
+                "ending"
+                if self.ending
+                else "booting"
+                if not self.alive
+                else "repairing"
+                if self.repair and self.repair.repairing
+                else "serving"
+            )
             if when == "booting" and self.repair is not None and self.repair.marking is not None:
                 when = "marking"
             happened[f"crash while {when}"] += 1
@@ -57,7 +73,11 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
         assert simulate(drawn(seed, "no-journal")).violation is None
     assert set(happened) == {
         *(f"crash while {when}" for when in ("serving", "booting", "marking", "repairing", "ending")),
-        "bookies differ", "end", "loss of directories", "repair", "copy",
+        "bookies differ",
+        "end",
+        "loss of directories",
+        "repair",
+        "copy",
     }
     assert all(count > 1 for count in happened.values()), happened
 
@@ -98,12 +118,35 @@ def test_a_bookie_is_killed_with_what_only_its_memory_had(monkeypatch: pytest.Mo
 SMALL = {"ensemble": "2", "write_quorum": "2", "ack_quorum": "2", "readers": "0"}
 
 LOSES = {
-    "boot_fences": (1793, {"faults": "bookie_crashes,breaks,partitions,lost_directories,races", "entries": "4", "bookies": "2", "recoverers": "1", **SMALL}),
+    "boot_fences": (
+        1793,
+        {
+            "faults": "bookie_crashes,breaks,partitions,lost_directories,races",
+            "entries": "4",
+            "bookies": "2",
+            "recoverers": "1",
+            **SMALL,
+        },
+    ),
     "boot_enters_limbo": (8, {}),
-    "cookies_follow_marks": (102, {"faults": "lost_directories,boot_crashes,races", "entries": "8", "bookies": "3", "recoverers": "2", **SMALL}),
-    "run_precedes_answers": (127, {"faults": "bookie_crashes,power_failures,clean_restarts,races", "entries": "8", "bookies": "3", "recoverers": "2", **SMALL}),
+    "cookies_follow_marks": (
+        102,
+        {"faults": "lost_directories,boot_crashes,races", "entries": "8", "bookies": "3", "recoverers": "2", **SMALL},
+    ),
+    "run_precedes_answers": (
+        127,
+        {
+            "faults": "bookie_crashes,power_failures,clean_restarts,races",
+            "entries": "8",
+            "bookies": "3",
+            "recoverers": "2",
+            **SMALL,
+        },
+    ),
 }
-"""The seed that loses what was acknowledged when a protection of a bookie's boot is off, today. What is looked at is that, and many after it."""
+"""The seed that loses what was acknowledged when a protection of a bookie's boot is off, today. What is looked at is
+that, and many after it.
+"""
 
 LOSS = ("no loss", "one close")
 """The promises about what was acknowledged."""
@@ -135,7 +178,9 @@ def test_a_run_that_is_held_to_some_promises_does_not_ask_for_others() -> None:
 
 
 def test_a_repair_that_was_cut_off_in_its_first_checkpoint_is_done_again() -> None:
-    """Entries are lost, the journal is not, and the power fails while the first section is written since: it can not be read, and nobody counts on it."""
+    """Entries are lost, the journal is not, and the power fails while the first section is written since: it can not be
+    read, and nobody counts on it.
+    """
     assert simulate(drawn(7941, "no-journal")).violation is None
 
 

@@ -1,7 +1,8 @@
 """Faults planted in rules and roles, one at a time: the simulator finds every one of them.
 
-A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its place, which is given
-the original and the arguments. A fault that nothing finds is a promise that the judge does not know of.
+A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its
+place, which is given the original and the arguments. A fault that nothing finds is a promise that the judge does not
+know of.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _forgets(kind: type) -> Callable[..., Any]:
     return instead
 
 
-def _opens_what_is_damaged(original: Any, self: Digests, body: bytes | None, ledger: int, entry_id: int | None = None) -> Any:
+def _opens_what_is_damaged(
+    original: Any, self: Digests, body: bytes | None, ledger: int, entry_id: int | None = None
+) -> Any:
     found = original(self, body, ledger, entry_id)
     if found is None and body is not None and len(body) >= 32 + self.size and entry_id is not None:
         return Entry(ledger, entry_id, -1, 0, body[32 + self.size :])
@@ -83,57 +86,298 @@ def _takes_bad_version_for_written(original: Any, self: Any, event: Any, effects
 
 PLANTED = [
     # -- rules: adding
-    Planted("a fenced bookie refuses recovery adds too", adding, "answer_to_add", lambda f, **k: Code.FENCED if k["fenced"] else f(**k)),
-    Planted("the LAC of a bookie is the last that it was told", adding, "lac_of_bookie", lambda f, known, carried: carried),
-    Planted("confirmations of bookies that have left count", adding, "counts", lambda f, is_asked, is_pending: is_pending, profile="network", seed=67),
-    Planted("the LAC goes one entry too far", adding, "lac_reached", lambda f, lac, pushed, *a: min(pushed, f(lac, pushed, *a) + 1)),
-    Planted("no answer is taken for a confirmation", adding, "outcome_of_add", lambda f, code: AddOutcome.CONFIRMED if code is None else f(code)),
-    Planted("an ack quorum is one bookie short", quorums, "is_committed", lambda f, confirmations, ack: confirmations >= max(1, ack - 1)),
-    Planted("an ack quorum is one bookie too many", quorums, "is_committed", lambda f, confirmations, ack: confirmations > ack, seed=2),
-    Planted("the LAC of deferred adds does not wait for a force", adding, "lac_of_owner", lambda f, confirmed, forced, deferred: confirmed, seed=4),
-    Planted("a force is done when one bookie has done it", adding, "is_forced", lambda f, forced, ensemble: bool(forced), seed=65),
-    Planted("deferred adds outlive the connection that they came by", adding, "outlives_connection", lambda f, *a: True, profile="disks", seed=68),
+    Planted(
+        "a fenced bookie refuses recovery adds too",
+        adding,
+        "answer_to_add",
+        lambda f, **k: Code.FENCED if k["fenced"] else f(**k),
+    ),
+    Planted(
+        "the LAC of a bookie is the last that it was told", adding, "lac_of_bookie", lambda f, known, carried: carried
+    ),
+    Planted(
+        "confirmations of bookies that have left count",
+        adding,
+        "counts",
+        lambda f, is_asked, is_pending: is_pending,
+        profile="network",
+        seed=67,
+    ),
+    Planted(
+        "the LAC goes one entry too far",
+        adding,
+        "lac_reached",
+        lambda f, lac, pushed, *a: min(pushed, f(lac, pushed, *a) + 1),
+    ),
+    Planted(
+        "no answer is taken for a confirmation",
+        adding,
+        "outcome_of_add",
+        lambda f, code: AddOutcome.CONFIRMED if code is None else f(code),
+    ),
+    Planted(
+        "an ack quorum is one bookie short",
+        quorums,
+        "is_committed",
+        lambda f, confirmations, ack: confirmations >= max(1, ack - 1),
+    ),
+    Planted(
+        "an ack quorum is one bookie too many",
+        quorums,
+        "is_committed",
+        lambda f, confirmations, ack: confirmations > ack,
+        seed=2,
+    ),
+    Planted(
+        "the LAC of deferred adds does not wait for a force",
+        adding,
+        "lac_of_owner",
+        lambda f, confirmed, forced, deferred: confirmed,
+        seed=4,
+    ),
+    Planted(
+        "a force is done when one bookie has done it",
+        adding,
+        "is_forced",
+        lambda f, forced, ensemble: bool(forced),
+        seed=65,
+    ),
+    Planted(
+        "deferred adds outlive the connection that they came by",
+        adding,
+        "outlives_connection",
+        lambda f, *a: True,
+        profile="disks",
+        seed=68,
+    ),
     # -- rules: ensembles
-    Planted("entries are not striped", quorums, "write_set", lambda f, entry, ensemble, quorum: tuple(ensemble)[:quorum], seed=5),
-    Planted("bookies that stay change their places", ensembles, "replaced", lambda f, *a: (lambda e: e and tuple(sorted(e)))(f(*a)), seed=49),
-    Planted("a bookie that failed is chosen again", ensembles, "replaced", lambda f, ensemble, failed, candidates: tuple(ensemble), seed=3),
+    Planted(
+        "entries are not striped",
+        quorums,
+        "write_set",
+        lambda f, entry, ensemble, quorum: tuple(ensemble)[:quorum],
+        seed=5,
+    ),
+    Planted(
+        "bookies that stay change their places",
+        ensembles,
+        "replaced",
+        lambda f, *a: (lambda e: e and tuple(sorted(e)))(f(*a)),
+        seed=49,
+    ),
+    Planted(
+        "a bookie that failed is chosen again",
+        ensembles,
+        "replaced",
+        lambda f, ensemble, failed, candidates: tuple(ensemble),
+        seed=3,
+    ),
     Planted("new bookies are not sent what they lack", ensembles, "newly_asked", lambda f, *a: [], seed=6),
-    Planted("a new fragment begins one entry late", ensembles, "with_ensemble", lambda f, fragments, ensemble, first: f(fragments, ensemble, first + 1), seed=3),
-    Planted("a new fragment replaces the last one", ensembles, "with_ensemble", lambda f, fragments, ensemble, first: f(fragments, ensemble, fragments[-1].first_entry_id), seed=3),
+    Planted(
+        "a new fragment begins one entry late",
+        ensembles,
+        "with_ensemble",
+        lambda f, fragments, ensemble, first: f(fragments, ensemble, first + 1),
+        seed=3,
+    ),
+    Planted(
+        "a new fragment replaces the last one",
+        ensembles,
+        "with_ensemble",
+        lambda f, fragments, ensemble, first: f(fragments, ensemble, fragments[-1].first_entry_id),
+        seed=3,
+    ),
     # -- rules: fencing and recovery
     Planted("fencing never ends", fencing, "fencing", lambda f, *a: Verdict.WAITING),
     Planted("a bookie fences nothing by a read", fencing, "is_fenced_by_read", lambda f, *a, **k: False),
-    Planted("one quorum too few is covered", quorums, "covers", lambda f, members, cohort, ack: sum(b not in members for b in cohort) <= ack, seed=6),
+    Planted(
+        "one quorum too few is covered",
+        quorums,
+        "covers",
+        lambda f, members, cohort, ack: sum(b not in members for b in cohort) <= ack,
+        seed=6,
+    ),
     Planted("recovery skips an entry", recovery, "confirmed_before", lambda f, lacs, first, *a: f(lacs, first, *a) + 1),
-    Planted("recovery closes before it knows the end", recovery, "may_close", lambda f, end_known, unconfirmed, *a: not unconfirmed, seed=10),
-    Planted("recovery ends where it does not know", recovery, "is_end", lambda f, verdict: verdict is not Verdict.POSITIVE, seed=6),
-    Planted("no answer is taken for a negative one", reading, "outcome_of_read", lambda f, code, intact: ReadOutcome.NEGATIVE if code is None else f(code, intact), seed=6),
-    Planted("a ledger in limbo is taken to lack entries", reading, "outcome_of_read", lambda f, code, intact: ReadOutcome.NEGATIVE if code is Code.UNKNOWN_LEDGER_STATE else f(code, intact), seed=106),
-    Planted("what failed counts as lacking it", reading, "recovery_read", lambda f, found, negative, failed, *a: f(found, [*negative, *failed], failed, *a), seed=6),
+    Planted(
+        "recovery closes before it knows the end",
+        recovery,
+        "may_close",
+        lambda f, end_known, unconfirmed, *a: not unconfirmed,
+        seed=10,
+    ),
+    Planted(
+        "recovery ends where it does not know",
+        recovery,
+        "is_end",
+        lambda f, verdict: verdict is not Verdict.POSITIVE,
+        seed=6,
+    ),
+    Planted(
+        "no answer is taken for a negative one",
+        reading,
+        "outcome_of_read",
+        lambda f, code, intact: ReadOutcome.NEGATIVE if code is None else f(code, intact),
+        seed=6,
+    ),
+    Planted(
+        "a ledger in limbo is taken to lack entries",
+        reading,
+        "outcome_of_read",
+        lambda f, code, intact: ReadOutcome.NEGATIVE if code is Code.UNKNOWN_LEDGER_STATE else f(code, intact),
+        seed=106,
+    ),
+    Planted(
+        "what failed counts as lacking it",
+        reading,
+        "recovery_read",
+        lambda f, found, negative, failed, *a: f(found, [*negative, *failed], failed, *a),
+        seed=6,
+    ),
     # -- rules: reading
-    Planted("one bookie that lacks an entry is believed", reading, "ordinary_read", lambda f, found, negative, failed, ws: Verdict.NEGATIVE if negative and not found else f(found, negative, failed, ws), seed=19),
-    Planted("readers read one entry beyond the LAC", reading, "is_readable", lambda f, entry, lac, last: f(entry, lac + 1, last), seed=12),
-    Planted("readers of a closed ledger miss its last entry", reading, "is_readable", lambda f, entry, lac, last: f(entry, lac, None if last is None else last - 1)),
-    Planted("an entry that can not be read is denied", reading, "answer_to_read", lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k), profile="disks", seed=174),
+    Planted(
+        "one bookie that lacks an entry is believed",
+        reading,
+        "ordinary_read",
+        lambda f, found, negative, failed, ws: (
+            Verdict.NEGATIVE if negative and not found else f(found, negative, failed, ws)
+        ),
+        seed=19,
+    ),
+    Planted(
+        "readers read one entry beyond the LAC",
+        reading,
+        "is_readable",
+        lambda f, entry, lac, last: f(entry, lac + 1, last),
+        seed=12,
+    ),
+    Planted(
+        "readers of a closed ledger miss its last entry",
+        reading,
+        "is_readable",
+        lambda f, entry, lac, last: f(entry, lac, None if last is None else last - 1),
+    ),
+    Planted(
+        "an entry that can not be read is denied",
+        reading,
+        "answer_to_read",
+        lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k),
+        profile="disks",
+        seed=174,
+    ),
     # -- rules: metadata
-    Planted("the owner changes the ensemble in recovery", life, "to_change_ensemble", lambda f, status, failed: Next.WRITE if status is LedgerStatus.IN_RECOVERY and failed else f(status, failed), seed=9),
-    Planted("recovery leaves a ledger to who recovers it already", life, "to_start_recovery", lambda f, status: Next.DONE if status is LedgerStatus.IN_RECOVERY else f(status), seed=4),
-    Planted("a ledger is closed one entry short", life, "closed", lambda f, metadata, last, length, *a: f(metadata, max(-1, last - 1), length, *a)),
-    Planted("a ledger is closed with the length of nothing", life, "closed", lambda f, metadata, last, length, *a: f(metadata, last, 0, *a)),
+    Planted(
+        "the owner changes the ensemble in recovery",
+        life,
+        "to_change_ensemble",
+        lambda f, status, failed: Next.WRITE if status is LedgerStatus.IN_RECOVERY and failed else f(status, failed),
+        seed=9,
+    ),
+    Planted(
+        "recovery leaves a ledger to who recovers it already",
+        life,
+        "to_start_recovery",
+        lambda f, status: Next.DONE if status is LedgerStatus.IN_RECOVERY else f(status),
+        seed=4,
+    ),
+    Planted(
+        "a ledger is closed one entry short",
+        life,
+        "closed",
+        lambda f, metadata, last, length, *a: f(metadata, max(-1, last - 1), length, *a),
+    ),
+    Planted(
+        "a ledger is closed with the length of nothing",
+        life,
+        "closed",
+        lambda f, metadata, last, length, *a: f(metadata, last, 0, *a),
+    ),
     # -- roles
-    Planted("a bookie answers before it is durable", bookie.Bookie, "_reply", lambda f, self, reply, after, effects: f(self, reply, 0, effects), seed=47),
-    Planted("a bookie does not journal that it is fenced", bookie.Bookie, "_journal", _journals_all_but(LedgerFenced), seed=4),
-    Planted("a bookie does not journal that a ledger is in limbo", bookie.Bookie, "_journal", _journals_all_but(LimboChanged), seed=13),
+    Planted(
+        "a bookie answers before it is durable",
+        bookie.Bookie,
+        "_reply",
+        lambda f, self, reply, after, effects: f(self, reply, 0, effects),
+        seed=47,
+    ),
+    Planted(
+        "a bookie does not journal that it is fenced",
+        bookie.Bookie,
+        "_journal",
+        _journals_all_but(LedgerFenced),
+        seed=4,
+    ),
+    Planted(
+        "a bookie does not journal that a ledger is in limbo",
+        bookie.Bookie,
+        "_journal",
+        _journals_all_but(LimboChanged),
+        seed=13,
+    ),
     Planted("a bookie forgets the key when it starts", bookie.Bookie, "_replayed", _forgets(MasterKeyLearnt), seed=7),
-    Planted("a bookie goes on after its journal failed", bookie.Bookie, "_journal_failed", lambda f, self, event, effects: None, profile="disks", seed=6),
-    Planted("entries are opened without their digest", Digests, "open_entry", _opens_what_is_damaged, profile="disks", seed=32),
-    Planted("a write whose answer was lost is taken for done", metadata.MetadataView, "take", _takes_unknown_for_written, seed=23),
-    Planted("a write on an old version is taken for done", metadata.MetadataView, "take", _takes_bad_version_for_written, seed=7),
-    Planted("the writer ignores that it is fenced", writer.Writer, "_fail", lambda f, self, error, effects: None, seed=4),
-    Planted("a new ensemble is written and not used", adds.Adds, "change_ensemble", lambda f, self, ensemble, *a: None, seed=6),
-    Planted("recovery writes nothing back", recoverer.Recoverer, "_write_back", lambda f, self, entry, effects: f(self, entry, []) ),
-    Planted("recovery reads on without fencing", recoverer.Recoverer, "_fence_answered", lambda f, self, bookie, fenced, *a: f(self, bookie, True, *a), seed=374),
-    Planted("a reader believes that a poll has ended the ledger", reader.Reader, "_poll_answered", lambda f, self, response, now, effects: (f(self, response, now, effects), effects.extend(reader.Result(t) for ts in self.tails.values() for t in ts), self.tails.clear())[0], seed=4),
+    Planted(
+        "a bookie goes on after its journal failed",
+        bookie.Bookie,
+        "_journal_failed",
+        lambda f, self, event, effects: None,
+        profile="disks",
+        seed=6,
+    ),
+    Planted(
+        "entries are opened without their digest",
+        Digests,
+        "open_entry",
+        _opens_what_is_damaged,
+        profile="disks",
+        seed=32,
+    ),
+    Planted(
+        "a write whose answer was lost is taken for done",
+        metadata.MetadataView,
+        "take",
+        _takes_unknown_for_written,
+        seed=23,
+    ),
+    Planted(
+        "a write on an old version is taken for done",
+        metadata.MetadataView,
+        "take",
+        _takes_bad_version_for_written,
+        seed=7,
+    ),
+    Planted(
+        "the writer ignores that it is fenced", writer.Writer, "_fail", lambda f, self, error, effects: None, seed=4
+    ),
+    Planted(
+        "a new ensemble is written and not used",
+        adds.Adds,
+        "change_ensemble",
+        lambda f, self, ensemble, *a: None,
+        seed=6,
+    ),
+    Planted(
+        "recovery writes nothing back",
+        recoverer.Recoverer,
+        "_write_back",
+        lambda f, self, entry, effects: f(self, entry, []),
+    ),
+    Planted(
+        "recovery reads on without fencing",
+        recoverer.Recoverer,
+        "_fence_answered",
+        lambda f, self, bookie, fenced, *a: f(self, bookie, True, *a),
+        seed=374,
+    ),
+    Planted(
+        "a reader believes that a poll has ended the ledger",
+        reader.Reader,
+        "_poll_answered",
+        lambda f, self, response, now, effects: (
+            f(self, response, now, effects),
+            effects.extend(reader.Result(t) for ts in self.tails.values() for t in ts),
+            self.tails.clear(),
+        )[0],
+        seed=4,
+    ),
 ]
 
 
@@ -153,7 +397,10 @@ def plant(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
                         monkeypatch.setitem(getattr(module, table), kind, planted)
         return
     for name, module in list(sys.modules.items()):
-        if name.startswith(("fencepost.store.rules", "fencepost.store.roles")) and getattr(module, fault.function, None) is original:
+        if (
+            name.startswith(("fencepost.store.rules", "fencepost.store.roles"))
+            and getattr(module, fault.function, None) is original
+        ):
             monkeypatch.setattr(module, fault.function, planted)
 
 

@@ -59,7 +59,9 @@ class Process(bookie.BookieProcess):
             assert self.ledgers is not None
             rows = self.ledgers.read_rows(np.array([look_up.ledger]), np.array([look_up.entry_id]))
             code = Code(rows.table[0, CODE])
-            self.deliver(Found(look_up.number, code, int(rows.table[0, ENTRY_ID]), rows.body(0) if code is Code.OK else None))
+            self.deliver(
+                Found(look_up.number, code, int(rows.table[0, ENTRY_ID]), rows.body(0) if code is Code.OK else None)
+            )
 
 
 def rows_of(compiled: bool, before: WriteCache | None = None) -> WriteCache:

@@ -1,4 +1,6 @@
-"""Runs and campaigns: the same seed is the same run everywhere, profiles hold, a protection that is off is found, what fails is shrunk."""
+"""Runs and campaigns: the same seed is the same run everywhere, profiles hold, a protection that is off is found, what
+fails is shrunk.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ SOURCE = Path(__file__).parents[3] / "src"
 def hashes(python: str, hash_seed: str, before: str = "") -> str:
     """What a process prints for a few seeds."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run([python, "-c", before + HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    done = subprocess.run(
+        [python, "-c", before + HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     return done.stdout
 
 
@@ -56,7 +60,14 @@ def test_the_same_seed_is_the_same_run_whatever_the_hash_seed() -> None:
 @pytest.mark.parametrize("version", ["python3.11", "python3.12", "python3.13"])
 def test_the_same_seed_is_the_same_run_on_every_python(version: str) -> None:
     python = shutil.which(version)
-    if python is None or subprocess.run([python, "-c", "import fencepost.store.sim.run"], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True).returncode:
+    if (
+        python is None
+        or subprocess.run(
+            [python, "-c", "import fencepost.store.sim.run"],
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            capture_output=True,
+        ).returncode
+    ):
         pytest.skip(f"there is no {version} here with what Fencepost needs")
     assert hashes(python, "0") == hashes(sys.executable, "0")
 
@@ -109,7 +120,9 @@ FOUND_WITHIN = {
     "recovery_starts_at_fragment": 62,
     "fencing_covers_ensemble": 7,
 }
-"""The first seed that breaks a promise when a protection is off, today. What is looked at is a few before it and many after it."""
+"""The first seed that breaks a promise when a protection is off, today. What is looked at is a few before it and many
+after it.
+"""
 
 
 BOOTING = {"boot_fences", "boot_enters_limbo", "cookies_follow_marks", "run_precedes_answers"}
@@ -178,7 +191,10 @@ def test_what_can_not_be_set_is_told(settings: dict[str, str], complaint: str) -
 def test_all_settings_can_be_set_and_written_down() -> None:
     settings = {name: "3" for name in SETTINGS if name != "faults"} | {"faults": "delays,bit_rot"}
     case = with_settings(drawn(1), settings)
-    assert {**settings_of(case), **{n: str(getattr(case, n)) for n in SETTINGS if n not in ("faults", "left_out")}} == settings
+    assert {
+        **settings_of(case),
+        **{n: str(getattr(case, n)) for n in SETTINGS if n not in ("faults", "left_out")},
+    } == settings
 
 
 def test_entries_go_by_the_batch_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ def sawtooth(rise: float, peaks: bool = False) -> list[tuple[float, float]]:
     """An hour of memory that goes up and down between 100 and 150, and rises in all."""
     chance = random.Random(1)
     return [
-        (t, 100 + t % 50 + rise * t / 3600 + (500 if peaks and chance.random() < 0.02 else 0)) for t in range(0, 3600, 3)
+        (t, 100 + t % 50 + rise * t / 3600 + (500 if peaks and chance.random() < 0.02 else 0))
+        for t in range(0, 3600, 3)
     ]
 
 
@@ -59,7 +60,11 @@ def test_rates_of_parts() -> None:
 
 
 def test_tables() -> None:
-    assert table(("what", "n"), [("a", "1"), ("longer", "1,000")]).splitlines() == ["what         n", "a            1", "longer   1,000"]
+    assert table(("what", "n"), [("a", "1"), ("longer", "1,000")]).splitlines() == [
+        "what         n",
+        "a            1",
+        "longer   1,000",
+    ]
     assert [size_of(n) for n in (0, 100, 1024, 1536, 65_536, 3 << 29, 1 << 40)] == [
         "0 B", "100 B", "1 KiB", "1.5 KiB", "64 KiB", "1.5 GiB", "1 TiB",
     ]  # fmt: skip
@@ -70,7 +75,13 @@ def cell(side: str, entries: int, operation: str = "adds", **fields: float) -> C
 
 
 def test_cells_are_compared_with_those_of_their_kind() -> None:
-    cells = [cell("Fencepost", 600), cell("Java", 200), cell("the limit", 1200), cell("Fencepost", 50, "scans"), cell("Java", 100, "scans")]
+    cells = [
+        cell("Fencepost", 600),
+        cell("Java", 200),
+        cell("the limit", 1200),
+        cell("Fencepost", 50, "scans"),
+        cell("Java", 100, "scans"),
+    ]
     lines = rows(cells, "Java", "the limit")
     assert [(line[0], line[1], line[-2], line[-1]) for line in lines] == [
         ("adds of 1 KiB, 100 in flight, Fencepost", "300", "3.00x", "50%"),
@@ -104,6 +115,7 @@ def test_stages_are_told_by_the_entry() -> None:
     found = stages_of(seen, 100)
     assert [tuple(stage) for stage in found] == [("b", 6.0, 0.6, 0.0, 0.0), ("a", 4.0, 0.4, 25.0, 1.0)]
     assert [line[:2] for line in lines_of(found, 7.5, seen.used, 1_000_000)] == [
-        ("b", "6.000"), ("a", "4.000"), ("all of it", "10.000"), ("  of that in the kernel", "0.500"), ("without a watch", "7.500"),
+        ("b", "6.000"), ("a", "4.000"), ("all of it", "10.000"), ("  of that in the kernel", "0.500"),
+        ("without a watch", "7.500"),
     ]  # fmt: skip
     assert seen.plus(seen).stages["a"] == [800_000, 8_000_000, 8]

@@ -88,7 +88,9 @@ def test_an_answer_other_than_yes_ends_a_flood(codec: Any) -> None:
 def test_answers_to_reads_are_of_the_size_that_is_told() -> None:
     _, answer = limit.messages("reads", 100)
     body = bytes(limit.OVERHEAD + 100)
-    response = v3.encode_response(limit.TYPICAL, ReadEntryResponse(1, limit.TYPICAL, Code.OK, body=body, lac=limit.TYPICAL))
+    response = v3.encode_response(
+        limit.TYPICAL, ReadEntryResponse(1, limit.TYPICAL, Code.OK, body=body, lac=limit.TYPICAL)
+    )
     assert len(response) == answer and v3.decode_response(response[4:])[0] == limit.TYPICAL
 
 

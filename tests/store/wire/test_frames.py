@@ -1,4 +1,6 @@
-"""Frames: however the bytes are cut on their way, the payloads are the same; a length that can not be is refused as soon as it is there."""
+"""Frames: however the bytes are cut on their way, the payloads are the same; a length that can not be is refused as
+soon as it is there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ def test_any_cuts_give_the_same_payloads(payloads: list[bytes], data: st.DataObj
     stream = b"".join(map(frame, payloads))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     frames = Frames(40)
-    got = [payload for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for payload in frames.feed(stream[start:end])]
+    got = [
+        payload
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        for payload in frames.feed(stream[start:end])
+    ]
     assert got == payloads and frames.is_between
 
 

@@ -139,7 +139,10 @@ def test_an_unknown_operation_of_version_3_is_answered() -> None:
 
 def test_another_version_is_answered_with_the_ids_of_the_request() -> None:
     add = {"ledgerId": 7, "entryId": 8, "masterKey": bytes(20), "body": struct.pack(">qqq", 7, 8, 7)}
-    assert refused(v3, raw_request(v3.ADD_ENTRY, version=2, addRequest=add)) == (5, m.AddEntryResponse(7, 8, Code.BAD_VERSION))
+    assert refused(v3, raw_request(v3.ADD_ENTRY, version=2, addRequest=add)) == (
+        5,
+        m.AddEntryResponse(7, 8, Code.BAD_VERSION),
+    )
     old = bytearray(v2.encode_request(0, m.ReadEntry(7, 8)))
     old[LENGTH_SIZE] = 1
     assert refused(v2, bytes(old)) == (0, m.ReadEntryResponse(7, 8, Code.BAD_VERSION))
@@ -160,8 +163,21 @@ KEY = bytes(20)
         (v3.ADD_ENTRY, {"addRequest": {"ledgerId": 7, "entryId": 8, "body": BODY}}),
         (v3.ADD_ENTRY, {"addRequest": {"ledgerId": 7, "entryId": 9, "masterKey": KEY, "body": BODY}}),
         (v3.ADD_ENTRY, {"addRequest": {"ledgerId": 6, "entryId": 8, "masterKey": KEY, "body": BODY}}),
-        (v3.ADD_ENTRY, {"addRequest": {"ledgerId": -1, "entryId": 8, "masterKey": KEY, "body": struct.pack(">qqq", -1, 8, 7)}}),
-        (v3.ADD_ENTRY, {"addRequest": {"ledgerId": 7, "entryId": -4096, "masterKey": KEY, "body": struct.pack(">qqq", 7, -4096, 7)}}),
+        (
+            v3.ADD_ENTRY,
+            {"addRequest": {"ledgerId": -1, "entryId": 8, "masterKey": KEY, "body": struct.pack(">qqq", -1, 8, 7)}},
+        ),
+        (
+            v3.ADD_ENTRY,
+            {
+                "addRequest": {
+                    "ledgerId": 7,
+                    "entryId": -4096,
+                    "masterKey": KEY,
+                    "body": struct.pack(">qqq", 7, -4096, 7),
+                }
+            },
+        ),
         (v3.ADD_ENTRY, {"addRequest": {"ledgerId": 7, "entryId": 8, "masterKey": KEY, "body": BODY[:23]}}),
         (v3.READ_ENTRY, {}),
         (v3.READ_ENTRY, {"readRequest": {"ledgerId": 7}}),
@@ -191,7 +207,10 @@ def test_a_request_of_version_2_that_makes_no_sense_is_answered() -> None:
 
 
 def test_a_ledger_in_an_unknown_state_is_a_failed_bookie_in_version_2() -> None:
-    for sent in (m.AddEntryResponse(1, 2, Code.UNKNOWN_LEDGER_STATE), m.ReadEntryResponse(1, 2, Code.UNKNOWN_LEDGER_STATE)):
+    for sent in (
+        m.AddEntryResponse(1, 2, Code.UNKNOWN_LEDGER_STATE),
+        m.ReadEntryResponse(1, 2, Code.UNKNOWN_LEDGER_STATE),
+    ):
         _, arrived = v2.decode_response(payload(v2.encode_response(0, sent)))
         assert arrived.code is Code.IO_ERROR
 

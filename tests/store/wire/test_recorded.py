@@ -1,7 +1,7 @@
 """What BookKeeper's client (4.17.3, in both versions) and its bookies said to each other, byte by byte.
 
-``recorded.txt`` has payloads in hexadecimal: a line that begins with > is a request, < a response, # what was done. The last sections are
-of requests that no client of BookKeeper makes, and what its bookies answer.
+``recorded.txt`` has payloads in hexadecimal: a line that begins with > is a request, < a response, # what was done. The
+last sections are of requests that no client of BookKeeper makes, and what its bookies answer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def test_all_kinds_of_messages_were_recorded() -> None:
             decode = version.decode_request if way == ">" else version.decode_response
             kinds.add((version.VERSION, type(decode(payload)[1])))
     in_both = {(2, m.AddEntry), (2, m.ReadEntry), (3, m.AddEntry), (3, m.ReadEntry)}
-    assert in_both | {(2, m.BatchRead), (3, m.ReadLac), (3, m.WriteLac), (3, m.ForceLedger), (3, m.GetBookieInfo)} <= kinds
+    assert (
+        in_both | {(2, m.BatchRead), (3, m.ReadLac), (3, m.WriteLac), (3, m.ForceLedger), (3, m.GetBookieInfo)} <= kinds
+    )
 
 
 def test_the_entries_are_opened_and_made_again() -> None:
@@ -74,7 +76,9 @@ def test_the_entries_are_opened_and_made_again() -> None:
     assert opened >= 8
 
 
-@pytest.mark.parametrize("section", ["v3 auth and unknown operations", "v3 wrong version", "v3 polls that make no sense", "v2 errors"])
+@pytest.mark.parametrize(
+    "section", ["v3 auth and unknown operations", "v3 wrong version", "v3 polls that make no sense", "v2 errors"]
+)
 def test_what_is_refused_here_is_answered_there_in_the_same_bytes(section: str) -> None:
     said = SECTIONS[section]
     answers = [

@@ -1,12 +1,12 @@
 """How traces of logs are held to the protocol: which events of writers, and of whoever trims a log, are which steps.
 
-The protocol is :class:`fencepost.log.checked.running.RunningLog`. A client of it is one writer of a log, which may lead several times. An entry of it is a
-run of appends that have gone the same way: that were written, acknowledged, and closed in or out together. So a trace of millions of entries is one of
-some hundred for each ledger.
+The protocol is :class:`fencepost.log.checked.running.RunningLog`. A client of it is one writer of a log, which may lead
+several times. An entry of it is a run of appends that have gone the same way: that were written, acknowledged, and
+closed in or out together. So a trace of millions of entries is one of some hundred for each ledger.
 
-Some things are not told when they happen, and known from what is told later: which of the updates that were not answered were carried out, which
-entries had come to a ledger when it was fenced, who has recovered a ledger that no leader of the trace has, and that somebody who does not trace has
-attached ledgers.
+Some things are not told when they happen, and known from what is told later: which of the updates that were not
+answered were carried out, which entries had come to a ledger when it was fenced, who has recovered a ledger that no
+leader of the trace has, and that somebody who does not trace has attached ledgers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ Writer: TypeAlias = tuple[str, int, str]
 class _Ledger(msgspec.Struct):
     """What is told of a ledger, whenever it is told.
 
-    ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``: the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries. ``owner_closed``: the owner has
-    closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``, ``found_closed``: its owner has found that somebody else has it, or has closed it,
-    which it may have done itself, without being answered.
+    ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``:
+    the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries.
+    ``owner_closed``: the owner has closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``,
+    ``found_closed``: its owner has found that somebody else has it, or has closed it, which it may have done itself,
+    without being answered.
     """
 
     owner: Writer | None = None
@@ -70,7 +72,9 @@ class _Ledger(msgspec.Struct):
 
 
 class _Update(msgspec.Struct):
-    """An update of the chain that was sent. ``answer``: the event that tells what came of it, ``made``: the version that it has made, if it has."""
+    """An update of the chain that was sent. ``answer``: the event that tells what came of it, ``made``: the version
+    that it has made, if it has.
+    """
 
     event: Event
     answer: Event | None = None
@@ -82,7 +86,9 @@ class _Update(msgspec.Struct):
 
     @property
     def what(self) -> Any:
-        """What is done once, however often it is tried: a ledger or a batch is put into the log, or the log is sealed (None). A trim is each its own."""
+        """What is done once, however often it is tried: a ledger or a batch is put into the log, or the log is sealed
+        (None). A trim is each its own.
+        """
         parameters = self.event.parameters
         if self.event.action == "sends_trim":
             return _place(self.event)
@@ -114,13 +120,17 @@ class LogConformance(Conformance):
         self.sealed_before: set[Place] = set()
         """The looks at batches of clients that have found the log sealed."""
         self.untold: dict[int, tuple[int | None, tuple[int, ...]]] = {}
-        """The versions of which nobody tells: the last ledger before each, and the ledgers that it has added, those that are not known by negative ids."""
+        """The versions of which nobody tells: the last ledger before each, and the ledgers that it has added, those
+        that are not known by negative ids.
+        """
         self.batches: dict[str, list[int]] = defaultdict(list)
         """The numbers of the batches of each writer."""
         self.attempts: set[tuple[object, ...]] = set()
         self.deleted = False
         self.written_by: dict[int, str | None] = {}
-        """The versions of which the metadata service tells, and by which client of a simulator, or session, they were written."""
+        """The versions of which the metadata service tells, and by which client of a simulator, or session, they were
+        written.
+        """
         pending: dict[Writer, _Update] = {}
         self._found_sealed: set[Writer] = set()
         for event in events:
@@ -221,8 +231,16 @@ class LogConformance(Conformance):
             if version in known:
                 continue
             candidates, least = of_version.get(version, []), 0
-            if not candidates:  # an update that should have been refused, by its version, or else somebody who does not trace
-                lost = [update for early, updates in of_version.items() if early < version for update in updates if update.made is None]
+            if (
+                not candidates
+            ):  # an update that should have been refused, by its version, or else somebody who does not trace
+                lost = [
+                    update
+                    for early, updates in of_version.items()
+                    if early < version
+                    for update in updates
+                    if update.made is None
+                ]
                 candidates = [update for update in lost if update.what not in done]
                 least = 3
             best = max(candidates, key=lambda update: self._evidence(update, version), default=None)
@@ -233,8 +251,14 @@ class LogConformance(Conformance):
         self._settle_untold(known)
 
     def _settle_untold(self, known: Mapping[int, _Update | None]) -> None:
-        """Know what was done by the versions of which nobody tells, between the lists that were read before and after: ledgers were attached."""
-        told = self.reads[self.first].parameters if self.first else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
+        """Know what was done by the versions of which nobody tells, between the lists that were read before and after:
+        ledgers were attached.
+        """
+        told = (
+            self.reads[self.first].parameters
+            if self.first
+            else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
+        )
         length: Any = told["length"]
         trimmed, sealed, end = told["trimmed"], told["sealed"], told["last"]
         untold: list[int] = []
@@ -246,7 +270,11 @@ class LogConformance(Conformance):
                 before = end
             elif update is not None:
                 parameters = update.event.parameters
-                number, trims, ledgers = parameters.get("ledger"), parameters.get("trims", 0), parameters.get("ledgers", ())
+                number, trims, ledgers = (
+                    parameters.get("ledger"),
+                    parameters.get("trims", 0),
+                    parameters.get("ledgers", ()),
+                )
                 added = (*ledgers, *([] if number is None else [number]))
                 sealed = sealed or not (added or trims)
                 length, trimmed, end = length + len(added), trimmed + trims, added[-1] if added else end
@@ -257,8 +285,14 @@ class LogConformance(Conformance):
             if untold:
                 if (found["trimmed"], found["sealed"]) != (trimmed, sealed) or count < 0:
                     if self.deleted:
-                        raise NotCovered("the log was deleted, and another one of its name was made: they are told of as if they were one")
-                    raise NotCovered(f"version {untold[-1]} of the list of ledgers was written by somebody of whom the trace does not tell")
+                        raise NotCovered(
+                            "the log was deleted, and another one of its name was made: they are told of as if they"
+                            " were one"
+                        )
+                    raise NotCovered(
+                        f"version {untold[-1]} of the list of ledgers was written by somebody of whom the trace does"
+                        " not tell"
+                    )
                 for each in untold[:-1]:
                     self.untold[each] = (None, ())
                 ids = (*(-len(self.ledgers) - place - 1 for place in range(count - 1)), found["last"])
@@ -317,7 +351,12 @@ class LogConformance(Conformance):
             if last is not None and not self.ledgers[last].is_of_batch and not self.ledgers[last].owner_closed:
                 self.fences[last].append(add("ledger_is_fenced", ledger=last, attaches=version))
                 end = self.ledgers[last].last_entry
-                add("ledger_is_closed", ledger=last, last_entry=self.ledgers[last].kept - 1 if end is None else end, attaches=version)
+                add(
+                    "ledger_is_closed",
+                    ledger=last,
+                    last_entry=self.ledgers[last].kept - 1 if end is None else end,
+                    attaches=version,
+                )
             place = add("batch_is_attached", version=version, ledgers=ledgers, last=last)
             if last is not None:
                 self.fences[last].append(place)
@@ -326,10 +365,14 @@ class LogConformance(Conformance):
     def _cuts(self, writer: Writer) -> list[int]:
         """Where the appends of a writer are taken apart, by their numbers."""
         needed: set[int] = set()
-        ledgers = {number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written}
+        ledgers = {
+            number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written
+        }
         for ledger in ledgers.values():
             ends = (0, ledger.kept, ledger.written, ledger.acknowledged, *ledger.ends)
-            needed.update(ledger.base + (end if end == ledger.acknowledged else min(end, ledger.written)) for end in ends)
+            needed.update(
+                ledger.base + (end if end == ledger.acknowledged else min(end, ledger.written)) for end in ends
+            )
         wished: dict[int, set[int]] = defaultdict(set)
         for event in self.events:
             if event.action == "write_entry" and _writer(event) == writer:
@@ -429,7 +472,9 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=after)
 
     def _fences(self, event: Event) -> Iterator[Step]:
-        """A leader goes to fence a ledger. Entries that count as written came before that, and if its owner has closed the ledger, so did that."""
+        """A leader goes to fence a ledger. Entries that count as written came before that, and if its owner has closed
+        the ledger, so did that.
+        """
         number = event.parameters["ledger"]
         if self.ledgers[number].owner_closed:
             yield Step(None, receives=("closed", number, _place(event)))
@@ -476,7 +521,12 @@ class LogConformance(Conformance):
 
     def _is_older(self, event: Event) -> Iterator[Step]:
         told = self.reads[self.first].parameters
-        about = (("version", self.first), ("links", self.older), ("trimmed", told["trimmed"]), ("sealed", told["sealed"]))
+        about = (
+            ("version", self.first),
+            ("links", self.older),
+            ("trimmed", told["trimmed"]),
+            ("sealed", told["sealed"]),
+        )
         yield Step(event.action, about, writes=(CHAIN, self.first))
 
     # -- updates of the chain ------------------------------------------------------------------------------------------
@@ -522,7 +572,13 @@ class LogConformance(Conformance):
         if sent.action == "sends_trim":
             yield self._trim(sent, version)
         else:
-            yield Step("late_update", self._who(sent), receives=("late", by), writes=(CHAIN, version), after=((("version",), version),))
+            yield Step(
+                "late_update",
+                self._who(sent),
+                receives=("late", by),
+                writes=(CHAIN, version),
+                after=((("version",), version),),
+            )
 
     def _trims(self, event: Event) -> Iterator[Step]:
         update, version = self.answers.get(_place(event)), event.parameters["version"]
@@ -556,9 +612,15 @@ class LogConformance(Conformance):
             yield Step(None, after=((("client", c, "ended"), is_over),))
             return
         is_remembered = parameters["writer"] is not None
-        yield Step("write_batch", self._who(event), (is_remembered, *self._batch(event), *self._some(parameters["ledgers"])))
+        yield Step(
+            "write_batch", self._who(event), (is_remembered, *self._batch(event), *self._some(parameters["ledgers"]))
+        )
         picks = (found is Attaching.THERE and self._has_untold, found is Attaching.WITHDRAWN)
-        after = (("attachment", c, "version"), parameters["version"]) if found is Attaching.ATTACH else (("attachment", c, "attempt"), 0)
+        after = (
+            (("attachment", c, "version"), parameters["version"])
+            if found is Attaching.ATTACH
+            else (("attachment", c, "attempt"), 0)
+        )
         yield Step(event.action, self._who(event), picks, after=(after,))
 
     def _attaches(self, event: Event) -> Iterator[Step]:
@@ -570,7 +632,13 @@ class LogConformance(Conformance):
 
     def _withdraws(self, event: Event) -> Iterator[Step]:
         version = event.parameters["made"]
-        yield Step(event.action, (), self._some(event.parameters["ledgers"]), writes=(CHAIN, version), after=((("version",), version),))
+        yield Step(
+            event.action,
+            (),
+            self._some(event.parameters["ledgers"]),
+            writes=(CHAIN, version),
+            after=((("version",), version),),
+        )
 
     def _deletes_superseded(self, event: Event) -> Iterator[Step]:
         if not self._has_untold:
@@ -586,7 +654,9 @@ class LogConformance(Conformance):
         elif last is not None and not self.ledgers[last].is_of_batch:
             receives = ("ended", version)
         picks = self._some(event.parameters["ledgers"])
-        yield Step(event.action, (), picks, receives=receives, writes=(CHAIN, version), after=((("version",), version),))
+        yield Step(
+            event.action, (), picks, receives=receives, writes=(CHAIN, version), after=((("version",), version),)
+        )
 
     # -- entries -------------------------------------------------------------------------------------------------------
 
@@ -621,8 +691,15 @@ class LogConformance(Conformance):
     def _closes_own(self, event: Event) -> Iterator[Step]:
         parameters, number = event.parameters, event.parameters["ledger"]
         picks = (self._runs_to(number, parameters["last_entry"]),) if event.action == "close_own_ledger" else ()
-        told = (("ledgers", self.numbers[number], "confirmed"), self._runs_to(number, parameters["acknowledged"] - 1) + 1)
-        sends = tuple(("closed", number, place) for place in self.fences[number]) if event.action == "close_own_ledger" else ()
+        told = (
+            ("ledgers", self.numbers[number], "confirmed"),
+            self._runs_to(number, parameters["acknowledged"] - 1) + 1,
+        )
+        sends = (
+            tuple(("closed", number, place) for place in self.fences[number])
+            if event.action == "close_own_ledger"
+            else ()
+        )
         yield Step(event.action, self._who(event), picks, sends=sends, after=(told,))
 
 
@@ -635,7 +712,9 @@ def _place(event: Event) -> tuple[str, int, int]:
 
 
 def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: traces with the same constants are followed faster together."""
+    """A number that is at least as high, of which there are few: traces with the same constants are followed faster
+    together.
+    """
     size = 4
     while size < number:
         size *= 2
@@ -668,7 +747,15 @@ _ANSWERS = (
     "attach_batch_unanswered",
 )
 
-_BY_SOMEBODY = ("sends_trim", "trim", "trim_bad_version", "trim_unanswered", "withdraw_batch", "delete_withdrawn_batch", "delete_superseded_batch")
+_BY_SOMEBODY = (
+    "sends_trim",
+    "trim",
+    "trim_bad_version",
+    "trim_unanswered",
+    "withdraw_batch",
+    "delete_withdrawn_batch",
+    "delete_superseded_batch",
+)
 """The actions of those who do not lead."""
 
 _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = {

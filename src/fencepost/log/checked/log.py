@@ -1,14 +1,16 @@
 """The chained log: `ledger-chaining` with several entries in a ledger, by the rules that writers of a log run.
 
-Every decision of a leader is a function of :mod:`fencepost.log.rules`, which its role asks too: what comes after reading the chain and after
-closing a ledger, whether the chain takes an update, what has become of an update that was refused or not answered, when entries may be written,
-which of them a closed ledger has and which are written again. Inside of a ledger, which is one thing here, `store` speaks for it: when it is closed
-it has all entries that were confirmed, and any of the others that were sent before.
+Every decision of a leader is a function of :mod:`fencepost.log.rules`, which its role asks too: what comes after
+reading the chain and after closing a ledger, whether the chain takes an update, what has become of an update that was
+refused or not answered, when entries may be written, which of them a closed ledger has and which are written again.
+Inside of a ledger, which is one thing here, `store` speaks for it: when it is closed it has all entries that were
+confirmed, and any of the others that were sent before.
 
-An entry is the number that it gets when it is first written, so a log is in order, and has nothing twice, if its numbers ascend.
+An entry is the number that it gets when it is first written, so a log is in order, and has nothing twice, if its
+numbers ascend.
 
-A batch is written to two ledgers of its own, maybe several times by several clients, and attached by one that has closed the last ledger. It has no
-entries here: what counts is which ledgers are in the log.
+A batch is written to two ledgers of its own, maybe several times by several clients, and attached by one that has
+closed the last ledger. It has no entries here: what counts is which ledgers are in the log.
 """
 
 from __future__ import annotations
@@ -69,9 +71,10 @@ from fencepost.store.rules.metadata import LedgerStatus
 class Client(Record):
     """A client that may lead: whether it believes so, and what it last saw of the chain.
 
-    ``ledger``: the last one, which it closes, or its own. ``saw_open``: whether that was open when it read the chain. ``has_fenced``: it recovers the
-    last ledger. ``seals``: its update of the chain is the seal. ``again``: entries that its last ledger was closed without. ``ended``: it has found the log sealed.
-    ``late``: an update, of the version ``late_version``, that it has given up waiting for, and that may be carried out yet.
+    ``ledger``: the last one, which it closes, or its own. ``saw_open``: whether that was open when it read the chain.
+    ``has_fenced``: it recovers the last ledger. ``seals``: its update of the chain is the seal. ``again``: entries that
+    its last ledger was closed without. ``ended``: it has found the log sealed. ``late``: an update, of the version
+    ``late_version``, that it has given up waiting for, and that may be carried out yet.
     """
 
     leader: bool = False
@@ -89,7 +92,9 @@ class Client(Record):
 
 
 class Ledger(Record):
-    """A ledger; without a status there is none. ``entries`` were sent before it was fenced; of so many its writer knows that they are ``confirmed``."""
+    """A ledger; without a status there is none. ``entries`` were sent before it was fenced; of so many its writer knows
+    that they are ``confirmed``.
+    """
 
     status: LedgerStatus | None = None
     entries: tuple[int, ...] = ()
@@ -102,7 +107,9 @@ BATCH = Batch("q", 0)
 
 
 class Attempt(Record):
-    """A batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``: nobody does anything to them any more."""
+    """A batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``:
+    nobody does anything to them any more.
+    """
 
     ledgers: tuple[int, ...] = ()
     withdrawn: bool = False
@@ -111,8 +118,9 @@ class Attempt(Record):
 
 
 class Attachment(Record):
-    """What a client is about that has written the batch, or an attempt at it: 0 if it has not. ``chain`` and ``version``: what its update is made of,
-    which it has sent; -1 if it has sent none."""
+    """What a client is about that has written the batch, or an attempt at it: 0 if it has not. ``chain`` and
+    ``version``: what its update is made of, which it has sent; -1 if it has sent none.
+    """
 
     attempt: int = 0
     chain: Chain = Chain()
@@ -213,7 +221,9 @@ STATUSES: Mapping[Status, ClientStatus] = {
 
 
 def _status(self: Log, c: ModelValue) -> ClientStatus:
-    """Where a client is. There a ledger is closed when it is fenced, and in the list for its leader when it is in the list."""
+    """Where a client is. There a ledger is closed when it is fenced, and in the list for its leader when it is in the
+    list.
+    """
     client = self.client[c]
     if client.seals or (client.status is Status.CLOSE_LAST_LEDGER and client.has_fenced):
         return ClientStatus.PENDING_CREATE_LEDGER
@@ -350,7 +360,10 @@ class Log(Protocol):
             doc="answers are lost, and the log is trimmed and sealed",
         ),
         "batches": configuration(
-            most_attempts=2, entries=0, doc="a batch is written twice, attached, withdrawn, and what is left over deleted", **BATCHES
+            most_attempts=2,
+            entries=0,
+            doc="a batch is written twice, attached, withdrawn, and what is left over deleted",
+            **BATCHES,
         ),
         "late-batches": configuration(
             clients=1,
@@ -478,7 +491,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def abdicate(self, c: ModelValue) -> None:
-        """A client finds out that it is not elected any more. It leaves its ledger open: the next leader will close it."""
+        """A client finds out that it is not elected any more. It leaves its ledger open: the next leader will close
+        it.
+        """
         client = self.client[c]
         require(client.leader)
         require(self.elected != c)
@@ -513,7 +528,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def get_last_ledger(self, c: ModelValue) -> None:
-        """A new leader reads the chain; without a ledger there is nothing to close, and a log that is sealed is none to write."""
+        """A new leader reads the chain; without a ledger there is nothing to close, and a log that is sealed is none to
+        write.
+        """
         client = self._leading(c, Status.GET_MD_FOR_CLOSING)
         step = after_reading(self.chain, protections=self.protections)
         if step is None:
@@ -527,7 +544,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def fence_last_ledger(self, c: ModelValue) -> None:
-        """The leader marks the last ledger as in recovery, and fences it: whoever has written it gets nothing more confirmed."""
+        """The leader marks the last ledger as in recovery, and fences it: whoever has written it gets nothing more
+        confirmed.
+        """
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
         require(not client.has_fenced)
         ledger = self.ledgers[client.ledger]
@@ -619,8 +638,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def look_up_chain(self, c: ModelValue) -> None:
-        """The leader reads the chain, and knows: its update was done, or can be tried again, or another leader's ledger is at the end, or the
-        log is sealed."""
+        """The leader reads the chain, and knows: its update was done, or can be tried again, or another leader's ledger
+        is at the end, or the log is sealed.
+        """
         client = self._leading(c, Status.LOOK_UP_CHAIN)
         update = after_update(client.chain, None if client.seals else client.ledger, self.chain, self.protections)
         if update is Update.LOST:
@@ -644,7 +664,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def write_entry(self, c: ModelValue) -> None:
-        """The leader writes the next entry, first those again that its last ledger was closed without, unless its ledger is fenced."""
+        """The leader writes the next entry, first those again that its last ledger was closed without, unless its
+        ledger is fenced.
+        """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
         require(not ledger.fenced)
@@ -660,7 +682,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def acknowledge_entry(self, c: ModelValue) -> None:
-        """The leader hears that the next entry is confirmed. It may hear so late, but not of an entry that the ledger was closed without."""
+        """The leader hears that the next entry is confirmed. It may hear so late, but not of an entry that the ledger
+        was closed without.
+        """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
         require(ledger.confirmed < len(ledger.entries))
@@ -677,7 +701,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def ledger_fenced(self, c: ModelValue) -> None:
-        """A bookie says that the ledger is fenced: the leader steps down, and does not know of what was not confirmed."""
+        """A bookie says that the ledger is fenced: the leader steps down, and does not know of what was not
+        confirmed.
+        """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         require(self.ledgers[client.ledger].fenced)
         if after_failure(Failure.FENCED) is After.STEP_DOWN:
@@ -687,7 +713,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def close_own_ledger(self, c: ModelValue) -> None:
-        """The leader closes its own ledger, large enough or in trouble: what is in it is appended, and the rest is written again."""
+        """The leader closes its own ledger, large enough or in trouble: what is in it is appended, and the rest is
+        written again.
+        """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         require(self.ledgers[client.ledger].status is LedgerStatus.OPEN)
         self._close(client.ledger)
@@ -716,7 +744,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def seal(self, c: ModelValue) -> None:
-        """A leader that has nothing to write, and no ledger that is open, seals the log; if the chain was changed, it goes to look how."""
+        """A leader that has nothing to write, and no ledger that is open, seals the log; if the chain was changed, it
+        goes to look how.
+        """
         require(self.sealing)
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         require(not client.again)
@@ -737,7 +767,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def write_batch(self, c: ModelValue) -> None:
-        """A client writes the batch to ledgers of its own, and closes them. Another may have written it before, or will again."""
+        """A client writes the batch to ledgers of its own, and closes them. Another may have written it before, or will
+        again.
+        """
         require(len(self.attempts) < self.most_attempts)
         require(not self.attachment[c].attempt)
         require(self.next_ledger + 1 < self.next_ledger_limit)
@@ -750,7 +782,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def look_up_batch(self, c: ModelValue) -> None:
-        """A leader that has closed the last ledger, and has a batch, sees whether it is in the log, or withdrawn. If it is neither, the update is sent."""
+        """A leader that has closed the last ledger, and has a batch, sees whether it is in the log, or withdrawn. If it
+        is neither, the update is sent.
+        """
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         attachment = self.attachment[c]
         require(attachment.attempt > 0)
@@ -784,7 +818,9 @@ class Log(Protocol):
 
     @action(c=clients)
     def attach_batch_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done, or will be, or not: the client reads the chain again, or fails."""
+        """The update is not answered, whether it was done, or will be, or not: the client reads the chain again, or
+        fails.
+        """
         require(self.lost_answers)
         attachment, client = self.attachment[c], self.client[c]
         require(attachment.version >= 0)
@@ -826,7 +862,9 @@ class Log(Protocol):
 
     @action(by="metadata")
     def delete_withdrawn_batch(self) -> None:
-        """The version of the chain is changed, so that no update comes that knows nothing of the withdrawal. What is not in the chain then is deleted."""
+        """The version of the chain is changed, so that no update comes that knows nothing of the withdrawal. What is
+        not in the chain then is deleted.
+        """
         which = one_of(range(len(self.attempts)))
         attempt = self.attempts[which]
         require(attempt.withdrawn)
@@ -860,7 +898,11 @@ class Log(Protocol):
         """Bounds the number of ledgers, and with it the number of states."""
         return self.next_ledger < self.next_ledger_limit
 
-    @invariant(part=lambda self: parts(TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": _ledger_ids(self)}))
+    @invariant(
+        part=lambda self: parts(
+            TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": _ledger_ids(self)}
+        )
+    )
     def type_ok(self, part: Path) -> bool:
         """Every part of the state holds a value of its type."""
         return is_typed(self, part, TYPES)
@@ -881,7 +923,9 @@ class Log(Protocol):
 
     @invariant
     def the_log_is_in_order(self) -> bool:
-        """Read ledger after ledger, entries come in the order in which they were first written, and none comes twice."""
+        """Read ledger after ledger, entries come in the order in which they were first written, and none comes
+        twice.
+        """
         last = 0
         for ledger in self.all_ledgers():
             for entry in self.in_the_log(ledger):
@@ -915,7 +959,9 @@ class Log(Protocol):
         remembered = [attempt.batch for attempt in there if attempt.batch is not None]
         if len({*remembered}) != len(remembered):
             return False
-        places = [[log.index(ledger) if ledger in log else -2 * len(log) for ledger in attempt.ledgers] for attempt in there]
+        places = [
+            [log.index(ledger) if ledger in log else -2 * len(log) for ledger in attempt.ledgers] for attempt in there
+        ]
         return all(second == first + 1 for each in places for first, second in pairwise(each))
 
     @invariant
@@ -939,7 +985,9 @@ class Log(Protocol):
         weak(ledger_fenced),
         weak(close_own_ledger_bad_version),
     ]
-    """As for `ledger-chaining`: nobody has to elect a leader, to roll over, or to seal or trim the log; all else that can be done is done at last."""
+    """As for `ledger-chaining`: nobody has to elect a leader, to roll over, or to seal or trim the log; all else that
+    can be done is done at last.
+    """
 
     def _accepts_writes(self, c: ModelValue) -> bool:
         """The client has a ledger in the chain that bookies take entries for."""
@@ -955,9 +1003,13 @@ class Log(Protocol):
 
     @property
     def is_published(self) -> bool:
-        """Whether all protections are on, and nothing is done that `ledger-chaining` has no step for: a leader that wants to seal steps down for a
-        rival without a ledger of its own, and a late update is that of a client that may not lead any more."""
-        return not (self.sealing or self.late_updates or self.most_attempts) and all(getattr(self, name) for name in SWITCHES)
+        """Whether all protections are on, and nothing is done that `ledger-chaining` has no step for: a leader that
+        wants to seal steps down for a rival without a ledger of its own, and a late update is that of a client that may
+        not lead any more.
+        """
+        return not (self.sealing or self.late_updates or self.most_attempts) and all(
+            getattr(self, name) for name in SWITCHES
+        )
 
     refines_ledger_chaining = refines(
         LedgerChaining,

@@ -1,16 +1,18 @@
 """The chained log as it runs: `log`, with what real writers and a real metadata service do besides.
 
-Traces of running systems are held to this protocol. The rules, the steps of leaders and all that must hold are those of `log`. What differs is when
-things happen, and that nothing is asked which only a run can tell:
+Traces of running systems are held to this protocol. The rules, the steps of leaders and all that must hold are those of
+`log`. What differs is when things happen, and that nothing is asked which only a run can tell:
 
-- Nobody knows who is elected: a client believes that it is, and steps down whenever it likes. Nothing that must hold rests on elections.
+- Nobody knows who is elected: a client believes that it is, and steps down whenever it likes. Nothing that must hold
+  rests on elections.
 - Ledgers have any ids, and some are created by clients that never get to put them into the chain.
 - An entry is known by a number that its client gives it.
 - An update of the chain, a seal too, may go unanswered, be lost, or be carried out late.
-- A ledger is recovered by somebody who is no leader, too, which fences it and closes it. Whoever closes a ledger may find that this was done.
+- A ledger is recovered by somebody who is no leader, too, which fences it and closes it. Whoever closes a ledger may
+  find that this was done.
 - Several of the oldest ledgers are trimmed at once.
-- Batches have any writers, numbers and ledgers. A note that a ledger is withdrawn may be seen or not, by whoever has read the chain before its version
-  was changed for that; later it is.
+- Batches have any writers, numbers and ledgers. A note that a ledger is withdrawn may be seen or not, by whoever has
+  read the chain before its version was changed for that; later it is.
 - Somebody of whom the trace does not tell attaches a batch, or changes the version of the chain alone.
 - The log may be older than the trace: then it begins with ledgers of which the trace does not tell.
 """
@@ -47,7 +49,9 @@ class RunningLog(Log):
     late_updates: bool = constant(True, "whether such an update may also be done later, whatever its client is about")
     trims: bool = constant(True, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(True, "whether leaders seal the log")
-    remembers: bool = constant(True, "whether it is kept what clients were told, and which ledgers were trimmed, for the properties")
+    remembers: bool = constant(
+        True, "whether it is kept what clients were told, and which ledgers were trimmed, for the properties"
+    )
     versions: int = constant(0, "versions of the chain up to which behaviours are explored; 0: as many as come")
 
     batch_writers: int = constant(1, "writers of batches")
@@ -60,7 +64,9 @@ class RunningLog(Log):
 
     configurations = {
         "default": configuration(**SMALL, clients=1, versions=2, doc="one client, two ledgers and one entry"),
-        "two-clients": configuration(**SMALL, clients=2, versions=2, sealing=False, doc="two clients, and nobody seals the log"),
+        "two-clients": configuration(
+            **SMALL, clients=2, versions=2, sealing=False, doc="two clients, and nobody seals the log"
+        ),
         "batches": configuration(
             clients=1,
             entries=0,
@@ -119,7 +125,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def fence_last_ledger(self, c: ModelValue) -> None:
-        """The leader goes to recover the last ledger, once more if it has failed to. If that is closed already, nothing happens."""
+        """The leader goes to recover the last ledger, once more if it has failed to. If that is closed already, nothing
+        happens.
+        """
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
         self._begin_recovery(client.ledger)
         client.has_fenced = True
@@ -203,7 +211,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def write_entry(self, c: ModelValue) -> None:
-        """The leader writes the next entry, first those again that its last ledger was closed without, unless its ledger is fenced."""
+        """The leader writes the next entry, first those again that its last ledger was closed without, unless its
+        ledger is fenced.
+        """
         client = self._writing(c)
         ledger = self.ledgers[client.ledger]
         require(not ledger.fenced)
@@ -223,8 +233,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def close_own_ledger(self, c: ModelValue) -> None:
-        """The leader closes its own ledger, or finds that it was closed by whoever recovered it meanwhile: what is in it is appended, and the rest is
-        written again."""
+        """The leader closes its own ledger, or finds that it was closed by whoever recovered it meanwhile: what is in
+        it is appended, and the rest is written again.
+        """
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         self._ends(client.ledger, is_fenced=True)
         self._reconcile(c)
@@ -263,7 +274,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def write_batch(self, c: ModelValue) -> None:
-        """A client is to attach a batch: ledgers that are closed and in no log, which it has written, or others have. It may have been told so before."""
+        """A client is to attach a batch: ledgers that are closed and in no log, which it has written, or others have.
+        It may have been told so before.
+        """
         attachment = self.attachment[c]
         require(attachment.version < 0)
         is_remembered = one_of((True, False))
@@ -273,7 +286,9 @@ class RunningLog(Log):
         if attempt not in self.attempts:
             require(len(self.attempts) < self.most_attempts)
             if self.remembers:
-                require(all(self.ledgers[each].status is None and not self.withdrawn_at[each] for each in attempt.ledgers))
+                require(
+                    all(self.ledgers[each].status is None and not self.withdrawn_at[each] for each in attempt.ledgers)
+                )
             self.attempts = (*self.attempts, attempt)
             for ledger in attempt.ledgers:
                 self.ledgers[ledger].status = LedgerStatus.CLOSED
@@ -287,8 +302,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def look_up_batch(self, c: ModelValue) -> None:
-        """A leader that has closed the last ledger sees whether its batch is in the log, by an untold update perhaps, or withdrawn. If it is neither, the
-        update is sent."""
+        """A leader that has closed the last ledger sees whether its batch is in the log, by an untold update perhaps,
+        or withdrawn. If it is neither, the update is sent.
+        """
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         attachment = self.attachment[c]
         require(attachment.attempt > 0)
@@ -318,7 +334,9 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def attach_batch_unanswered(self, c: ModelValue) -> None:
-        """The update is not answered, whether it was done, is lost, or is yet to be done: the client reads the chain again, or fails."""
+        """The update is not answered, whether it was done, is lost, or is yet to be done: the client reads the chain
+        again, or fails.
+        """
         attachment = self.attachment[c]
         require(attachment.version >= 0)
         updated, version = self._with_batch(attachment), attachment.version
@@ -349,7 +367,9 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def delete_withdrawn_batch(self) -> None:
-        """Somebody who has noted that ledgers are withdrawn changes the version of the chain. Those that are not in the chain then are deleted."""
+        """Somebody who has noted that ledgers are withdrawn changes the version of the chain. Those that are not in the
+        chain then are deleted.
+        """
         require(not self.remembers or self.attempts)
         ledgers = self._some_ledgers()
         require(not self.remembers or any(attempt.ledgers == ledgers for attempt in self.attempts))
@@ -375,9 +395,13 @@ class RunningLog(Log):
 
     # -- logs that are older than their traces -------------------------------------------------------------------------
 
-    @action(version=lambda self: (), links=lambda self: (), trimmed=lambda self: (), sealed=(False, True), by="somebody")
+    @action(
+        version=lambda self: (), links=lambda self: (), trimmed=lambda self: (), sealed=(False, True), by="somebody"
+    )
     def log_is_older(self, version: int, links: int, trimmed: int, sealed: bool) -> None:
-        """The log has ledgers already, the first ones by number, of which only the last may still be open. The trace does not tell of their entries."""
+        """The log has ledgers already, the first ones by number, of which only the last may still be open. The trace
+        does not tell of their entries.
+        """
         require(self.version == 0)
         self.version = version
         self.chain = Chain(tuple([Link(number, 0) for number in range(1, links + 1)]), trimmed, sealed)

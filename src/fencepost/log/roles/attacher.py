@@ -1,8 +1,8 @@
-"""Whoever puts a batch into a log, as a state machine without I/O: it takes the steps of a leader up to the closed last ledger, looks whether the
-batch may be attached, and sends one update of the chain.
+"""Whoever puts a batch into a log, as a state machine without I/O: it takes the steps of a leader up to the closed last
+ledger, looks whether the batch may be attached, and sends one update of the chain.
 
-It asks for one thing at a time. What could not be done, or was not answered, is asked again; its driver waits before that, or gives up. The
-decisions are those of :mod:`fencepost.log.rules`.
+It asks for one thing at a time. What could not be done, or was not answered, is asked again; its driver waits before
+that, or gives up. The decisions are those of :mod:`fencepost.log.rules`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 class ReadPending(Effect, frozen=True, gc=False):
     """Read whether these ledgers are noted for their batch, and not withdrawn; a :class:`PendingRead` comes back.
 
-    ``may_be_trimmed``: read, too, whether they were in the log already, and trimmed: the log does not remember the batch, and an update that
-    attaches it was sent.
+    ``may_be_trimmed``: read, too, whether they were in the log already, and trimmed: the log does not remember the
+    batch, and an update that attaches it was sent.
     """
 
     txn: int
@@ -48,8 +48,8 @@ class ReadPending(Effect, frozen=True, gc=False):
 class PendingRead(Event, frozen=True, gc=False):
     """Whether all those ledgers are noted and none of them is withdrawn; None: that can not be read now.
 
-    ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log. ``are_trimmed``: they were in the log,
-    and were trimmed, or are about to be; only told when asked for.
+    ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log.
+    ``are_trimmed``: they were in the log, and were trimmed, or are about to be; only told when asked for.
     """
 
     txn: int
@@ -59,12 +59,15 @@ class PendingRead(Event, frozen=True, gc=False):
 
 
 class Attacher:
-    """Puts the ``ledgers`` of a batch into a log, in their order. They are closed. ``batch``: None if the log is not to remember it.
+    """Puts the ``ledgers`` of a batch into a log, in their order. They are closed. ``batch``: None if the log is not to
+    remember it.
 
     With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
     """
 
-    def __init__(self, batch: Batch | None, ledgers: tuple[int, ...], protections: Protections = ALL, traces: bool = False) -> None:
+    def __init__(
+        self, batch: Batch | None, ledgers: tuple[int, ...], protections: Protections = ALL, traces: bool = False
+    ) -> None:
         self.batch = batch
         self.ledgers = ledgers
         self.protections = protections
@@ -79,7 +82,9 @@ class Attacher:
         self.txn = 0
         """The number of what it waits for."""
         self._was_sent = False
-        """Whether an update was sent that may have been done, refused or not: it is refused, too, if it is sent twice by a client that lost its connection."""
+        """Whether an update was sent that may have been done, refused or not: it is refused, too, if it is sent twice
+        by a client that lost its connection.
+        """
 
     def begin(self) -> list[Effect]:
         """It is elected: what is to be done first."""

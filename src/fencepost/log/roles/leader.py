@@ -1,13 +1,14 @@
 """The writer of a log: on its way from being elected to an open ledger, and while it leads.
 
-Its states are those of `ledger-chaining`. It reads the chain, closes the last ledger whoever has written it, creates one, puts it at the end of
-the chain on condition of the version that it has seen, and only then writes to it. It rolls over to another ledger when its own is large or old
-enough, or takes no entries any more. An election tells nobody: another writer may believe that it leads, and this one finds out by what is
-refused to it.
+Its states are those of `ledger-chaining`. It reads the chain, closes the last ledger whoever has written it, creates
+one, puts it at the end of the chain on condition of the version that it has seen, and only then writes to it. It rolls
+over to another ledger when its own is large or old enough, or takes no entries any more. An election tells nobody:
+another writer may believe that it leads, and this one finds out by what is refused to it.
 
-Appends are known by their numbers, from 0 on in the order in which they came; the data are the driver's. They wait while there is no open ledger,
-up to a limit, and are written and acknowledged in their order. An append that is in no ledger that was closed is written again to the next one.
-So every one is acknowledged once, with its position, or fails once: then it is certain that it is not in the log, or not known.
+Appends are known by their numbers, from 0 on in the order in which they came; the data are the driver's. They wait
+while there is no open ledger, up to a limit, and are written and acknowledged in their order. An append that is in no
+ledger that was closed is written again to the next one. So every one is acknowledged once, with its position, or fails
+once: then it is certain that it is not in the log, or not known.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ Handler = Any
 class LeaderSettings(msgspec.Struct, frozen=True):
     """How a log is written. Times are in microseconds.
 
-    ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: of appends that are not acknowledged, at most. ``pause``: after
-    which what failed is tried again, and a leader that stepped down begins again if it is elected still.
+    ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: of appends that are not acknowledged,
+    at most. ``pause``: after which what failed is tried again, and a leader that stepped down begins again if it is
+    elected still.
     """
 
     limits: Limits = Limits()
@@ -98,27 +100,36 @@ class NotElected(Event, frozen=True, gc=False):
 
 
 class Append(Event, frozen=True, gc=False):
-    """Entries of so many bytes are to be appended. They get the numbers from :attr:`Leader.appended` on, unless they are :class:`Refused`. Ask
-    :meth:`Leader.has_room` before."""
+    """Entries of so many bytes are to be appended. They get the numbers from :attr:`Leader.appended` on, unless they
+    are :class:`Refused`. Ask :meth:`Leader.has_room` before.
+    """
 
     sizes: Sequence[int]
 
 
 class RollOver(Event, frozen=True, gc=False):
-    """The ledger is to be closed when what is under way is acknowledged, and another to follow. Nothing happens if nothing was written to it."""
+    """The ledger is to be closed when what is under way is acknowledged, and another to follow. Nothing happens if
+    nothing was written to it.
+    """
 
 
 class Seal(Event, frozen=True, gc=False):
-    """The log is to end behind what was appended so far; a :class:`SteppedDown` comes of it, ``SEALED``. Appends after it fail."""
+    """The log is to end behind what was appended so far; a :class:`SteppedDown` comes of it, ``SEALED``. Appends after
+    it fail.
+    """
 
 
 class Close(Event, frozen=True, gc=False):
-    """The writer is to end once what was appended so far is acknowledged, with its ledger closed; a :class:`SteppedDown` comes of it, whatever the
-    reason. Appends of one that does not believe that it leads fail at once."""
+    """The writer is to end once what was appended so far is acknowledged, with its ledger closed; a
+    :class:`SteppedDown` comes of it, whatever the reason. Appends of one that does not believe that it leads fail at
+    once.
+    """
 
 
 class ChainRead(Event, frozen=True, gc=False):
-    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata can not be read now."""
+    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata can not be read
+    now.
+    """
 
     txn: int
     outcome: Outcome
@@ -127,7 +138,9 @@ class ChainRead(Event, frozen=True, gc=False):
 
 
 class ChainWritten(Event, frozen=True, gc=False):
-    """The chain was replaced, and has this version (OK); ``BAD_VERSION``: it was not; ``NO_LEDGER``: there is no such log; ``UNKNOWN``: not known."""
+    """The chain was replaced, and has this version (OK); ``BAD_VERSION``: it was not; ``NO_LEDGER``: there is no such
+    log; ``UNKNOWN``: not known.
+    """
 
     txn: int
     outcome: Outcome
@@ -155,7 +168,9 @@ class Closing(enum.Enum):
 
 
 class LedgerClosed(Event, frozen=True, gc=False):
-    """What came of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not known."""
+    """What came of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not
+    known.
+    """
 
     txn: int
     closing: Closing
@@ -202,8 +217,8 @@ class CreateLedger(Effect, frozen=True, gc=False):
 class CloseLedger(Effect, frozen=True, gc=False):
     """Close a ledger; a :class:`LedgerClosed` comes back.
 
-    ``is_own``: it is the writer's that is open: its handle closes it, or, if that fails for another reason than that it is another's now, a
-    recovery does. Else a recovery closes it, which leaves a ledger that is closed as it is.
+    ``is_own``: it is the writer's that is open: its handle closes it, or, if that fails for another reason than that it
+    is another's now, a recovery does. Else a recovery closes it, which leaves a ledger that is closed as it is.
     """
 
     txn: int
@@ -224,7 +239,9 @@ class DeleteLedger(Effect, frozen=True, gc=False):
 
 
 class Write(Effect, frozen=True, gc=False):
-    """Add the appends with the numbers from ``first`` on, ``count`` of them, to a ledger, in this order; :class:`Confirmed` come back."""
+    """Add the appends with the numbers from ``first`` on, ``count`` of them, to a ledger, in this order;
+    :class:`Confirmed` come back.
+    """
 
     ledger: int
     first: int
@@ -232,7 +249,9 @@ class Write(Effect, frozen=True, gc=False):
 
 
 class Acknowledged(Effect, frozen=True, gc=False):
-    """The appends with the numbers from ``first`` on, ``count`` of them, are in the log: the first at ``position``, each entry after the other."""
+    """The appends with the numbers from ``first`` on, ``count`` of them, are in the log: the first at ``position``,
+    each entry after the other.
+    """
 
     first: int
     count: int
@@ -240,7 +259,9 @@ class Acknowledged(Effect, frozen=True, gc=False):
 
 
 class Failed(Effect, frozen=True, gc=False):
-    """The appends with the numbers from ``first`` on, ``count`` of them, failed. ``is_known``: they are not in the log; else they may be."""
+    """The appends with the numbers from ``first`` on, ``count`` of them, failed. ``is_known``: they are not in the log;
+    else they may be.
+    """
 
     first: int
     count: int
@@ -261,7 +282,9 @@ class Leads(Effect, frozen=True, gc=False):
 
 
 class SteppedDown(Effect, frozen=True, gc=False):
-    """The writer does not lead any more. Unless :attr:`Leader.ended` says that it has ended, it begins again if it is elected still, or is again."""
+    """The writer does not lead any more. Unless :attr:`Leader.ended` says that it has ended, it begins again if it is
+    elected still, or is again.
+    """
 
     reason: Reason
 
@@ -272,8 +295,9 @@ class SteppedDown(Effect, frozen=True, gc=False):
 class Leader:
     """The writer of one log.
 
-    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way there, and there are
-    ``appended``. With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
+    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way
+    there, and there are ``appended``. With ``traces`` it has :class:`.Trace` effects, named as the actions of the
+    protocol `log` where there is one.
     """
 
     def __init__(self, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
@@ -616,7 +640,9 @@ class Leader:
                 self.bytes -= self._under_way.popleft()
 
     def _reconcile(self, effects: list[Effect], closed_at: int, action: str) -> None:
-        """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written yet."""
+        """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written
+        yet.
+        """
         written, acknowledged = self.written - self.base, self.acknowledged - self.base
         there = appended_by(closed_at, written, acknowledged, self.protections)
         self._trace(effects, action, ledger=self.ledger, last_entry=closed_at, acknowledged=there)

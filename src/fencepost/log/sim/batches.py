@@ -1,4 +1,6 @@
-"""Writers of batches in simulated logs: parts are written aside, often twice, attached by processes that believe that they lead, and withdrawn."""
+"""Writers of batches in simulated logs: parts are written aside, often twice, attached by processes that believe that
+they lead, and withdrawn.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Written:
-    """A batch: its entries, and the ledgers of each time that it was written. ``is_told``: somebody was told that it is in the log."""
+    """A batch: its entries, and the ledgers of each time that it was written. ``is_told``: somebody was told that it is
+    in the log.
+    """
 
     batch: Batch
     entries: list[str]
@@ -138,7 +142,9 @@ class Batches:
         self.processes = 0
 
     def disturb(self) -> None:
-        """Something happens to a batch: it is written, perhaps once more, attached by one or two processes, or withdrawn, or one of them is killed."""
+        """Something happens to a batch: it is written, perhaps once more, attached by one or two processes, or
+        withdrawn, or one of them is killed.
+        """
         rng = self.world.rng
         batches = self.written[rng.choice([*self.written])]
         chance = rng.random()
@@ -169,7 +175,9 @@ class Batches:
         if not batches or (batches[-1].is_told and rng.random() < 0.7):
             writer = next(name for name, some in self.written.items() if some is batches)
             number = len(batches)
-            batches.append(Written(Batch(writer, number), [f"{writer}.{number}.{place}" for place in range(rng.randint(2, 5))]))
+            batches.append(
+                Written(Batch(writer, number), [f"{writer}.{number}.{place}" for place in range(rng.randint(2, 5))])
+            )
         written = batches[-1]
         cuts = sorted(rng.randint(0, len(written.entries)) for _ in range(rng.randint(1, 2)))
         ledgers = []
@@ -205,7 +213,9 @@ class Batches:
     def pending(self, txn: int, ledgers: tuple[int, ...]) -> PendingRead:
         """What is noted of ledgers."""
         notes = [self.notes.get(ledger) for ledger in ledgers]
-        return PendingRead(txn, all(note is not None and not note.is_withdrawn for note in notes), self.world.now // 1000)
+        return PendingRead(
+            txn, all(note is not None and not note.is_withdrawn for note in notes), self.world.now // 1000
+        )
 
     def delete_superseded(self, name: str, batch: Batch) -> None:
         """Delete, a while later, what was written of the writer's batches and is not in the log."""
@@ -216,7 +226,14 @@ class Batches:
             noted = [ledger for ledger, note in self.notes.items() if note.batch == each]
             over = [ledger for ledger in noted if never_attached(chain, each, ledger)]
             if over:
-                self.trace(name, "delete_superseded_batch", **seen_fields(chain, version), ledgers=over, writer=each.writer, number=number)
+                self.trace(
+                    name,
+                    "delete_superseded_batch",
+                    **seen_fields(chain, version),
+                    ledgers=over,
+                    writer=each.writer,
+                    number=number,
+                )
             for ledger in noted:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in over:

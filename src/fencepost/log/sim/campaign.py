@@ -24,7 +24,9 @@ TRACED_CHUNK = 200
 
 @dataclass(frozen=True)
 class Campaign:
-    """The seeds, the protections that are on, and how many processes there are. ``traces``: a folder for traces of all worlds, ``logs-seed-N``."""
+    """The seeds, the protections that are on, and how many processes there are. ``traces``: a folder for traces of all
+    worlds, ``logs-seed-N``.
+    """
 
     seeds: range
     protections: Protections = ALL
@@ -34,7 +36,9 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a seed. ``promise`` and ``what``: the promise that was broken, and how; empty if none was. ``time``: virtual microseconds."""
+    """What came of a seed. ``promise`` and ``what``: the promise that was broken, and how; empty if none was. ``time``:
+    virtual microseconds.
+    """
 
     seed: int
     hash: str
@@ -46,7 +50,9 @@ class Outcome:
 
 @dataclass
 class Tally:
-    """What came of a campaign. ``failed`` is the world of the lowest seed that broke a promise; no seed after it counts."""
+    """What came of a campaign. ``failed`` is the world of the lowest seed that broke a promise; no seed after it
+    counts.
+    """
 
     campaign: Campaign
     seeds: int = 0
@@ -114,7 +120,9 @@ def run_name(protections: Protections, seed: int) -> str:
 def traced(file: RunsFile, run: str) -> SimTrace:
     """What a world is to be given to be traced in a file of many."""
 
-    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
+    def emit(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
         file.emit(run, node, incarnation, seq, action, subject, parameters)
 
     return SimTrace(emit)
@@ -130,4 +138,11 @@ def simulated(world: World) -> Outcome:
     except Exception as error:
         promise, what = "sanity", f"{type(error).__name__}: {error}"
     told = (sorted(world.acknowledged.items()), sorted(world.failed.items()), world.chain, world.now, promise)
-    return Outcome(world.seed, hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest(), len(world.appends), world.now, promise, what)
+    return Outcome(
+        world.seed,
+        hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest(),
+        len(world.appends),
+        world.now,
+        promise,
+        what,
+    )

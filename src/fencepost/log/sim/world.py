@@ -1,8 +1,9 @@
-"""Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes, pauses and elections.
+"""Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes,
+pauses and elections.
 
-Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to be in it is not; a batch is
-in it once and whole, or not at all; and when
-the faults are over, the writer that is elected gets to append. :class:`Broken` says what is not so.
+Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to
+be in it is not; a batch is in it once and whole, or not at all; and when the faults are over, the writer that is
+elected gets to append. :class:`Broken` says what is not so.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ class Broken(AssertionError):
 
 @dataclass
 class Ledger:
-    """A ledger, as one thing: inside of it, the protocol `store` speaks for it. The first ``committed`` of its entries have an ack quorum."""
+    """A ledger, as one thing: inside of it, the protocol `store` speaks for it. The first ``committed`` of its entries
+    have an ack quorum.
+    """
 
     number: int
     owner: str
@@ -233,7 +236,9 @@ class Reader:
 
 
 class Consumer(Reader):
-    """A reader with the cursor that it shares with another one: it acknowledges what it has found, one by one or up to an entry."""
+    """A reader with the cursor that it shares with another one: it acknowledges what it has found, one by one or up to
+    an entry.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -247,7 +252,9 @@ class Consumer(Reader):
             self.acknowledge(position, is_all)
 
     def acknowledge(self, position: Position, is_all: bool) -> None:
-        """Read the cursor, and later write it on the condition of its version; if somebody else has, or nobody answers, once more."""
+        """Read the cursor, and later write it on the condition of its version; if somebody else has, or nobody answers,
+        once more.
+        """
         world, chain = self.world, self.chain
         known, version = world.cursor
 
@@ -388,10 +395,15 @@ class World:
             assert isinstance(effect, (Leads, Abandon)), effect
 
     def ask(
-        self, node: Node | AttachingNode, does: Callable[[], Event | None], unanswered: Event, then: Callable[[], Event] | None = None
+        self,
+        node: Node | AttachingNode,
+        does: Callable[[], Event | None],
+        unanswered: Event,
+        then: Callable[[], Event] | None = None,
     ) -> None:
-        """Have something done later, in one step or two, and answered later still; or lose the request or the answer, or do it when the request
-        was given up."""
+        """Have something done later, in one step or two, and answered later still; or lose the request or the answer,
+        or do it when the request was given up.
+        """
         fate = 1.0 if self.is_calm else self.rng.random()
         if fate < self.loss:
             self.later(lambda: node.give(unanswered))
@@ -528,7 +540,9 @@ class World:
             self.notify(self.nodes[name], Elected())
 
     def expire(self) -> None:
-        """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the next."""
+        """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the
+        next.
+        """
         node = self.nodes.get(self.elected)
         if node is not None:
             self.notify(node, NotElected())
@@ -579,7 +593,9 @@ class World:
         if most > 0:
             number = self.rng.randint(1, most)
             if self.trace is not None:
-                self.trace.node_did(OPERATOR, "sends_trim", {**seen_fields(self.chain, self.version), "trims": number}, LOG)
+                self.trace.node_did(
+                    OPERATOR, "sends_trim", {**seen_fields(self.chain, self.version), "trims": number}, LOG
+                )
                 self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
             self.trimmed += (link.ledger for link in self.chain.links[:number])
             self.replace(self.chain.without_first(number), OPERATOR)
@@ -612,7 +628,7 @@ class World:
         if is_sealed != self.chain.sealed:
             raise Broken(
                 "seal",
-                f"the log is {'' if self.chain.sealed else 'not '}sealed, and its writer ended {last.role.ended}"
+                f"the log is {'' if self.chain.sealed else 'not '}sealed, and its writer ended {last.role.ended}",
             )
         if not is_sealed and not all(name in self.acknowledged for name in last.data[-3:]):
             raise Broken("liveness", f"{last.name} is elected and can not append: {last.role.status}")
@@ -648,7 +664,9 @@ class World:
         for node in self.nodes:
             own = [int(name.split("-")[1]) for name in names if name.startswith(f"{node}-")]
             if any(first > second for first, second in pairwise(own)):
-                raise Broken("order", f"the log does not have the entries of {node} in the order in which it has appended them")
+                raise Broken(
+                    "order", f"the log does not have the entries of {node} in the order in which it has appended them"
+                )
         latest: dict[frozenset[str], int] = {}
         for name, place in places.items():
             before = frozenset(self.appends[name])
@@ -677,7 +695,11 @@ class World:
                 continue  # it was trimmed
             found = known.has(position) or (start is not None and at < start)
             if found != (position in one_by_one or place <= up_to):
-                raise Broken("cursors", f"{position} is {'' if found else 'not '}acknowledged, and {'nobody has' if found else 'it was'} acknowledged")
+                raise Broken(
+                    "cursors",
+                    f"{position} is {'' if found else 'not '}acknowledged, and {'nobody has' if found else 'it was'}"
+                    " acknowledged",
+                )
 
     def read(self, names: list[str]) -> None:
         """A reader goes from ledger to ledger and finds the log."""

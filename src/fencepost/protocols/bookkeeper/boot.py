@@ -1,45 +1,49 @@
-"""Running BookKeeper without the journal: what a bookie does when it boots, so that nothing is lost by what a crash took.
+"""Running BookKeeper without the journal: what a bookie does when it boots, so that nothing is lost by what a crash
+took.
 
-A journal makes every add durable before it is acknowledged. BP-46 (*Running without the journal*) lets adds skip it, so a crash can
-take what a bookie has acknowledged. A bookie that forgot that it was fenced takes entries of a ledger that is closed (scenario 1 of
-BP-46); one that forgot an entry says *no such entry*, and recovery cuts the ledger off before it (scenario 2). So a bookie that may have
-forgotten something boots in two phases. In phase one it fences the ledger and puts it in limbo: of an entry that it does not have it
-then says *unknown*. After that it serves clients. In phase two it waits for the ledger to be recovered, copies from its peers what it
-lacks, and leaves limbo.
+A journal makes every add durable before it is acknowledged. BP-46 (*Running without the journal*) lets adds skip it, so
+a crash can take what a bookie has acknowledged. A bookie that forgot that it was fenced takes entries of a ledger that
+is closed (scenario 1 of BP-46); one that forgot an entry says *no such entry*, and recovery cuts the ledger off before
+it (scenario 2). So a bookie that may have forgotten something boots in two phases. In phase one it fences the ledger
+and puts it in limbo: of an entry that it does not have it then says *unknown*. After that it serves clients. In phase
+two it waits for the ledger to be recovered, copies from its peers what it lacks, and leaves limbo.
 
-The published model, ``BookKeeperProtocolWithLimbo.tla``, covers a simplified boot, as BP-46 itself says: one bookie loses everything and
-is back in the same step, fenced and in limbo for good. This is the full sequence, step by step: any part of what was not flushed may be
-lost, a bookie is down for a while, crashes again at any point of its boot, loses one of its disks, is shut down cleanly at any time it
-serves. Each protection is a constant that turns it off.
+The published model, ``BookKeeperProtocolWithLimbo.tla``, covers a simplified boot, as BP-46 itself says: one bookie
+loses everything and is back in the same step, fenced and in limbo for good. This is the full sequence, step by step:
+any part of what was not flushed may be lost, a bookie is down for a while, crashes again at any point of its boot,
+loses one of its disks, is shut down cleanly at any time it serves. Each protection is a constant that turns it off.
 
-It is the story of one ledger, open when it begins, with all bookies in its ensemble. The ``writer`` owns it, and sends an entry once the
-one before is acknowledged; so an entry on a bookie tells that those before it are confirmed. A recoverer, ``r1``, is whoever recovers
-the ledger, a client that takes the writer for dead or a bookie in phase two, and may stop at any point. A reader, if there is one, reads
-an entry that was acknowledged. Entry ids start at 1.
+It is the story of one ledger, open when it begins, with all bookies in its ensemble. The ``writer`` owns it, and sends
+an entry once the one before is acknowledged; so an entry on a bookie tells that those before it are confirmed. A
+recoverer, ``r1``, is whoever recovers the ledger, a client that takes the writer for dead or a bookie in phase two, and
+may stop at any point. A reader, if there is one, reads an entry that was acknowledged. Entry ids start at 1.
 
 Where the rules come from, by section of BP-46:
 
-- *A note on Quorums*: how many bookies must be fenced before recovery reads, how many negatives end the ledger, what a reader believes.
-- *A note on cookies*: a cookie in the metadata service and on every disk; a bookie that lacks one does not boot, unless that is to be
-  fixed, by itself or by an operator.
+- *A note on Quorums*: how many bookies must be fenced before recovery reads, how many negatives end the ledger, what a
+  reader believes.
+- *A note on cookies*: a cookie in the metadata service and on every disk; a bookie that lacks one does not boot, unless
+  that is to be fixed, by itself or by an operator.
 - *Proposed Changes*: only adds skip the journal, as each bookie is configured at the time.
 - *Detecting Data Loss On Boot*: the mark of an unclean shutdown, set on start-up and cleared on shutdown.
-- *Protection Mechanism*: all ledgers are fenced; in limbo, reads are served and explicit negatives become unknowns; repair.
-- *The Full Boot-Up Sequence*: the two phases and what is done in each, clients served between them. Here only ledgers that are not
-  closed are fenced, which is ``fence_closed_ledgers=false``.
+- *Protection Mechanism*: all ledgers are fenced; in limbo, reads are served and explicit negatives become unknowns;
+  repair.
+- *The Full Boot-Up Sequence*: the two phases and what is done in each, clients served between them. Here only ledgers
+  that are not closed are fenced, which is ``fence_closed_ledgers=false``.
 - *Scenario 2*, step 4: the owner's change of the ensemble is refused, since the metadata have changed.
 
 What is not here, and why nothing is hidden by that:
 
-- *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what it takes was not.
-  A second crash may take what the first has left, which is more than can happen.
-- *Timeouts.* Nobody acts on one, so a message that is lost is one that never arrives, with all that comes after it over the same
-  connection. One that finds its bookie down arrives later.
+- *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what
+  it takes was not. A second crash may take what the first has left, which is more than can happen.
+- *Timeouts.* Nobody acts on one, so a message that is lost is one that never arrives, with all that comes after it over
+  the same connection. One that finds its bookie down arrives later.
 - *Ensemble changes that succeed.* BP-46 is about bookies that come back, not about replacing them.
-- *The steps of marking the ledger, of stamping cookies, of setting the mark on each disk.* Until the last of them is done there still is
-  the sign that made the bookie begin with them, so a crash among them is like one before them. That is not so of the order of
-  these three with each other, so each is an action.
-- *Metadata that are stale in phase one.* A ledger is never opened again, so a bookie would only put a ledger in limbo that is closed.
+- *The steps of marking the ledger, of stamping cookies, of setting the mark on each disk.* Until the last of them is
+  done there still is the sign that made the bookie begin with them, so a crash among them is like one before them. That
+  is not so of the order of these three with each other, so each is an action.
+- *Metadata that are stale in phase one.* A ledger is never opened again, so a bookie would only put a ledger in limbo
+  that is closed.
 - *Messages for copying.* What is copied is an entry of a closed ledger, which never changes.
 - *Messages of readers.* What a bookie answers a reader depends on when it answers, and on nothing that the reader does.
 """
@@ -121,7 +125,9 @@ class Cookie(enum.Enum):
 
 
 class RecoveryPhase(enum.Enum):
-    """How far a recovery is. It reads and writes back at the same time; ``WRITING`` is when nothing more is to be read."""
+    """How far a recovery is. It reads and writes back at the same time; ``WRITING`` is when nothing more is to be
+    read.
+    """
 
     NOT_STARTED = "not started"
     FENCING = "fencing"
@@ -131,7 +137,9 @@ class RecoveryPhase(enum.Enum):
 
 
 class Code(enum.Enum):
-    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never had it."""
+    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never
+    had it.
+    """
 
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"
@@ -146,7 +154,9 @@ class LedgerMetadata(Record):
 
 
 class Disk(Record):
-    """One disk of a bookie: its cookie, and ``unclean``, the mark that is set at start-up and cleared by a clean shutdown."""
+    """One disk of a bookie: its cookie, and ``unclean``, the mark that is set at start-up and cleared by a clean
+    shutdown.
+    """
 
     cookie: Cookie = Cookie.CURRENT
     unclean: bool = True
@@ -155,9 +165,10 @@ class Disk(Record):
 class Bookie(Record):
     """One bookie: how far it has booted, and what it has on its disks.
 
-    The first disk has the ledger: ``entries``, and in the index whether it is ``fenced`` and in ``limbo``. The second, if there is one,
-    has the journal. ``journals_adds`` is how the bookie is configured, ``marked_journaling`` whether its mark says so. ``lost`` is nothing that
-    the bookie knows: entries that it stored, that a crash took, and that it did not get back before it left limbo.
+    The first disk has the ledger: ``entries``, and in the index whether it is ``fenced`` and in ``limbo``. The second,
+    if there is one, has the journal. ``journals_adds`` is how the bookie is configured, ``marked_journaling`` whether
+    its mark says so. ``lost`` is nothing that the bookie knows: entries that it stored, that a crash took, and that it
+    did not get back before it left limbo.
     """
 
     boot: Boot = Boot.UP
@@ -176,7 +187,9 @@ class Bookie(Record):
 
 
 class Writer(Record):
-    """What the owner of the ledger knows: its last add pushed and confirmed, and how many have confirmed the entry between them."""
+    """What the owner of the ledger knows: its last add pushed and confirmed, and how many have confirmed the entry
+    between them.
+    """
 
     status: WriterStatus = WriterStatus.OPEN
     lap: int = 0
@@ -185,8 +198,9 @@ class Writer(Record):
 
 
 class Recovery(Record):
-    """What a recoverer knows: how many bookies are fenced, how many answered what to the read of the entry after ``lap``, how many
-    have confirmed each entry that it wrote back."""
+    """What a recoverer knows: how many bookies are fenced, how many answered what to the read of the entry after
+    ``lap``, how many have confirmed each entry that it wrote back.
+    """
 
     phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
     fenced: int = 0
@@ -199,7 +213,9 @@ class Recovery(Record):
 
 
 class Reader(Record):
-    """What a reader knows: which entry it has asked for, who has answered without it, how many of them do not know, and what it believes."""
+    """What a reader knows: which entry it has asked for, who has answered without it, how many of them do not know, and
+    what it believes.
+    """
 
     entry_id: int = 0
     answered: Bookies = frozenset()
@@ -225,7 +241,9 @@ class Fence(Record):
 
 
 class Fenced(Record):
-    """The ledger is fenced, and this is the highest LAC that came with an entry; or, with another code than OK, nothing is promised."""
+    """The ledger is fenced, and this is the highest LAC that came with an entry; or, with another code than OK, nothing
+    is promised.
+    """
 
     lac: int
     code: Code = Code.OK
@@ -330,7 +348,9 @@ def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
 
 
 class BookKeeperBoot(Protocol):
-    """The life of one ledger whose bookies run without the journal: a writer, a recoverer, and bookies that crash and boot."""
+    """The life of one ledger whose bookies run without the journal: a writer, a recoverer, and bookies that crash and
+    boot.
+    """
 
     name: ClassVar[str] = "bookkeeper-boot"
 
@@ -413,16 +433,21 @@ class BookKeeperBoot(Protocol):
 
     connections_in_order: bool = constant(True, "whether what goes over one connection is received in its order")
     marks_in_steps: bool = constant(
-        False, "whether phase one first fences the ledger, then puts it in limbo, and a bookie then sets the mark, each a step"
+        False,
+        "whether phase one first fences the ledger, then puts it in limbo, and a bookie then sets the mark, each a"
+        " step",
     )
     limbo_tells_last_entry: bool = constant(
         False, "whether a bookie in limbo that has an entry answers with that one when it is asked to fence"
     )
     lac_may_be_older: bool = constant(
-        False, "whether an entry may tell an older LAC than that of the entry before it, since recovery has written it back"
+        False,
+        "whether an entry may tell an older LAC than that of the entry before it, since recovery has written it back",
     )
     mark_tells_of_journaling: bool = constant(
-        False, "whether the mark tells how adds were journaled, so that a bookie which crashes with all of them in its journal has lost none"
+        False,
+        "whether the mark tells how adds were journaled, so that a bookie which crashes with all of them in its journal"
+        " has lost none",
     )
     mark_on_every_disk: bool = constant(True, "whether the mark is on every disk, or on the first alone")
 
@@ -650,7 +675,9 @@ class BookKeeperBoot(Protocol):
 
     @initial
     def the_story_begins(self) -> None:
-        """The first entries, if any, are where they belong, and each bookie is configured as it is, or in either way."""
+        """The first entries, if any, are where they belong, and each bookie is configured as it is, or in either
+        way.
+        """
         self.writer.lap = self.writer.lac = self.stored_at_first
         for b in self.bookies:
             me = self.bookie[b]
@@ -768,9 +795,11 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
     def bookie_loses_disk(self, b: ModelValue, disk: int) -> None:
-        """A disk is lost, whether its bookie is down or goes down by it, and another one is in its place: empty, or an old one.
+        """A disk is lost, whether its bookie is down or goes down by it, and another one is in its place: empty, or an
+        old one.
 
-        With the first disk the ledger is gone, the index included; with the second the journal, and so what was nowhere else.
+        With the first disk the ledger is gone, the index included; with the second the journal, and so what was nowhere
+        else.
         """
         require(self.disk_loss)
         self._count_crash()
@@ -863,7 +892,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="operator")
     def operator_deletes_cookie(self, b: ModelValue) -> None:
-        """An operator deletes all that is left of a bookie that refuses to boot: it is to begin anew, as a bookie that is new."""
+        """An operator deletes all that is left of a bookie that refuses to boot: it is to begin anew, as a bookie that
+        is new.
+        """
         require(self.operator_deletes_cookies)
         require(self.cookie_of[b])
         me = self._refusing(b)
@@ -922,13 +953,17 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_serves(self, b: ModelValue) -> None:
-        """A bookie with new cookies, or one of which setting the mark is a step, sets that and serves clients from here on."""
+        """A bookie with new cookies, or one of which setting the mark is a step, sets that and serves clients from here
+        on.
+        """
         me = self.bookie[b]
         require(me.boot is Boot.STARTING)
         self._serve(me)
 
     def _serve(self, me: Bookie) -> None:
-        """First the mark is set on every disk, then clients are served. Nothing comes of it if a crash is in between."""
+        """First the mark is set on every disk, then clients are served. Nothing comes of it if a crash is in
+        between.
+        """
         me.boot = Boot.UP
         if self.mark_before_serving:
             self._set_mark(me)
@@ -952,7 +987,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, peer=bookies, by="b")
     def bookie_copies_entry(self, b: ModelValue, peer: ModelValue) -> None:
-        """Phase two: an entry of the closed ledger that is missing is copied from another bookie, which may be in limbo itself."""
+        """Phase two: an entry of the closed ledger that is missing is copied from another bookie, which may be in limbo
+        itself.
+        """
         require(b != peer)
         me = self._serving(b)
         require(self.meta.status is LedgerStatus.CLOSED)
@@ -960,7 +997,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """The end of phase two: the ledger is recovered, all entries of it that should be there are there, limbo is over."""
+        """The end of phase two: the ledger is recovered, all entries of it that should be there are there, limbo is
+        over.
+        """
         me = self._serving(b)
         require(me.limbo)
         if self.recovery_before_leaving_limbo:
@@ -988,7 +1027,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by=WRITER)
     def writer_receives_confirmation(self, b: ModelValue) -> None:
-        """A bookie has stored an entry. With an ack quorum it is acknowledged: whoever gave it to the writer may rely on it."""
+        """A bookie has stored an entry. With an ack quorum it is acknowledged: whoever gave it to the writer may rely
+        on it.
+        """
         me = self.writer
         require(me.status is WriterStatus.OPEN)
         require(me.lac < me.lap)
@@ -1008,8 +1049,9 @@ class BookKeeperBoot(Protocol):
 
     @action(by=WRITER)
     def writer_is_refused_another_ensemble(self) -> None:
-        """A bookie does not answer, and the owner wants another in its place; but the metadata have changed, since somebody recovers
-        the ledger or has closed it. The writer has no more to do with it."""
+        """A bookie does not answer, and the owner wants another in its place; but the metadata have changed, since
+        somebody recovers the ledger or has closed it. The writer has no more to do with it.
+        """
         require(self.writer.status is WriterStatus.OPEN)
         require(self.writer.lap > 0)
         require(self.meta.status is not LedgerStatus.OPEN)
@@ -1036,7 +1078,9 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, d=readers, by="b")
     def bookie_answers_reader(self, b: ModelValue, d: ModelValue) -> None:
-        """A bookie answers a reader. One copy is enough; that there is no such entry is believed if the whole write set says so."""
+        """A bookie answers a reader. One copy is enough; that there is no such entry is believed if the whole write set
+        says so.
+        """
         me = self.reader[d]
         require(me.entry_id != 0 and me.outcome is None)
         require(b in self._write_set(me.entry_id) and b not in me.answered)
@@ -1082,8 +1126,9 @@ class BookKeeperBoot(Protocol):
     def recovery_counts_read(self, r: ModelValue, b: ModelValue) -> None:
         """The answer of a bookie to a read.
 
-        Enough copies: the entry is written back, and the next one is read. So many explicit negatives that no ack quorum can have it:
-        the ledger ends before it. An unknown decides nothing. What comes after the decision is ignored.
+        Enough copies: the entry is written back, and the next one is read. So many explicit negatives that no ack
+        quorum can have it: the ledger ends before it. An unknown decides nothing. What comes after the decision is
+        ignored.
         """
         me = self.recovery[r]
         read = self._receive_answer(ReadResult, r, b)
@@ -1109,7 +1154,9 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_added(self, r: ModelValue, b: ModelValue) -> None:
-        """A bookie has stored an entry that was written back. The LAC moves up to the last that has an ack quorum with all before."""
+        """A bookie has stored an entry that was written back. The LAC moves up to the last that has an ack quorum with
+        all before.
+        """
         me = self.recovery[r]
         added = self._receive_answer(Added, r, b)
         if added.entry_id <= me.lac:
@@ -1121,7 +1168,9 @@ class BookKeeperBoot(Protocol):
 
     @action(r=recoverers)
     def recovery_closes_ledger(self, r: ModelValue) -> None:
-        """Nothing more to read, and everything is written back: the ledger ends there, unless somebody else has closed it."""
+        """Nothing more to read, and everything is written back: the ledger ends there, unless somebody else has closed
+        it.
+        """
         me = self.recovery[r]
         require(me.phase is RecoveryPhase.WRITING)
         require(me.lac == me.lap)
@@ -1137,7 +1186,9 @@ class BookKeeperBoot(Protocol):
         self.network.send_all([(RecoveryRequest(ask), b) for b in bookies], r)
 
     def _receive_answer(self, kind: type[Answer], r: ModelValue, b: ModelValue) -> Answer:
-        """An answer of a bookie, which comes after those to all that was asked of it before. Who is done with recovery hears none."""
+        """An answer of a bookie, which comes after those to all that was asked of it before. Who is done with recovery
+        hears none.
+        """
         require(self.recovery[r].phase is not RecoveryPhase.DONE)
         response = self.network.receive(RecoveryResponse, source=b, to=r, where=lambda m: isinstance(m.answer, kind))
         return cast("Answer", response.message.answer)
@@ -1197,8 +1248,9 @@ class BookKeeperBoot(Protocol):
         strong(bookie_copies_entry, bookie_leaves_limbo),
         strong(bookie_is_fenced, bookie_answers_read, bookie_stores_recovered_entry),
     ]
-    """The ledger is recovered, and bookies boot. One in limbo may be shut down again and again, so what it does while it is up is
-    strongly fair. The writer need not do anything."""
+    """The ledger is recovered, and bookies boot. One in limbo may be shut down again and again, so what it does while
+    it is up is strongly fair. The writer need not do anything.
+    """
 
     @leads_to(b=bookies, when=lambda protocol: False)
     def limbo_ends(self, b: ModelValue) -> tuple[bool, bool]:

@@ -1,16 +1,19 @@
-"""The replication protocol of Apache BookKeeper as it stands today: the life of one ledger, from its creation to its closing.
+"""The replication protocol of Apache BookKeeper as it stands today: the life of one ledger, from its creation to its
+closing.
 
-Any number of clients know of the ledger. The one that creates it owns it: it sends each entry to the bookies of the current
-ensemble and takes it for committed once an ack quorum of them has confirmed it; when a bookie does not answer, it goes on with
-another ensemble. Every other client may at any time take the ledger for abandoned and recover it: it marks it as in recovery,
-fences the bookies, reads forward from the highest last add confirmed (LAC) it is told, writes back what it finds while it reads
-on, and closes the ledger. Clients that recover can be at it together, and the owner may be alive and well.
+Any number of clients know of the ledger. The one that creates it owns it: it sends each entry to the bookies of the
+current ensemble and takes it for committed once an ack quorum of them has confirmed it; when a bookie does not answer,
+it goes on with another ensemble. Every other client may at any time take the ledger for abandoned and recover it: it
+marks it as in recovery, fences the bookies, reads forward from the highest last add confirmed (LAC) it is told, writes
+back what it finds while it reads on, and closes the ledger. Clients that recover can be at it together, and the owner
+may be alive and well.
 
-Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack Vanlightly,
-2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
-What the original leaves out is off by default: ensembles larger than the write quorum, readers, and any choice of an ensemble but
-the first. What protects the ledger is on by default, and each protection is a constant, to see what it is there for. Where there is
-better than the original, or closer to what a real client does, the original is the default: the last constants say it.
+Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack
+Vanlightly, 2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that
+nothing is confirmed. What the original leaves out is off by default: ensembles larger than the write quorum, readers,
+and any choice of an ensemble but the first. What protects the ledger is on by default, and each protection is a
+constant, to see what it is there for. Where there is better than the original, or closer to what a real client does,
+the original is the default: the last constants say it.
 """
 
 from __future__ import annotations
@@ -114,9 +117,9 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """What a client knows: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it recovers the
-    ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes that), who has no such
-    entry as is being read (0: none is), and which entries it has sent to any bookie.
+    """What a client knows: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
+    recovers the ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes
+    that), who has no such entry as is being read (0: none is), and which entries it has sent to any bookie.
     """
 
     meta_version: int | None = None
@@ -198,7 +201,10 @@ def _why_bookies_differ(protocol: Any) -> str:
     if protocol.bookies_of_an_ensemble > protocol.write_quorum:
         return "entries are striped over an ensemble in the order of its bookies"
     if len(protocol.bookies) > protocol.write_quorum and not protocol.choose_ensembles:
-        return "the first ensemble is chosen where there are more bookies than the write quorum; choose_ensembles takes any"
+        return (
+            "the first ensemble is chosen where there are more bookies than the write quorum; choose_ensembles"
+            " takes any"
+        )
     return ""
 
 
@@ -246,7 +252,9 @@ class BookKeeper(LedgerProtocol):
         False, "whether a fenced bookie tells the LAC that came with its last entry, or its own, as in the original"
     )
     adds_keep_lac: bool = constant(
-        False, "whether an entry that is sent again carries the LAC that it was first sent with, or that of then, as in the original"
+        False,
+        "whether an entry that is sent again carries the LAC that it was first sent with, or that of then, as in the"
+        " original",
     )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
@@ -367,7 +375,9 @@ class BookKeeper(LedgerProtocol):
     # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
 
     def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
-        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further on."""
+        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further
+        on.
+        """
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _write_set_of(self, entry_id: int) -> Bookies:
@@ -375,10 +385,11 @@ class BookKeeper(LedgerProtocol):
         return self._write_set(entry_id, fragment_of(self.meta.fragments, entry_id).ensemble)
 
     def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
-        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them, and is not
-        yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
+        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them,
+        and is not yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
 
-        Where the order counts, each replacement takes the place of one that failed, so that the others keep their entries.
+        Where the order counts, each replacement takes the place of one that failed, so that the others keep their
+        entries.
         """
         kept = frozenset(current) - failed
         taken = [frozenset(fragment.ensemble) for fragment in self.meta.fragments]
@@ -397,8 +408,8 @@ class BookKeeper(LedgerProtocol):
     def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
         """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
 
-        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all the entries
-        to come are striped over (ensemble coverage).
+        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all
+        the entries to come are striped over (ensemble coverage).
         """
         return covers(bookies, cohort, self.ack_quorum)
 
@@ -530,7 +541,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def client_closes_ledger_success(self, c: ModelValue) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
+        store.
+        """
         client = self.client[c]
         require(client.status is ClientStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
@@ -549,8 +562,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def client_starts_recovery(self, c: ModelValue) -> None:
-        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble to fence it;
-        the two at once, or one after the other."""
+        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble
+        to fence it; the two at once, or one after the other.
+        """
         client = self.client[c]
         require(client.status is None)
         if self.recovery_marks_first and client.meta_version is not None:
@@ -575,8 +589,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment: all that is
-        older is committed. Once reading has begun, a LAC that comes late is ignored."""
+        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment: all
+        that is older is committed. Once reading has begun, a LAC that comes late is ignored.
+        """
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
         response = self.network.receive(FenceResponse, source=b, to=c).message
@@ -591,7 +606,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
-        """Recovery reads the next entry. The first read waits for every ack quorum of the ensemble to have a fenced bookie."""
+        """Recovery reads the next entry. The first read waits for every ack quorum of the ensemble to have a fenced
+        bookie.
+        """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         if client.recovery_phase is RecoveryPhase.FENCING:
@@ -607,9 +624,10 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A response to the current recovery read. It may decide it: one bookie that has the entry is enough to write it back; only
-        if so many lack it that it can not be committed is there nothing more to read; and if all have answered or timed out
-        and neither is so, the recovery is aborted."""
+        """A response to the current recovery read. It may decide it: one bookie that has the entry is enough to write
+        it back; only if so many lack it that it can not be committed is there nothing more to read; and if all have
+        answered or timed out and neither is so, the recovery is aborted.
+        """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         entry_id = client.curr_read_entry
@@ -635,7 +653,9 @@ class BookKeeper(LedgerProtocol):
         return not self.strict_negative_reads or self._covers(no_such_entry, self._asked(c))
 
     def _is_unknown(self, c: ModelValue, no_such_entry: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. In the original the timeouts of earlier reads are among them."""
+        """Answers and timeouts add up to the write quorum. In the original the timeouts of earlier reads are among
+        them.
+        """
         asked = self._asked(c)
         entry_id = None if self.recovery_waits_needlessly else self.client[c].curr_read_entry
         timed_out = sum(self._read_timed_out(c, b, entry_id) for b in asked)
@@ -646,7 +666,9 @@ class BookKeeper(LedgerProtocol):
         return self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
 
     def _end_read(self, c: ModelValue) -> None:
-        """The read is decided: in the original, only when no other bookie may still answer. What comes later is never received."""
+        """The read is decided: in the original, only when no other bookie may still answer. What comes later is never
+        received.
+        """
         client = self.client[c]
         if self.recovery_waits_needlessly:
             require(not any(self._may_still_be_answered(c, b) for b in self._asked(c)))
@@ -655,7 +677,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
-        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
+        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read
+        from.
+        """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         unsent = [op for op in client.pending_add_ops if op.entry.id not in client.written_back]
@@ -672,7 +696,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
-        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the ledger."""
+        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the
+        ledger.
+        """
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
         if self.recovery_watches_metadata:
             require(self.meta.status is LedgerStatus.IN_RECOVERY)
@@ -688,7 +714,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that it found."""
+        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that
+        it found.
+        """
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         require(client.last_recoverable_entry != NOT_KNOWN)
@@ -700,8 +728,9 @@ class BookKeeper(LedgerProtocol):
     # -- what owner and recovery do alike ------------------------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it: in the
-        original, from the first entry on, which is not for a recovery that began later to count."""
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
+        it: in the original, from the first entry on, which is not for a recovery that began later to count.
+        """
         client = self.client[c]
         add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
         require(b in self._write_set(add.entry.id, client.curr_fragment.ensemble))
@@ -716,9 +745,9 @@ class BookKeeper(LedgerProtocol):
     def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
         """A fragment with other bookies for those that have not answered takes over after the LAC.
 
-        It replaces the current fragment if that has nothing committed. What a bookie that is replaced has confirmed of entries
-        that are not committed no longer counts, so an entry beyond the LAC can lose its ack quorum. Nothing may be left to
-        send from the last change.
+        It replaces the current fragment if that has nothing committed. What a bookie that is replaced has confirmed of
+        entries that are not committed no longer counts, so an entry beyond the LAC can lose its ack quorum. Nothing may
+        be left to send from the last change.
         """
         client = self.client[c]
         fragment = client.curr_fragment
@@ -742,7 +771,9 @@ class BookKeeper(LedgerProtocol):
             client.meta_version = self.meta.version
 
     def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
+        new.
+        """
         client = self.client[c]
         fragment = client.curr_fragment
         behind = [op for op in client.pending_add_ops if op.is_behind(fragment)]
@@ -768,7 +799,9 @@ class BookKeeper(LedgerProtocol):
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
-        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's LAC covers it."""
+        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's
+        LAC covers it.
+        """
         reader = self.reader[r]
         require(reader.entry_id is None)
         require(self.meta.status is not None)
@@ -815,8 +848,10 @@ class BookKeeper(LedgerProtocol):
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or after all that
-        its owner takes for committed. A recovery that was not the one to close it may have got further: nobody will read that."""
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or
+        after all that its owner takes for committed. A recovery that was not the one to close it may have got further:
+        nobody will read that.
+        """
         if self.meta.status is not LedgerStatus.CLOSED:
             return True
         last_entry = self.meta.last_entry
@@ -826,7 +861,9 @@ class BookKeeper(LedgerProtocol):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble."""
+        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its
+        ensemble.
+        """
         client = self.client[c]
         if client.status not in (ClientStatus.OPEN, ClientStatus.CLOSED) or client.lac < entry_id:
             return True

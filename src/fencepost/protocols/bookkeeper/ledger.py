@@ -1,4 +1,5 @@
-"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, what is assumed of its constants.
+"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, what is assumed of
+its constants.
 
 Fragments, quorums and how far the last add confirmed (LAC) goes are those of the store (`fencepost.store.rules`).
 """
@@ -17,7 +18,9 @@ from fencepost.store.rules.quorums import is_committed
 Bookies = frozenset[ModelValue]
 
 Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
-"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is none."""
+"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is
+none.
+"""
 
 
 class Entry(Record):
@@ -46,7 +49,9 @@ class PendingAddOp(Record):
     ensemble: Ensemble
 
     def is_behind(self, fragment: Fragment) -> bool:
-        """Whether the ensemble was changed since this was last sent. A replaced ensemble keeps the id of its fragment."""
+        """Whether the ensemble was changed since this was last sent. A replaced ensemble keeps the id of its
+        fragment.
+        """
         return self.fragment_id != fragment.id or self.ensemble != fragment.ensemble
 
     def is_sent_before(self, other: PendingAddOp) -> bool:
@@ -124,7 +129,9 @@ def earliest_add(
 
 
 def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first_entry_id: int) -> tuple[Fragment, ...]:
-    """The fragments after a change of ensemble: the last has another ensemble if it begins there, else there is one more."""
+    """The fragments after a change of ensemble: the last has another ensemble if it begins there, else there is one
+    more.
+    """
     *kept, last = ensembles.with_ensemble(fragments, ensemble, first_entry_id)
     return (*kept, last.replace(id=len(kept) + 1))
 

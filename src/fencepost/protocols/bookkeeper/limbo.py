@@ -1,29 +1,34 @@
 """Apache BookKeeper without the journal: the life of one ledger whose bookies may crash and lose all they had.
 
-A bookie that keeps no journal acknowledges what a crash can still undo: entries, and that a ledger is fenced. BP-46 makes that safe.
-A bookie that boots after an unclean shutdown fences its ledgers and puts those that are open in *limbo*: of an entry that it does not
-have it says that it does not know, never that there is none. This is the replication protocol with these two protections, each of which
-can be taken away, and with one crash at any time. Here the ledger is fenced and put in limbo whatever its status.
+A bookie that keeps no journal acknowledges what a crash can still undo: entries, and that a ledger is fenced. BP-46
+makes that safe. A bookie that boots after an unclean shutdown fences its ledgers and puts those that are open in
+*limbo*: of an entry that it does not have it says that it does not know, never that there is none. This is the
+replication protocol with these two protections, each of which can be taken away, and with one crash at any time. Here
+the ledger is fenced and put in limbo whatever its status.
 
-Any client may create the ledger and so become its owner, and any other may take it for abandoned and recover it, several at a time.
+Any client may create the ledger and so become its owner, and any other may take it for abandoned and recover it,
+several at a time.
 
-Variables, actions and enabling conditions are those of ``BookKeeperProtocolWithLimbo.tla`` (Jack Vanlightly, 2021) with the
-``MessagePassing.tla`` of its time, and so are the names and the number of states. The boot sequence is reduced to fencing and limbo:
-ledgers are not repaired. Three traits of the original are kept, although BookKeeper has none of them:
+Variables, actions and enabling conditions are those of ``BookKeeperProtocolWithLimbo.tla`` (Jack Vanlightly, 2021) with
+the ``MessagePassing.tla`` of its time, and so are the names and the number of states. The boot sequence is reduced to
+fencing and limbo: ledgers are not repaired. Three traits of the original are kept, although BookKeeper has none of
+them:
 
-- Recovering clients share their timeouts, and the order in which adds arrive: an add of one that was lost counts as lost for all.
-- A recovery that has changed the ensemble never closes the ledger. The original both asks for the new fragments to be stored and
-  for the fragments to stay as they are, so it closes only when these are the same.
-- A recovery read that finds nothing waits for every bookie that was asked, where BP-46 counts to a number that no ack quorum can do
-  without. Reads fence, so when a recovery closes the ledger every bookie of it has been fenced. One that forgets so after that is not an ack
-  quorum, unless one confirmation is enough: scenario 1 of BP-46, in its own size, is not to be found here.
+- Recovering clients share their timeouts, and the order in which adds arrive: an add of one that was lost counts as
+  lost for all.
+- A recovery that has changed the ensemble never closes the ledger. The original both asks for the new fragments to be
+  stored and for the fragments to stay as they are, so it closes only when these are the same.
+- A recovery read that finds nothing waits for every bookie that was asked, where BP-46 counts to a number that no ack
+  quorum can do without. Reads fence, so when a recovery closes the ledger every bookie of it has been fenced. One that
+  forgets so after that is not an ack quorum, unless one confirmation is enough: scenario 1 of BP-46, in its own size,
+  is not to be found here.
 
 With either protection taken away a committed entry can be lost:
 
-1. Without fencing, a bookie forgets that the ledger is fenced. It takes an entry of the owner after another client has closed the
-   ledger, and the owner commits it.
-2. Without limbo, a bookie forgets an entry that it has acknowledged. Recovery is told that there is no such entry, and closes the
-   ledger before it.
+1. Without fencing, a bookie forgets that the ledger is fenced. It takes an entry of the owner after another client has
+   closed the ledger, and the owner commits it.
+2. Without limbo, a bookie forgets an entry that it has acknowledged. Recovery is told that there is no such entry, and
+   closes the ledger before it.
 """
 
 from __future__ import annotations
@@ -103,8 +108,9 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """What a client knows: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed which entry and,
-    if it recovers the ledger, which of them are fenced and what they said of the entry being read."""
+    """What a client knows: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
+    which entry and, if it recovers the ledger, which of them are fenced and what they said of the entry being read.
+    """
 
     meta_version: int | None = None
     status: ClientStatus | None = None
@@ -257,7 +263,9 @@ class BookKeeperLimbo(LedgerProtocol):
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _sharing_with(self, c: ModelValue, recovery: bool = True) -> Iterator[ModelValue]:
-        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the owner alone."""
+        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the
+        owner alone.
+        """
         yield c
         if recovery:
             yield from (o for o in self.clients if o != c and self._recovers(o))
@@ -367,7 +375,9 @@ class BookKeeperLimbo(LedgerProtocol):
         self._restart_with_data_loss(b)
 
     def _restart_with_data_loss(self, b: ModelValue) -> None:
-        """A bookie comes back with nothing of what it had, and what was on its way to it is lost. One bookie does so, once."""
+        """A bookie comes back with nothing of what it had, and what was on its way to it is lost. One bookie does so,
+        once.
+        """
         require(self.crashes == 0)
         self.crashes += 1
         self.bookie[b].entries = frozenset()
@@ -441,7 +451,9 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients)
     def client_closes_ledger_success(self, c: ModelValue) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
+        store.
+        """
         me = self.client[c]
         require(me.status is ClientStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
@@ -462,8 +474,9 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients)
     def client_starts_recovery(self, c: ModelValue) -> None:
-        """A client marks the ledger as in recovery, also if it is that already, and asks every bookie of the last ensemble to fence
-        it."""
+        """A client marks the ledger as in recovery, also if it is that already, and asks every bookie of the last
+        ensemble to fence it.
+        """
         me = self.client[c]
         require(me.status is None)
         require(self.meta.status in (LedgerStatus.OPEN, LedgerStatus.IN_RECOVERY))
@@ -495,14 +508,15 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients)
     def client_sends_read_requests(self, c: ModelValue) -> None:
-        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum to have
-        a fenced bookie."""
+        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
+        to have a fenced bookie.
+        """
         me = self.client[c]
         require(me.status is ClientStatus.IN_RECOVERY)
         phase = me.recovery_phase
         require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced(c)))
-        # The next entry was never asked for before: between two sends there is a response that completes a read, and that moves
-        # the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        # The next entry was never asked for before: between two sends there is a response that completes a read, and
+        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
         entry_id = me.lap + 1
         me.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
         self.network.send_all([(ReadRequest(entry_id), b) for b in me.ensemble_of(entry_id)], c)
@@ -514,8 +528,8 @@ class BookKeeperLimbo(LedgerProtocol):
     def _receive_read_response(self, c: ModelValue, b: ModelValue) -> Read:
         """Count in one response to a recovery read.
 
-        A response without an entry does not say which entry it is about. So it leaves open which bookies were asked, and timeouts
-        are neither counted with it nor cleared by it.
+        A response without an entry does not say which entry it is about. So it leaves open which bookies were asked,
+        and timeouts are neither counted with it nor cleared by it.
         """
         response = self.network.receive(ReadResponse, source=b, to=c).message
         me = self.client[c]
@@ -543,7 +557,9 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_completes_read_successfully(self, c: ModelValue, b: ModelValue) -> None:
-        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be read."""
+        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
+        read.
+        """
         read = self._receive_read_response(c, b)
         require(read.over)
         require(len(read.has_entry) >= self.ack_quorum)
@@ -557,7 +573,8 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_completes_read_with_no_such_entry(self, c: ModelValue, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to read.
+        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
+        read.
 
         Only an explicit answer counts as not having it, neither a timeout nor a bookie that does not know.
         """
@@ -588,7 +605,9 @@ class BookKeeperLimbo(LedgerProtocol):
         self._send_add(c, unsent[0], to=me.curr_fragment.ensemble, recovery=True)
 
     def _is_written_back(self, c: ModelValue, entry: Entry) -> bool:
-        """Whether recovery has sent this entry to any bookie, with whatever LAC: one below the entry, as it was not committed."""
+        """Whether recovery has sent this entry to any bookie, with whatever LAC: one below the entry, as it was not
+        committed.
+        """
         return any(
             self.network.is_known(AddEntryRequest(entry, lac, recovery=True), c, b)
             for b in self.bookies
@@ -617,7 +636,9 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything that was read is written back: recovery closes the ledger at its LAC, unless it has changed the ensemble."""
+        """Everything that was read is written back: recovery closes the ledger at its LAC, unless it has changed the
+        ensemble.
+        """
         me = self.client[c]
         require(me.status is ClientStatus.IN_RECOVERY)
         require(me.recovery_phase is RecoveryPhase.WRITE)
@@ -630,7 +651,9 @@ class BookKeeperLimbo(LedgerProtocol):
     # -- what the owner and a recovering client both do ----------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it."""
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
+        it.
+        """
         me = self.client[c]
         add = self._receive_in_order(AddEntryResponse, c, b)
         require(add.success)
@@ -642,8 +665,9 @@ class BookKeeperLimbo(LedgerProtocol):
         me.pending_add_ops = frozenset(op for op in me.pending_add_ops if op.entry.id > reached)
 
     def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
-        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
-        yet the ensemble of a stored fragment. Without one, the action is not enabled."""
+        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and
+        is not yet the ensemble of a stored fragment. Without one, the action is not enabled.
+        """
         taken = [fragment.ensemble for fragment in self.meta.fragments]
         available = [
             ensemble
@@ -654,10 +678,11 @@ class BookKeeperLimbo(LedgerProtocol):
         return available[0]
 
     def _change_ensemble(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
-        """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last change.
+        """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last
+        change.
 
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not committed
-        no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
+        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
         """
         me = self.client[c]
         current = me.curr_fragment
@@ -672,7 +697,9 @@ class BookKeeperLimbo(LedgerProtocol):
         self._clear_write_timeout(c, b, recovery)
 
     def _send_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
+        new.
+        """
         me = self.client[c]
         fragment = me.curr_fragment
         behind = [op for op in me.pending_add_ops if op.is_behind(fragment)]
@@ -709,7 +736,9 @@ class BookKeeperLimbo(LedgerProtocol):
 
     @invariant(when=lambda protocol: not protocol.can_crash)
     def all_committed_entries_reach_ack_quorum(self) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its data."""
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its
+        data.
+        """
         if self.meta.status is not LedgerStatus.CLOSED:
             return True
         return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))

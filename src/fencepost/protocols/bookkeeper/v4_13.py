@@ -1,20 +1,24 @@
 """The replication protocol of Apache BookKeeper 4.13: the life of one ledger, from its creation to its closing.
 
-Writer ``w1`` owns the ledger. It sends each entry to the bookies of the current ensemble and takes it for committed once an ack
-quorum of them has confirmed it. When a bookie does not answer, it moves on to a new fragment with another ensemble. Writer ``w2``
-may at any time take the ledger for abandoned: it marks it as in recovery, fences the bookies, reads forward from the highest last
-add confirmed (LAC) it is told, writes back what it finds, and closes the ledger. Meanwhile ``w1`` may be alive and well.
+Writer ``w1`` owns the ledger. It sends each entry to the bookies of the current ensemble and takes it for committed
+once an ack quorum of them has confirmed it. When a bookie does not answer, it moves on to a new fragment with another
+ensemble. Writer ``w2`` may at any time take the ledger for abandoned: it marks it as in recovery, fences the bookies,
+reads forward from the highest last add confirmed (LAC) it is told, writes back what it finds, and closes the ledger.
+Meanwhile ``w1`` may be alive and well.
 
-Variables, actions and enabling conditions are those of ``BookKeeperProtocol_v4_13.tla`` and ``MessagePassing_v4_13.tla`` (Jack
-Vanlightly, 2020 to 2021), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that nothing is
-confirmed; readers and auto-recovery are left out; recovery reads and recovery writes, concurrent in BookKeeper, come in phases.
+Variables, actions and enabling conditions are those of ``BookKeeperProtocol_v4_13.tla`` and
+``MessagePassing_v4_13.tla`` (Jack Vanlightly, 2020 to 2021), and so are the names and the number of states. Entry ids
+start at 1 and a LAC of 0 means that nothing is confirmed; readers and auto-recovery are left out; recovery reads and
+recovery writes, concurrent in BookKeeper, come in phases.
 
 Two defects were found in the protocol, and both can be found here:
 
-1. Fencing the reads of the LAC is not enough. A bookie that was not fenced can say that it has no such entry, and take the
-   entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie can not change its mind.
-2. Recovery used to start from the lowest of all LACs, 0. It then read and wrote back entries of earlier fragments, and a bookie
-   that failed meanwhile made it ask for a fragment in the past. ``recover_from_current_fragment=false`` is that old rule.
+1. Fencing the reads of the LAC is not enough. A bookie that was not fenced can say that it has no such entry, and take
+   the entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie can not change its
+   mind.
+2. Recovery used to start from the lowest of all LACs, 0. It then read and wrote back entries of earlier fragments, and
+   a bookie that failed meanwhile made it ask for a fragment in the past. ``recover_from_current_fragment=false`` is
+   that old rule.
 """
 
 from __future__ import annotations
@@ -269,8 +273,9 @@ class BookKeeper413(LedgerProtocol):
     # -- fragments and ensembles ---------------------------------------------------------------------------------------
 
     def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
-        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
-        yet the ensemble of a fragment. Without one, the action is not enabled."""
+        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and
+        is not yet the ensemble of a fragment. Without one, the action is not enabled.
+        """
         taken = [fragment.ensemble for fragment in self.meta.fragments]
         available = [
             ensemble
@@ -388,8 +393,8 @@ class BookKeeper413(LedgerProtocol):
     def w1_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
         """The owner would start a fragment before an existing one.
 
-        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its LAC + 1,
-        and its LAC never goes back.
+        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its
+        LAC + 1, and its LAC never goes back.
         """
         require(self.w1.status is WriterStatus.OPEN)
         require(self._write_timed_out(W1, b))
@@ -404,7 +409,9 @@ class BookKeeper413(LedgerProtocol):
 
     @action(by=W1)
     def w1_close_ledger_success(self) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
+        store.
+        """
         require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
         require(self.w1.meta_version == self.meta.version)
@@ -416,7 +423,8 @@ class BookKeeper413(LedgerProtocol):
 
     @action(by=W1)
     def w1_close_ledger_fail(self) -> None:
-        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the metadata.
+        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the
+        metadata.
 
         It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
         """
@@ -456,18 +464,21 @@ class BookKeeper413(LedgerProtocol):
                 self.w2.lap = lac
 
     def _minimum_lac(self) -> int:
-        """What is certainly committed: all before the current fragment. That is the fix of defect 2; it used to be nothing."""
+        """What is certainly committed: all before the current fragment. That is the fix of defect 2; it used to be
+        nothing.
+        """
         return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
 
     @action(by=W2)
     def w2_sends_read_requests(self) -> None:
-        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum to have
-        a fenced bookie."""
+        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
+        to have a fenced bookie.
+        """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         phase = self.w2.recovery_phase
         require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
-        # The next entry was never asked for before: between two sends there is a response that completes a read, and that moves
-        # the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        # The next entry was never asked for before: between two sends there is a response that completes a read, and
+        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
         entry_id = self.w2.lap + 1
         self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
         request = ReadRequest(entry_id, self.recovery_reads_fence)
@@ -480,8 +491,8 @@ class BookKeeper413(LedgerProtocol):
     def _receive_read_response(self, b: ModelValue) -> Read:
         """Count in one response to a recovery read.
 
-        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and timeouts are
-        neither counted with it nor cleared by it.
+        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and
+        timeouts are neither counted with it nor cleared by it.
         """
         response = self.network.receive(ReadResponse, source=b, to=W2).message
         has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
@@ -495,8 +506,9 @@ class BookKeeper413(LedgerProtocol):
         return Read(response, ensemble, has_entry, no_such_entry, over)
 
     def _is_read_over(self, answers: int, silent: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are looked at,
-        and only until one of them may still answer."""
+        """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are
+        looked at, and only until one of them may still answer.
+        """
         missing = self.write_quorum - answers
         if missing == len(silent):
             return all(self._read_timed_out(b) for b in silent)
@@ -515,7 +527,9 @@ class BookKeeper413(LedgerProtocol):
 
     @action(b=bookies, by=W2)
     def w2_completes_read_successfully(self, b: ModelValue) -> None:
-        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be read."""
+        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
+        read.
+        """
         read = self._receive_read_response(b)
         require(read.over)
         require(len(read.has_entry) >= self.ack_quorum)
@@ -529,7 +543,8 @@ class BookKeeper413(LedgerProtocol):
 
     @action(b=bookies, by=W2)
     def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to read.
+        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
+        read.
 
         Only an explicit answer counts as not having it, a timeout does not.
         """
@@ -575,7 +590,8 @@ class BookKeeper413(LedgerProtocol):
     def w2_changes_ensemble(self, b: ModelValue) -> None:
         """Recovery replaces a bookie that did not answer a write.
 
-        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is the same.
+        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is
+        the same.
         """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self._write_timed_out(W2, b))
@@ -613,7 +629,9 @@ class BookKeeper413(LedgerProtocol):
     # -- what both writers do ------------------------------------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it."""
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
+        it.
+        """
         add = earliest_add(self.network, AddEntryResponse, b, w, where=lambda add: add.success)
         require(b in writer.curr_fragment.ensemble)
         writer.confirmed[add.entry.id] |= {b}
@@ -624,7 +642,9 @@ class BookKeeper413(LedgerProtocol):
             writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
 
     def _replacement(self, writer: Writer, b: ModelValue) -> Bookies:
-        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last change."""
+        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last
+        change.
+        """
         require(writer.meta_version == self.meta.version)
         require(b in writer.curr_fragment.ensemble)
         require(not any(op.is_behind(writer.curr_fragment) for op in writer.pending_add_ops))
@@ -637,8 +657,8 @@ class BookKeeper413(LedgerProtocol):
     def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
         """A fragment with another bookie for ``b`` takes over after the LAC.
 
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not committed
-        no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
+        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
         """
         ensemble = self._replacement(writer, b)
         first_entry_id = writer.lac + 1
@@ -653,13 +673,17 @@ class BookKeeper413(LedgerProtocol):
         self._clear_write_timeout(w, b)
 
     def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
-        """The same, where the new fragment would come before an existing one: the change is refused, the writer stuck."""
+        """The same, where the new fragment would come before an existing one: the change is refused, the writer
+        stuck.
+        """
         self._replacement(writer, b)
         require(not self._is_valid_next_fragment(writer.lac + 1))
         writer.status = WriterStatus.INVALID
 
     def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
+        new.
+        """
         fragment = writer.curr_fragment
         behind = [op for op in writer.pending_add_ops if op.is_behind(fragment)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])

@@ -1,10 +1,10 @@
 """KRaft with KIP-853, and with the requests by which servers join and leave.
 
-In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to ask. A server
-that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an administrator asks for it; an
-administrator who wants a voter removed asks whom it takes for the leader. Whoever is asked answers at once, without waiting for
-the command to be committed: it is done, or why not. Who is told that it has asked the wrong one asks the right one, if that is
-known; who is told to wait asks again later.
+In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to
+ask. A server that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an
+administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. Whoever is
+asked answers at once, without waiting for the command to be committed: it is done, or why not. Who is told that it has
+asked the wrong one asks the right one, if that is known; who is told to wait asks again later.
 
 None of this is in the published specification: it is what the text that came with it describes.
 """
@@ -123,7 +123,9 @@ AS_OFTEN_AS_IT_TAKES: dict[str, Any] = {"test_liveness": True, "requests_without
 
 
 def observed(*, doc: str, start: Start = Start.OBSERVED, **constants: Any) -> Configuration:
-    """Two voters and an observer that has caught up, where nobody gives up without a reason, and nobody asks unless ``constants`` say so."""
+    """Two voters and an observer that has caught up, where nobody gives up without a reason, and nobody asks unless
+    ``constants`` say so.
+    """
     nobody = ("max_join_requests", "max_add_requests", "max_remove_requests")
     of_three = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1, "max_values_per_epoch": 0}
     reasons = {"timeouts_need_reasons": "test_liveness" not in constants}
@@ -138,7 +140,9 @@ class KRaftJoin(KRaft):
     max_join_requests: int = constant(2, "requests to become a voter")
     max_add_requests: int = constant(0, "requests of the administrator to make a server a voter")
     max_remove_requests: int = constant(2, "requests to remove a voter")
-    requests_without_limit: bool = constant(False, "whether anybody may ask as often as it takes, where it may ask at all")
+    requests_without_limit: bool = constant(
+        False, "whether anybody may ask as often as it takes, where it may ask at all"
+    )
     catch_up_first: bool = constant(True, "whether a server has caught up before anybody asks to make it a voter")
 
     network: Network = network(
@@ -219,20 +223,25 @@ class KRaftJoin(KRaft):
         ),
         "join-liveness": observed(max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever asks to join gets in"),
         "join-liveness-after-election": observed(
-            start=Start.ELECTED, max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="the same, where another leader was just elected"
+            start=Start.ELECTED,
+            max_join_requests=1,
+            **AS_OFTEN_AS_IT_TAKES,
+            doc="the same, where another leader was just elected",
         ),
         "add-liveness": observed(
             max_add_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever is asked for by an administrator gets in"
         ),
     }
 
-    # -- joining --------------------------------------------------------------------------------------------------------
+    # -- joining
+    # --------------------------------------------------------------------------------------------------------
 
     @action(s=servers, peer=servers)
     def send_join_request(self, s: ModelValue, peer: ModelValue) -> None:
         """An observer that has caught up, so that all it has is committed, asks its leader to be made a voter.
 
-        It asks again when it was refused, and when it was not and is no voter yet all the same: its command may have been cut off.
+        It asks again when it was refused, and when it was not and is no voter yet all the same: its command may have
+        been cut off.
         """
         self.join_request_ctr = self._counted(self.join_request_ctr, self.max_join_requests)
         me = self.server[s]
@@ -293,11 +302,14 @@ class KRaftJoin(KRaft):
         super().observer_fetch_timeout(s)
         self.join_asked[s] = None
 
-    # -- joining at the request of an administrator ---------------------------------------------------------------------
+    # -- joining at the request of an administrator
+    # ---------------------------------------------------------------------
 
     @action(s=servers, add_server=servers, by=ADMIN)
     def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
-        """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a voter."""
+        """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a
+        voter.
+        """
         self.add_request_ctr = self._counted(self.add_request_ctr, self.max_add_requests)
         joinee = self.server[add_server]
         require(joinee.role is Role.OBSERVER and self._has_caught_up(joinee))
@@ -328,7 +340,8 @@ class KRaftJoin(KRaft):
         self.administrator.asked = None
         self.administrator.leader = response.leader
 
-    # -- leaving --------------------------------------------------------------------------------------------------------
+    # -- leaving
+    # --------------------------------------------------------------------------------------------------------
 
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
@@ -348,7 +361,9 @@ class KRaftJoin(KRaft):
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
         """A leader that is asked to removes a voter, perhaps itself, and says so at once."""
-        request = self.network.receive(RemoveRequest, to=s, source=ADMIN, where=lambda asked: asked.server == remove_server)
+        request = self.network.receive(
+            RemoveRequest, to=s, source=ADMIN, where=lambda asked: asked.server == remove_server
+        )
         super().accept_remove_voter_request(s, remove_server)
         self.network.reply(request, RemoveResponse(None, self.server[s].leader))
 
@@ -374,10 +389,13 @@ class KRaftJoin(KRaft):
         """Who was asked is lost, and will never answer."""
         admin = self.administrator
         require(admin.asked == s and self.server[s].state is ServerState.DEAD_NO_STATE)
-        require(not self.network.in_flight(AddResponse, s, ADMIN) and not self.network.in_flight(RemoveResponse, s, ADMIN))
+        require(
+            not self.network.in_flight(AddResponse, s, ADMIN) and not self.network.in_flight(RemoveResponse, s, ADMIN)
+        )
         admin.asked = admin.leader = None
 
-    # -- why not --------------------------------------------------------------------------------------------------------
+    # -- why not
+    # --------------------------------------------------------------------------------------------------------
 
     def _why_not_added(self, me: Server, add_server: ModelValue) -> Refusal | None:
         """Why a server does not make another a voter, if it does not."""
@@ -388,7 +406,9 @@ class KRaftJoin(KRaft):
         return self._why_not(me, None if remove_server in me.config.members else Refusal.NOT_MEMBER)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
-        """Why a server does not change the voters, if it does not; ``of_members``: what speaks against it in the configuration."""
+        """Why a server does not change the voters, if it does not; ``of_members``: what speaks against it in the
+        configuration.
+        """
         if me.state is not ServerState.LEADER:
             return Refusal.NOT_LEADER
         if of_members is not None:
@@ -399,21 +419,30 @@ class KRaftJoin(KRaft):
             return Refusal.LEADER_NOT_READY
         return None
 
-    # -- what must hold -------------------------------------------------------------------------------------------------
+    # -- what must hold
+    # -------------------------------------------------------------------------------------------------
 
     @step_invariant(s=servers)
     def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
-        """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why not."""
+        """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why
+        not.
+        """
         joins = [(peer, True, JoinResponse, peer) for peer, _ in self._taken(after, JoinRequest, s, servers(self))]
         adds = [(asked.server, True, AddResponse, ADMIN) for _, asked in self._taken(after, AddRequest, s, (ADMIN,))]
-        removes = [(asked.server, False, RemoveResponse, ADMIN) for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))]
+        removes = [
+            (asked.server, False, RemoveResponse, ADMIN) for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))
+        ]
         return all(
             any(self._is_true(after, s, answer, changed, adds) for answer in self._answers(after, kind, s, dest))
             for changed, adds, kind, dest in (*joins, *adds, *removes)
         )
 
-    def _taken(self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]) -> list[tuple[ModelValue, M]]:
-        """The requests that a server received in this step, with who sent them; none that was lost with its connection."""
+    def _taken(
+        self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]
+    ) -> list[tuple[ModelValue, M]]:
+        """The requests that a server received in this step, with who sent them; none that was lost with its
+        connection.
+        """
         return [
             (source, request)
             for source in sources
@@ -474,7 +503,8 @@ class KRaftJoin(KRaft):
             self.server[s].role is Role.OBSERVER and 0 < len(self.server[s].log) == self.server[s].hwm for s in asks
         )
 
-    # -- what must happen -----------------------------------------------------------------------------------------------
+    # -- what must happen
+    # -----------------------------------------------------------------------------------------------
 
     fairness = [
         *KRaft.fairness,
@@ -500,7 +530,8 @@ class KRaftJoin(KRaft):
         """A server that asks to become a voter is one at last."""
         return self.join_asked[s] is not None, self.server[s].role is Role.VOTER
 
-    # -- what can be reached --------------------------------------------------------------------------------------------
+    # -- what can be reached
+    # --------------------------------------------------------------------------------------------
 
     @sometimes(refusal=join_answers, when=only_by_name)
     def join_is_answered(self, refusal: Refusal | None) -> bool:
@@ -521,4 +552,6 @@ class KRaftJoin(KRaft):
     @sometimes(refusal=remove_answers, when=only_by_name)
     def remove_is_answered(self, refusal: Refusal | None) -> bool:
         """Every answer to a request of the administrator to remove a voter is given."""
-        return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(RemoveResponse, s, ADMIN))
+        return any(
+            a.refusal is refusal for s in servers(self) for a in self.network.in_flight(RemoveResponse, s, ADMIN)
+        )

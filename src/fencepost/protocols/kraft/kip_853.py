@@ -1,25 +1,26 @@
 """KRaft with KIP-853: Raft as Kafka's controllers run it, where followers pull, and where voters come and go.
 
-A leader sends no entries: whoever follows it, a voter or an observer, fetches, and by what it asks for tells how far its log
-goes. The leader answers with the next entry, or with where the logs part; once a majority of voters has an entry of its epoch,
-it moves its high watermark there. Elections are Raft's. A server is known by its host and the id of its disk, so one that lost
-its disk is another server, and gets in only by reconfiguration: one voter is added or removed at a time, by a command in the
-log that every server obeys as soon as it has it, committed or not. A leader that removes itself leads on, as an observer,
-until that is committed.
+A leader sends no entries: whoever follows it, a voter or an observer, fetches, and by what it asks for tells how far
+its log goes. The leader answers with the next entry, or with where the logs part; once a majority of voters has an
+entry of its epoch, it moves its high watermark there. Elections are Raft's. A server is known by its host and the id of
+its disk, so one that lost its disk is another server, and gets in only by reconfiguration: one voter is added or
+removed at a time, by a command in the log that every server obeys as soon as it has it, committed or not. A leader that
+removes itself leads on, as an observer, until that is committed.
 
-Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` and its modules (Jack Vanlightly, 2023, of Kafka
-3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that answers
-nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
+Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` and its modules (Jack Vanlightly, 2023, of
+Kafka 3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that
+answers nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
 
 Six things are as published, and worth knowing:
 
 - With one voter nobody is ever elected.
 - A leader that is an observer and voted for itself does not restart.
-- A fetch by a voter that the leader does not count among the voters is neither answered nor refused: ``non_member_fetch``.
+- A fetch by a voter that the leader does not count among the voters is neither answered nor refused:
+  ``non_member_fetch``.
 - A server that is no voter accepts that a leader begins its epoch: ``only_voters_begin_epochs``.
 - A leader that removed itself counts a write as committed if a single voter is left, and then never leaves.
-- A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has peers,
-  as in the published configuration, no server ever does.
+- A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has
+  peers, as in the published configuration, no server ever does.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class Start(enum.Enum):
     """What has happened at the beginning.
 
     ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
-    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up. ``ELECTED``: so it
-    does, while the other voters have elected the second server, and have not heard of that yet.
+    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
+    ``ELECTED``: so it does, while the other voters have elected the second server, and have not heard of that yet.
     """
 
     ESTABLISHED = "established"
@@ -134,7 +135,9 @@ def pairs(protocol: KRaft) -> list[Pair]:
 
 @cache
 def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
-    """Every set of at most so many pairs, smallest first: thousands of them, and every choice between them is made anew."""
+    """Every set of at most so many pairs, smallest first: thousands of them, and every choice between them is made
+    anew.
+    """
     return [cut for size in range(most + 1) for cut in subsets(pairs, size)]
 
 
@@ -170,7 +173,9 @@ def only_by_name(protocol: KRaft) -> bool:
 
 
 def reconfigurations(protocol: KRaft) -> range:
-    """The ids that configurations can have: the first one, and one for each change. As published, the last is left out."""
+    """The ids that configurations can have: the first one, and one for each change. As published, the last is left
+    out.
+    """
     return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 2)
 
 
@@ -236,8 +241,12 @@ class KRaft(Protocol):
     max_remove_reconfigs: int = constant(1, "voters removed")
     max_spawned_servers: int = constant(4, "servers ever started")
     max_connectivity_changes: int = constant(0, "changes of who is disconnected from whom")
-    max_disconnected_pairs: int = constant(0, "pairs that may be disconnected at a time, those of lost servers included")
-    pair_by_pair: bool = constant(False, "whether a change of connectivity is of one pair, and not of any of them at once")
+    max_disconnected_pairs: int = constant(
+        0, "pairs that may be disconnected at a time, those of lost servers included"
+    )
+    pair_by_pair: bool = constant(
+        False, "whether a change of connectivity is of one pair, and not of any of them at once"
+    )
     test_liveness: bool = constant(False, "whether timeouts need a reason, and epochs have no limit")
     commit_before_reconfig: bool = constant(
         True, "whether a leader commits an entry of its epoch before it changes the voters: the fix of a known bug"
@@ -255,7 +264,9 @@ class KRaft(Protocol):
         False, "whether a server waits until it is a voter before it accepts that a leader begins an epoch"
     )
     remaining_majority: bool = constant(
-        False, "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those before it"
+        False,
+        "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those"
+        " before it",
     )
 
     leaders_resign: bool = constant(True, "whether a leader resigns when too few voters fetch from it")
@@ -294,8 +305,10 @@ class KRaft(Protocol):
             max_disconnected_pairs=6,
             pair_by_pair=True,
             test_liveness=True,
-            doc="the published configuration for liveness, but for its one change of up to six pairs, which are six here, of one pair: "
-            "it is infinite, and to be simulated",
+            doc=(
+                "the published configuration for liveness, but for its one change of up to six pairs, which are six"
+                " here, of one pair: it is infinite, and to be simulated"
+            ),
         ),
         "small": voters(2, doc="two voters, two epochs"),
         "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
@@ -331,15 +344,18 @@ class KRaft(Protocol):
         "addition": ADDITION,
         "addition-awaited": _like(
             ADDITION,
-            only_voters_begin_epochs=True, doc="the same, and nobody hears of a new epoch who does not know yet that it votes"
+            only_voters_begin_epochs=True,
+            doc="the same, and nobody hears of a new epoch who does not know yet that it votes",
         ),
         "removed-follower": _like(
             REMOVED_FOLLOWER,
-            non_member_fetch=NonMemberFetch.ACCEPT, doc="one of two voters is removed, and the leader answers it until it knows"
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            doc="one of two voters is removed, and the leader answers it until it knows",
         ),
         "removed-follower-ignored": _like(
             REMOVED_FOLLOWER,
-            expect="reconfiguration_not_stuck", doc="the same, but the leader does not answer it, as published"
+            expect="reconfiguration_not_stuck",
+            doc="the same, but the leader does not answer it, as published",
         ),
         "removed-follower-rejected": _like(
             REMOVED_FOLLOWER,
@@ -357,11 +373,15 @@ class KRaft(Protocol):
         ),
         "disk-loss-elections": _like(
             DISK_LOSS,
-            doc="one of two voters loses its disk, and a server with a new identity is added, before an election or after it"
+            doc=(
+                "one of two voters loses its disk, and a server with a new identity is added, before an election or"
+                " after it"
+            ),
         ),
     }
 
-    # -- what is assumed of the constants -------------------------------------------------------------------------------
+    # -- what is assumed of the constants
+    # -------------------------------------------------------------------------------
 
     @assumption
     def cluster_sizes_fit(self) -> bool:
@@ -392,11 +412,14 @@ class KRaft(Protocol):
         enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
         return enough and self.init_cluster_size < self.max_spawned_servers
 
-    # -- the beginning --------------------------------------------------------------------------------------------------
+    # -- the beginning
+    # --------------------------------------------------------------------------------------------------
 
     @initial
     def a_cluster_with_a_leader(self) -> None:
-        """The first servers are voters of epoch 1, have the first configuration committed, and follow the first of them."""
+        """The first servers are voters of epoch 1, have the first configuration committed, and follow the first of
+        them.
+        """
         self._establish()
         if self.start is Start.CONTESTED:
             self._contest()
@@ -425,7 +448,8 @@ class KRaft(Protocol):
     def _contest(self) -> None:
         """The first leader has added a voter, and nobody has heard of it; the second server leads the next epoch.
 
-        It was elected by the others, of which one has fetched the first entry of the epoch. The messages of all that are gone.
+        It was elected by the others, of which one has fetched the first entry of the epoch. The messages of all that
+        are gone.
         """
         s1, s2, s3, s4, s5 = (self.server[s] for s in servers_up_to(5))
         s5.identity = Identity(self.hosts[0], disk_id=1)
@@ -476,7 +500,8 @@ class KRaft(Protocol):
                 self.server[other].become_voted(me.current_epoch, second)
                 self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
 
-    # -- restarts and crashes -------------------------------------------------------------------------------------------
+    # -- restarts and crashes
+    # -------------------------------------------------------------------------------------------
 
     @action(s=servers)
     def restart_with_state(self, s: ModelValue) -> None:
@@ -540,7 +565,8 @@ class KRaft(Protocol):
         me.config = self.server[leader].config
         self.network.send(FetchRequest(epoch=0, fetch_offset=0, last_fetched_epoch=0, observer=True), s, leader)
 
-    # -- elections ------------------------------------------------------------------------------------------------------
+    # -- elections
+    # ------------------------------------------------------------------------------------------------------
 
     @action(s=servers)
     def send_request_vote(self, s: ModelValue) -> None:
@@ -561,7 +587,9 @@ class KRaft(Protocol):
         return self.test_liveness or self.timeouts_need_reasons
 
     def _election_times_out(self, s: ModelValue) -> bool:
-        """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be elected."""
+        """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be
+        elected.
+        """
         me = self.server[s]
         if me.state is ServerState.FOLLOWER:
             return self._fetch_times_out(s)
@@ -639,7 +667,9 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def resend_begin_quorum_epoch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need reasons."""
+        """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need
+        reasons.
+        """
         require(self._needs_reasons and s != peer)
         me, other = self.server[s], self.server[peer]
         require(me.state is ServerState.LEADER and peer in me.config.members)
@@ -652,7 +682,9 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have yet."""
+        """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have
+        yet.
+        """
         me = self.server[s]
         require(me.role is Role.VOTER or not self.only_voters_begin_epochs)
         announcement = self._receive(
@@ -664,7 +696,9 @@ class KRaft(Protocol):
 
     @action(s=servers)
     def check_quorum_resign(self, s: ModelValue) -> None:
-        """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any time."""
+        """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any
+        time.
+        """
         me = self.server[s]
         require(self.leaders_resign and me.state is ServerState.LEADER)
         if self._needs_reasons:
@@ -682,7 +716,8 @@ class KRaft(Protocol):
             return False
         return it.role is not None and self.network.connected(leader, peer)
 
-    # -- what servers make of what others say about epochs and leaders --------------------------------------------------
+    # -- what servers make of what others say about epochs and leaders
+    # --------------------------------------------------
 
     def _is_consistent(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> bool:
         """Whether what another server believes to be the leader of an epoch can be, for all this one knows.
@@ -706,13 +741,17 @@ class KRaft(Protocol):
             me.become_follower(s, leader, epoch)
 
     def _lose_leader(self, me: Server) -> None:
-        """An observer follows nobody any more, or leads no more, in the same epoch. As published, that makes it forget its vote."""
+        """An observer follows nobody any more, or leads no more, in the same epoch. As published, that makes it forget
+        its vote.
+        """
         me.become_unattached(me.current_epoch, keep_vote=self.observers_keep_votes)
 
     def _handle_common_response(
         self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None
     ) -> bool:
-        """What is done with every response; whether that is all. A response of an epoch that is over is not even read."""
+        """What is done with every response; whether that is all. A response of an epoch that is over is not even
+        read.
+        """
         me = self.server[s]
         if epoch < me.current_epoch:
             return True
@@ -732,7 +771,8 @@ class KRaft(Protocol):
         require(s != peer)
         return self.network.receive(kind, to=s, source=peer, where=where)
 
-    # -- writing and fetching -------------------------------------------------------------------------------------------
+    # -- writing and fetching
+    # -------------------------------------------------------------------------------------------
 
     @action(s=servers, v=values)
     def client_request(self, s: ModelValue, v: ModelValue) -> None:
@@ -752,8 +792,8 @@ class KRaft(Protocol):
     def send_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A server fetches from its leader, also if that is no voter in its configuration any more.
 
-        An observer without a leader fetches from a voter, which refuses and tells who leads. It asks one that knows; that saves
-        states and hides nothing.
+        An observer without a leader fetches from a voter, which refuses and tells who leads. It asks one that knows;
+        that saves states and hides nothing.
         """
         require(s != peer)
         me = self.server[s]
@@ -778,7 +818,9 @@ class KRaft(Protocol):
         me.fetch_state.reset()
 
     def _fetch_times_out(self, s: ModelValue) -> bool:
-        """Whether the leader has refused the last fetch, or the answer to the one that is pending can not come any more."""
+        """Whether the leader has refused the last fetch, or the answer to the one that is pending can not come any
+        more.
+        """
         me = self.server[s]
         last = me.fetch_state.last_fetch_res
         if last is not None and last.error is not None and last.peer == me.leader:
@@ -896,8 +938,8 @@ class KRaft(Protocol):
     def handle_fetch_response(self, s: ModelValue, peer: ModelValue) -> None:
         """A follower gets an entry, or cuts off its log where it parts from the leader's, or learns who leads.
 
-        It goes by the last configuration that is then in its log: one that came with the entry, or the one before that was
-        cut off. So it may become a voter, or an observer.
+        It goes by the last configuration that is then in its log: one that came with the entry, or the one before that
+        was cut off. So it may become a voter, or an observer.
         """
         me = self.server[s]
         pending = me.fetch_state.pending_fetch
@@ -918,7 +960,8 @@ class KRaft(Protocol):
         me.fetch_state.pending_fetch = None
         me.fetch_state.last_fetch_res = LastFetch(peer, response.error)
 
-    # -- reconfiguration ------------------------------------------------------------------------------------------------
+    # -- reconfiguration
+    # ------------------------------------------------------------------------------------------------
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -963,7 +1006,8 @@ class KRaft(Protocol):
         require(me.config.committed or not self.one_reconfig_at_a_time)
         require(me.has_committed_in_its_epoch or not self.commit_before_reconfig)
 
-    # -- the network ----------------------------------------------------------------------------------------------------
+    # -- the network
+    # ----------------------------------------------------------------------------------------------------
 
     @action(by="the network")
     def change_network_connectivity(self) -> None:
@@ -979,7 +1023,9 @@ class KRaft(Protocol):
 
     @action(pair=pairs_that_change, by="the network")
     def change_connection(self, pair: Pair) -> None:
-        """One pair of servers is disconnected, or connected again. It reads what these two have in flight, and no more."""
+        """One pair of servers is disconnected, or connected again. It reads what these two have in flight, and no
+        more.
+        """
         require(self.connectivity_ctr < self.max_connectivity_changes)
         if self.network.connected(*pair):
             require(len(self._disconnected()) < self.max_disconnected_pairs)
@@ -1003,7 +1049,8 @@ class KRaft(Protocol):
             else:
                 self.network.heal(*pair)
 
-    # -- what must hold -------------------------------------------------------------------------------------------------
+    # -- what must hold
+    # -------------------------------------------------------------------------------------------------
 
     @invariant(s=servers)
     def no_illegal_state(self, s: ModelValue) -> bool:
@@ -1028,7 +1075,9 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def roles_match_logs(self, s: ModelValue) -> bool:
-        """Who is alive is a voter if the last configuration in its log says so, which is the one it goes by, and else an observer."""
+        """Who is alive is a voter if the last configuration in its log says so, which is the one it goes by, and else
+        an observer.
+        """
         me = self.server[s]
         if me.role is None:
             return True
@@ -1064,10 +1113,12 @@ class KRaft(Protocol):
 
     @step_invariant(when=lambda protocol: False, s=servers)
     def only_transitions_of_the_table(self, after: KRaft, s: ModelValue) -> bool:
-        """A server goes from one state to another as the table of KRaft's quorum states has it, perhaps two steps at once.
+        """A server goes from one state to another as the table of KRaft's quorum states has it, perhaps two steps at
+        once.
 
         The table is about voters. An observer that loses its leader is unattached in the same epoch; who starts, is.
-        Only checked when asked for by name: it looks at every step, and from three epochs on a stale vote request breaks it.
+        Only checked when asked for by name: it looks at every step, and from three epochs on a stale vote request
+        breaks it.
         """
         before, now = self.server[s], after.server[s]
         if before.state is now.state and before.current_epoch == now.current_epoch:
@@ -1078,9 +1129,7 @@ class KRaft(Protocol):
             return before.role is Role.VOTER
         if now.state is ServerState.UNATTACHED and now.role is Role.OBSERVER:
             return now.current_epoch >= before.current_epoch
-        return now.state is not None and is_transition(
-            before.state, before.current_epoch, now.state, now.current_epoch
-        )
+        return now.state is not None and is_transition(before.state, before.current_epoch, now.state, now.current_epoch)
 
     @invariant(s=servers)
     def removed_leaders_step_down(self, s: ModelValue) -> bool:
@@ -1096,7 +1145,9 @@ class KRaft(Protocol):
 
     @sometimes(s=later_servers, when=only_by_name)
     def lost_voters_are_replaced(self, s: ModelValue) -> bool:
-        """A server whose disk is new is a voter, of a configuration that is committed, on the host of one that lost its disk."""
+        """A server whose disk is new is a voter, of a configuration that is committed, on the host of one that lost its
+        disk.
+        """
         me = self.server[s]
         if me.identity is None or me.role is not Role.VOTER or not me.config.committed:
             return False
@@ -1107,7 +1158,8 @@ class KRaft(Protocol):
         identity = self.server[s].identity
         return None if identity is None else identity.host
 
-    # -- what must happen -----------------------------------------------------------------------------------------------
+    # -- what must happen
+    # -----------------------------------------------------------------------------------------------
 
     fairness = [
         weak(check_quorum_resign, observer_fetch_timeout, send_request_vote, become_leader),
@@ -1124,7 +1176,9 @@ class KRaft(Protocol):
 
     @always_eventually(config_id=reconfigurations, when=liveness_is_tested)
     def reconfiguration_not_stuck(self, config_id: int) -> bool:
-        """Again and again there is a leader that has a configuration committed, or does not have it, or has lost all its voters."""
+        """Again and again there is a leader that has a configuration committed, or does not have it, or has lost all
+        its voters.
+        """
         return any(self._is_current_leader(s) and self._is_settled(s, config_id) for s in servers(self))
 
     def _is_settled(self, s: ModelValue, config_id: int) -> bool:
@@ -1162,4 +1216,6 @@ def _has_value(log: Log, v: ModelValue) -> bool:
 
 def _removes(entry: Entry, s: ModelValue) -> bool:
     """Whether an entry makes ``s`` a voter no more."""
-    return entry.command is Command.REMOVE_VOTER and isinstance(entry.value, Membership) and s not in entry.value.members
+    return (
+        entry.command is Command.REMOVE_VOTER and isinstance(entry.value, Membership) and s not in entry.value.members
+    )

@@ -70,8 +70,8 @@ TRANSITIONS: Mapping[ServerState, Mapping[ServerState, Callable[[int, int], bool
 }
 """What a voter in each state can become, and how its epoch before and after compare.
 
-It is the table of Kafka's ``QuorumState``, which does not have the two that follow another leader of their own epoch: who voted for
-somebody else, and who lost the election.
+It is the table of Kafka's ``QuorumState``, which does not have the two that follow another leader of their own epoch:
+who voted for somebody else, and who lost the election.
 """
 
 
@@ -221,8 +221,9 @@ class FetchState(Record):
 class Server(Record):
     """One server; as declared here, one that was never started.
 
-    ``hwm``: the high watermark, the last offset known to be committed. ``votes_recv``: who voted for it. ``pending_ack``:
-    what its clients wait for. ``flwr_end_offset``: how far the log of each voter goes, as far as it knows.
+    ``hwm``: the high watermark, the last offset known to be committed. ``votes_recv``: who voted for it.
+    ``pending_ack``: what its clients wait for. ``flwr_end_offset``: how far the log of each voter goes, as far as it
+    knows.
     """
 
     identity: Identity | None = None
@@ -239,7 +240,8 @@ class Server(Record):
     hwm: int = 0
     flwr_end_offset: Table[ModelValue, int] = table()
 
-    # -- from one state to another: see TRANSITIONS ---------------------------------------------------------------------
+    # -- from one state to another: see TRANSITIONS
+    # ---------------------------------------------------------------------
 
     def become_unattached(self, epoch: int, keep_vote: bool = False) -> None:
         """There is no leader that it knows of."""
@@ -296,7 +298,8 @@ class Server(Record):
         self.votes_recv = frozenset()
         self.voted_for = None
 
-    # -- configurations -------------------------------------------------------------------------------------------------
+    # -- configurations
+    # -------------------------------------------------------------------------------------------------
 
     def track(self, members: Members) -> None:
         """Keep end offsets of these voters: what is known of one stays known, of a new one it is nothing."""
@@ -361,7 +364,9 @@ def truncated(log: Log, epoch: int, end_offset: int) -> Log:
 def latest_config(log: Log, hwm: int) -> Config:
     """The configuration that the last configuration command in a log makes, given the high watermark."""
     offset, value = next(
-        (offset, entry.value) for offset, entry in reversed(list(enumerate(log, 1))) if isinstance(entry.value, Membership)
+        (offset, entry.value)
+        for offset, entry in reversed(list(enumerate(log, 1)))
+        if isinstance(entry.value, Membership)
     )
     return Config(value.id, value.members, committed=hwm >= offset)
 

@@ -1,8 +1,8 @@
 """How traces of quorums are held to the protocol: which events of replicas are which steps.
 
 The protocol is :class:`fencepost.quorum.checked.running.RunningQuorum`. Nearly every event is the step of its name. The
-order of the steps of several nodes comes of the protocol: what a step needs of others stays true for ever, so it is taken
-as soon as that is.
+order of the steps of several nodes comes of the protocol: what a step needs of others stays true for ever, so it is
+taken as soon as that is.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class QuorumConformance(Conformance):
     def constants(self) -> Mapping[str, Any]:
         """See :class:`Conformance`."""
         if self.older:
-            raise NotCovered(f"the replica {self.older} was there before the trace began: trace a quorum from its first start on")
+            raise NotCovered(
+                f"the replica {self.older} was there before the trace began: trace a quorum from its first start on"
+            )
         if self.moved:
             raise NotCovered(f"the replica {self.moved} was on several nodes, and nothing tells on which one first")
         if self.strangers:

@@ -1,29 +1,29 @@
 """The quorum as it runs: `quorum`, in steps as small as what replicas write into traces.
 
 Traces of running quorums are held to this protocol. Every decision is a function of :mod:`fencepost.quorum.rules`, and
-states change by the table of :mod:`fencepost.quorum.transitions`, as in `quorum`. The steps are those of the role and of
-its driver: what was decided, when it became durable, and when a replica first said so.
+states change by the table of :mod:`fencepost.quorum.transitions`, as in `quorum`. The steps are those of the role and
+of its driver: what was decided, when it became durable, and when a replica first said so.
 
 How a trace is seen here:
 
-- **A log is where its epochs begin, its configurations, and its end.** No two replicas ever have different records of the
-  same offset and epoch, so a log is known by that. Records of leaders and of voters take their places in it, as in the
-  logs of replicas. It is the whole log, also where a replica has only a snapshot of its beginning. What clients write is
-  not looked at.
+- **A log is where its epochs begin, its configurations, and its end.** No two replicas ever have different records of
+  the same offset and epoch, so a log is known by that. Records of leaders and of voters take their places in it, as in
+  the logs of replicas. It is the whole log, also where a replica has only a snapshot of its beginning. What clients
+  write is not looked at.
 - **Many records in one step.** A leader appends as many as it likes, and a follower gets any stretch of what its leader
   has.
-- **No message is a part of the state.** All that replicas learn of each other stays true for ever: that somebody stands in
-  an epoch with a log of this end, has voted for somebody, leads an epoch; how far the log of an epoch's leader goes, and
-  what of it is committed; and that a replica has fetched from there, with all ahead of it durable. So a message that is
-  late, lost or repeated is a fact that somebody learns late, never, or twice.
-- **Deciding is one step, storing another, speaking a third.** A replica that goes to an epoch, votes or finds a leader has
-  that to store, and does nothing else before it has. Then it speaks of it. After a crash it has what it had stored, or
-  what it was about to store.
+- **No message is a part of the state.** All that replicas learn of each other stays true for ever: that somebody stands
+  in an epoch with a log of this end, has voted for somebody, leads an epoch; how far the log of an epoch's leader goes,
+  and what of it is committed; and that a replica has fetched from there, with all ahead of it durable. So a message
+  that is late, lost or repeated is a fact that somebody learns late, never, or twice.
+- **Deciding is one step, storing another, speaking a third.** A replica that goes to an epoch, votes or finds a leader
+  has that to store, and does nothing else before it has. Then it speaks of it. After a crash it has what it had stored,
+  or what it was about to store.
 - **What a crash leaves of a log** is anything that the writes since the last sync, in their order, may have left.
 - **Pre-votes** bind nobody. A candidate counts those that were given in its epoch.
 - **A single voter** elects itself by the same steps as everybody.
-- **Snapshots** have what is committed. A replica may have made one up to anywhere in what it has committed. A fetched one
-  replaces its log.
+- **Snapshots** have what is committed. A replica may have made one up to anywhere in what it has committed. A fetched
+  one replaces its log.
 - **A disk that is lost** leaves a replica that does nothing any more. The same host goes on with another one.
 - **An observer** is a replica that no configuration has among its voters.
 - **Nothing is asked of times.** A replica may find at any time that it has waited for long enough, and a leader may
@@ -201,7 +201,9 @@ class RunningQuorum(Protocol):
     max_changes: int = constant(0, "changes of the voters")
     max_restarts: int = constant(0, "restarts")
     max_snapshots: int = constant(0, "snapshots that are made or fetched")
-    is_traced: bool = constant(False, "whether a trace says what happens: nothing bounds it, and nobody has started yet")
+    is_traced: bool = constant(
+        False, "whether a trace says what happens: nothing bounds it, and nobody has started yet"
+    )
 
     without: str = constant("", "the protection that is left out")
     stores_before_speaking: bool = constant(True, "whether a replica speaks of what it has stored alone")
@@ -418,9 +420,7 @@ class RunningQuorum(Protocol):
         ]
         if end == snapshot and epoch == of_snapshot.last_epoch:
             found += [
-                of_snapshot
-                for left in me.left
-                if left.durable <= snapshot or not left.log.has(*of_snapshot.place)
+                of_snapshot for left in me.left if left.durable <= snapshot or not left.log.has(*of_snapshot.place)
             ]
         require(found)
         me.stored, me.to_store = stored, ()
@@ -481,7 +481,9 @@ class RunningQuorum(Protocol):
     def sync(self, s: ModelValue) -> None:
         """The log of a replica is durable up to some offset, with all writes that came before."""
         me, log = self.member[s], self._ready(s)
-        offset = self._chosen(log, range(me.stored_end + 1, log.end + 1) if self.is_traced else range(log.end, log.end + 1))
+        offset = self._chosen(
+            log, range(me.stored_end + 1, log.end + 1) if self.is_traced else range(log.end, log.end + 1)
+        )
         require(offset > me.stored_end)
         self._synced(s, offset)
 

@@ -1,12 +1,12 @@
 """How hosts become a cluster, and how a host with an empty folder joins one.
 
-Each host is started with the ids and endpoints of all. A folder that is empty gets a directory id of its own at once, so
-it is another replica than any before it. Then the host asks the others who they are:
+Each host is started with the ids and endpoints of all. A folder that is empty gets a directory id of its own at once,
+so it is another replica than any before it. Then the host asks the others who they are:
 
 - If one of them belongs to a cluster, the host joins it: as a voter if the cluster has it among its voters, by host and
   directory; otherwise as an observer, which an operator may make a voter.
-- If none of them does, all have been reached, and the host has the smallest id of all, it makes the cluster, whose voters
-  are all of them. Nobody else does, so there is one. A host alone makes a cluster of itself at once.
+- If none of them does, all have been reached, and the host has the smallest id of all, it makes the cluster, whose
+  voters are all of them. Nobody else does, so there is one. A host alone makes a cluster of itself at once.
 
 So a host whose disk was lost never makes a cluster anew while another one is reached that knows of it, and as long as
 one is not reached it waits. The exception is a host that is alone.
@@ -67,7 +67,9 @@ async def form(files: Files, meta: Meta, me: Node, hosts: Mapping[int, str], lin
             return _make(files, meta, VoterSet.of([me, *(each.node for each in reached)]))
         if rounds % _REMINDER == _REMINDER - 1:
             missing = [others[host] for host, each in found.items() if each is None]
-            wanted = f"waits for {', '.join(missing)}" if missing else f"waits for host {min(hosts)} to make the cluster"
+            wanted = (
+                f"waits for {', '.join(missing)}" if missing else f"waits for host {min(hosts)} to make the cluster"
+            )
             _logger.warning("%s belongs to no cluster yet: it %s", me, wanted)
         rounds += 1
         await asyncio.sleep(_AGAIN)
@@ -87,7 +89,9 @@ def _join(files: Files, meta: Meta, cluster: Welcome) -> Meta:
     is_voter = meta.key in cluster.voters
     snapshot = Snapshot(OffsetAndEpoch(0, 0), cluster.voters) if is_voter else EMPTY_SNAPSHOT
     join_cluster(files, joined, snapshot)
-    _logger.warning("%s joins the cluster %s as %s", meta.key, joined.cluster_id, "a voter" if is_voter else "an observer")
+    _logger.warning(
+        "%s joins the cluster %s as %s", meta.key, joined.cluster_id, "a voter" if is_voter else "an observer"
+    )
     return joined
 
 

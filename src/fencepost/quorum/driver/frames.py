@@ -1,7 +1,7 @@
 """What goes over connections between replicas: four bytes of length, a byte for the version, and MessagePack.
 
-The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then whoever opened it asks, and the
-other answers, in any order.
+The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then whoever opened it asks, and
+the other answers, in any order.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ TIMES = Settings(
     fetch_max_wait=250_000,
     high_watermark_wait=5_000,
 )
-"""Times of a quorum on one machine or in one room: a leader that is gone is followed by another well within 2 seconds."""
+"""Times of a quorum on one machine or in one room: a leader that is gone is followed by another well within 2
+seconds.
+"""
 
 ANY_PORT = "127.0.0.1:0"
 """Where a host listens that is given no endpoint: at a port that it gets once, and keeps."""
@@ -110,7 +112,15 @@ class QuorumHost:
         """Take part, with a state machine that has the state of ``contents``."""
         bootstrap = [endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id]
         self.node = QuorumNode(
-            self.files, contents, self.me, self.links, machine, self.settings, self.limits, bootstrap, tracer=self._tracer()
+            self.files,
+            contents,
+            self.me,
+            self.links,
+            machine,
+            self.settings,
+            self.limits,
+            bootstrap,
+            tracer=self._tracer(),
         )
         self.node.start()
         return self.node

@@ -135,9 +135,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a node takes at once, in bytes and records.
 
     ``batch``: proposals that are appended together. ``fetch``: batches in one answer, at least one. ``piece``: of a
-    snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one is
-    taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot. ``pre_allocation``:
-    that a file of the log takes on the disk at once.
+    snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one
+    is taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot.
+    ``pre_allocation``: that a file of the log takes on the disk at once.
     """
 
     batch: int = 1 << 20
@@ -439,7 +439,9 @@ class QuorumNode:
     # -- timers --------------------------------------------------------------------------------------------------------
 
     def _set_timer(self, effect: SetTimer) -> None:
-        """Timers are set again and again, and seldom fire: one that is set to a later time stays, and looks again when it fires."""
+        """Timers are set again and again, and seldom fire: one that is set to a later time stays, and looks again when
+        it fires.
+        """
         timer = effect.timer
         at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
         self._fires_at[timer] = at
@@ -560,7 +562,9 @@ class QuorumNode:
         """Take a snapshot if the log has grown enough since the last one."""
         limits = self.limits
         records = self.applied - self._snapshot_end
-        is_long = records >= limits.snapshot_records or self.log.appended_bytes - self._bytes_before >= limits.snapshot_bytes
+        is_long = (
+            records >= limits.snapshot_records or self.log.appended_bytes - self._bytes_before >= limits.snapshot_bytes
+        )
         if self._snapshotting or not records or not (is_long or self._wants_snapshot):
             return
         self._snapshotting, self._wants_snapshot = True, False
@@ -571,7 +575,9 @@ class QuorumNode:
         records_of_it = self.machine.snapshot()
         head = next(records_of_it, ())  # the state as it is now
         groups = itertools.chain([head], records_of_it)
-        self._snapshots.do(lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error))
+        self._snapshots.do(
+            lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error)
+        )
 
     def _write_snapshot(self, snapshot: Snapshot, groups: Iterable[Sequence[bytes]]) -> None:
         for _ in write_snapshot(self.files, snapshot, groups):

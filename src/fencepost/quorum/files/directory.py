@@ -1,8 +1,8 @@
 """The folder of a replica: whose it is, and what is in it when a process begins.
 
 ``meta.properties`` has the facts of Kafka's file of this name: ``cluster.id``, ``node.id`` and ``directory.id``; and a
-CRC32C of the lines before it. It is written once, before anything else. A folder whose replica belongs to no cluster yet
-has no ``cluster.id``, and nothing but this file.
+CRC32C of the lines before it. It is written once, before anything else. A folder whose replica belongs to no cluster
+yet has no ``cluster.id``, and nothing but this file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The replicated log on disk: the journal of a bookie (:mod:`fencepost.store.disk.journal`), with batches as its records.
+"""The replicated log on disk: the journal of a bookie (:mod:`fencepost.store.disk.journal`), with batches as its
+records.
 
 The files of the journal are the segments of the log. So a torn tail is told from damage as there: what was synced and
 can not be read is refused, and what a crash cut short is passed over. A record is a CRC32C of all that follows it (4
@@ -229,7 +230,11 @@ class ReplicatedLog:
         if file is None:
             file = self._open[number] = self.files.open(name_of(number))
         what, ahead = _read(file.read(at, held.size))
-        if not isinstance(what, Batch) or (what.base_offset, what.end_offset, ahead) != (held.base, held.end, held.ahead):
+        if not isinstance(what, Batch) or (what.base_offset, what.end_offset, ahead) != (
+            held.base,
+            held.end,
+            held.ahead,
+        ):
             raise Damage(f"the log has something else at {held.base:,} than was written")
         return what
 

@@ -1,8 +1,8 @@
 """What Kafka's tools ask a controller, asked of a quorum: its answers, in Kafka's words and with Kafka's errors.
 
 Every member answers for the whole quorum, as it hands on to the leader what only that can do. So it says of the cluster
-that it is the controller itself, as Kafka's brokers do: nobody has to know where others listen for Kafka's protocol. Who
-leads is told by DescribeQuorum.
+that it is the controller itself, as Kafka's brokers do: nobody has to know where others listen for Kafka's protocol.
+Who leads is told by DescribeQuorum.
 
 Whoever is answered NOT_LEADER_OR_FOLLOWER asks again; the answer to a change is that only if nothing of it was done.
 """
@@ -44,7 +44,9 @@ TOPIC = "__cluster_metadata"
 """The log, which is the only partition of this topic."""
 
 PATIENCE = 10.0
-"""Seconds for the leader to make a change, or fewer if the request says so. Kafka's clients wait three times as long."""
+"""Seconds for the leader to make a change, or fewer if the request says so. Kafka's clients wait three times as
+long.
+"""
 _DESCRIBED = 2.0
 """Seconds for it to describe the quorum: one that takes longer leads no more, and another one will."""
 
@@ -118,14 +120,19 @@ class Answers:
         # Members of a quorum have the ids of directories, and voters that come and go: that is version 1 of KRaft.
         feature = {"Name": "kraft.version", "MinVersion": 1, "MaxVersion": 1}
         return {
-            "ApiKeys": [{"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()],
+            "ApiKeys": [
+                {"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()
+            ],
             "SupportedFeatures": [feature],
         }
 
     async def _describe_cluster(self, request: Request) -> Body:
         of = request.body["EndpointType"]
         if of not in (1, 2):
-            return {"ErrorCode": Code.UNSUPPORTED_ENDPOINT_TYPE, "ErrorMessage": f"there are no endpoints of the type {of}"}
+            return {
+                "ErrorCode": Code.UNSUPPORTED_ENDPOINT_TYPE,
+                "ErrorMessage": f"there are no endpoints of the type {of}",
+            }
         if of == 1:
             reason = "brokers were asked for, and this is a controller: use --bootstrap-controller"
             return {"ErrorCode": Code.MISMATCHED_ENDPOINT_TYPE, "ErrorMessage": reason}
@@ -147,7 +154,13 @@ class Answers:
         try:
             found = await self._standing()
         except _Refused as refused:
-            partition |= {"ErrorCode": refused.code, "ErrorMessage": str(refused), "LeaderId": -1, "LeaderEpoch": -1, "HighWatermark": -1}
+            partition |= {
+                "ErrorCode": refused.code,
+                "ErrorMessage": str(refused),
+                "LeaderId": -1,
+                "LeaderEpoch": -1,
+                "HighWatermark": -1,
+            }
             return answer
         partition |= {
             "LeaderId": found.source.host_id,
@@ -230,7 +243,9 @@ class Answers:
         try:
             answer: AnyResponse = await self.host.ask_leader(request)
         except LinkError as error:
-            raise _Refused(Code.REQUEST_TIMED_OUT, f"the leader is gone, and the change may yet be made: {error}") from error
+            raise _Refused(
+                Code.REQUEST_TIMED_OUT, f"the leader is gone, and the change may yet be made: {error}"
+            ) from error
         if answer.error is not Error.NONE:
             raise _Refused(CODES.get(answer.error, Code.INVALID_REQUEST), answer.error.value)
 
@@ -257,7 +272,10 @@ def _states(replicas: Sequence[ReplicaProgress]) -> list[Body]:
 
 def _node(replica: ReplicaProgress) -> Body:
     host, _, port = replica.endpoint.rpartition(":")
-    return {"NodeId": replica.key.host_id, "Listeners": [{"Name": LISTENER, "Host": host.strip("[]"), "Port": int(port)}]}
+    return {
+        "NodeId": replica.key.host_id,
+        "Listeners": [{"Name": LISTENER, "Host": host.strip("[]"), "Port": int(port)}],
+    }
 
 
 def _endpoint(listeners: Sequence[Body]) -> str:

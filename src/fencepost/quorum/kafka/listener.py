@@ -50,7 +50,9 @@ class KafkaListener:
         try:
             self._server = await asyncio.start_server(self._connected, name, port)
         except OSError as error:
-            raise SystemFailure(f"can not listen for Kafka's protocol on {name}:{port}: {error.strerror or error}") from error
+            raise SystemFailure(
+                f"can not listen for Kafka's protocol on {name}:{port}: {error.strerror or error}"
+            ) from error
         address = name, self._server.sockets[0].getsockname()[1]
         self._answers = Answers(self.host, address)
         return address

@@ -64,7 +64,9 @@ class Array(NamedTuple):
 
 ZERO_UUID = "A" * 22
 
-_NUMBERS: dict[Kind, struct.Struct] = {kind: struct.Struct(">" + kind.value) for kind in Kind if kind not in (Kind.UUID, Kind.STRING)}
+_NUMBERS: dict[Kind, struct.Struct] = {
+    kind: struct.Struct(">" + kind.value) for kind in Kind if kind not in (Kind.UUID, Kind.STRING)
+}
 _DEFAULTS: dict[Kind, Any] = {Kind.BOOL: False, Kind.UUID: ZERO_UUID, Kind.STRING: ""}
 
 
@@ -81,8 +83,9 @@ def default(field: Field) -> Any:
 
 
 def encode(fields: Struct, value: Value, version: int, flexible: bool) -> bytes:
-    """A structure as bytes. Raises ``ValueError`` for a value that its field can not hold, and for a field that there is
-    not."""
+    """A structure as bytes. Raises ``ValueError`` for a value that its field can not hold, and for a field that there
+    is not.
+    """
     out = bytearray()
     _write_struct(out, fields, value, version, flexible)
     return bytes(out)

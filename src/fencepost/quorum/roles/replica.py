@@ -898,7 +898,9 @@ class Replica:
             self._do(Reply(connection, response))
 
     def _answer_waiting(self) -> None:
-        """Answer those for whom there is something new by now; those for whom that is a high watermark which nobody waits for, a little later."""
+        """Answer those for whom there is something new by now; those for whom that is a high watermark which nobody
+        waits for, a little later.
+        """
         led = self._leading
         if led is None:
             return

@@ -37,8 +37,9 @@ def columns(include_bookies: bool, decoder: str | None, log: str | None) -> dict
 
 
 class Rows:
-    """Makes rows of the columns of ``schema``, which is one of Arrow, with the decoder that has this name; of entries of a ``log`` if that has a
-    name."""
+    """Makes rows of the columns of ``schema``, which is one of Arrow, with the decoder that has this name; of entries
+    of a ``log`` if that has a name.
+    """
 
     def __init__(self, schema: Any, decoder: str | None, log: str | None) -> None:
         self.schema = schema
@@ -49,8 +50,8 @@ class Rows:
     def of(self, part: Range, metadata: LedgerMetadata, batch: EntryBatch) -> Any:
         """The rows of a batch of entries, which are some of a ``part``: a :class:`pyarrow.RecordBatch`.
 
-        Raises :class:`ValueError` if the decoder gives something else than a value for each entry, and :class:`LogFormatError` for entries that
-        are none of a log.
+        Raises :class:`ValueError` if the decoder gives something else than a value for each entry, and
+        :class:`LogFormatError` for entries that are none of a log.
         """
         import pyarrow as pa
 
@@ -58,7 +59,9 @@ class Rows:
         arrays = [self._column(field, part.ledger, metadata, batch, frames) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _column(self, field: Any, ledger: int, metadata: LedgerMetadata, batch: EntryBatch, frames: Frames | None) -> Any:
+    def _column(
+        self, field: Any, ledger: int, metadata: LedgerMetadata, batch: EntryBatch, frames: Frames | None
+    ) -> Any:
         import numpy as np
         import pyarrow as pa
 
@@ -77,9 +80,16 @@ class Rows:
             return _numbers(np.full(count, fragment.first_entry_id, np.int64))
         if field.name == "bookies":
             size, quorum = len(fragment.ensemble), metadata.write_quorum
-            places = np.arange(quorum) + (np.arange(batch.first, batch.first + count) % size if quorum < size else np.zeros(count, np.int64))[:, None]
+            places = (
+                np.arange(quorum)
+                + (np.arange(batch.first, batch.first + count) % size if quorum < size else np.zeros(count, np.int64))[
+                    :, None
+                ]
+            )
             bookies = pa.array(list(fragment.ensemble), pa.string()).take(pa.array((places % size).ravel()))
-            return pa.ListArray.from_arrays(np.arange(0, (count + 1) * quorum, quorum, dtype=np.int32), bookies).cast(field.type)
+            return pa.ListArray.from_arrays(np.arange(0, (count + 1) * quorum, quorum, dtype=np.int32), bookies).cast(
+                field.type
+            )
         if field.name == "time" and frames is not None:
             return _numbers(frames.times * 1000).cast(pa.timestamp("us")).cast(field.type)
         if field.name == "key" and frames is not None:
@@ -92,7 +102,9 @@ class Rows:
         import pyarrow as pa
 
         data, offsets = (batch.data, batch.offsets) if frames is None else frames.packed()
-        values = _binary(pa.large_binary() if self.decode is None and field.type == pa.large_binary() else pa.binary(), data, offsets)
+        values = _binary(
+            pa.large_binary() if self.decode is None and field.type == pa.large_binary() else pa.binary(), data, offsets
+        )
         if self.decode is None:
             return values
         try:
@@ -101,7 +113,10 @@ class Rows:
             raise ValueError(f"option decoder: {self.decoder} failed for {batch!r}: {error}") from error
         if not isinstance(made, pa.Array) or len(made) != len(batch):
             said = f"{len(made)} values" if isinstance(made, pa.Array) else type(made).__name__
-            raise ValueError(f"option decoder: {self.decoder} gave {said} for {len(batch)} entries: it has to give an Arrow array that is as long")
+            raise ValueError(
+                f"option decoder: {self.decoder} gave {said} for {len(batch)} entries: it has to give an Arrow array"
+                " that is as long"
+            )
         return made if made.type == field.type else made.cast(field.type)
 
 
@@ -110,7 +125,11 @@ def _binary(kind: Any, data: memoryview, offsets: memoryview, validity: Any = No
     import pyarrow as pa
 
     places = np.frombuffer(offsets, np.int64)
-    buffers = [validity, pa.py_buffer(places if kind == pa.large_binary() else places.astype(np.int32)), pa.py_buffer(data)]
+    buffers = [
+        validity,
+        pa.py_buffer(places if kind == pa.large_binary() else places.astype(np.int32)),
+        pa.py_buffer(data),
+    ]
     return pa.Array.from_buffers(kind, len(places) - 1, buffers)
 
 

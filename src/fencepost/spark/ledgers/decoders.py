@@ -1,7 +1,8 @@
 """Decoders: what becomes of the bytes of entries before they are the column ``value``.
 
-A decoder is a function that is given the column of a batch as a :class:`pyarrow.BinaryArray`, and gives an array that is as long. Its attribute
-``type`` is the column's type in Spark's words (``"string"``, ``"struct<id: bigint, name: string>"``); without one that is ``"binary"``.
+A decoder is a function that is given the column of a batch as a :class:`pyarrow.BinaryArray`, and gives an array that
+is as long. Its attribute ``type`` is the column's type in Spark's words (``"string"``, ``"struct<id: bigint, name:
+string>"``); without one that is ``"binary"``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ import msgspec
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The values of a column that can be wanted: from ``first`` to ``last`` (None: no end), and only those ``among`` some if that is not None."""
+    """The values of a column that can be wanted: from ``first`` to ``last`` (None: no end), and only those ``among``
+    some if that is not None.
+    """
 
     first: int = 0
     last: int | None = None
@@ -17,7 +19,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
     def has(self, value: int) -> bool:
         """Whether a value can be wanted."""
-        return self.first <= value and (self.last is None or value <= self.last) and (self.among is None or value in self.among)
+        return (
+            self.first <= value
+            and (self.last is None or value <= self.last)
+            and (self.among is None or value in self.among)
+        )
 
     def within(self, first: int, stop: int) -> tuple[int, int]:
         """The part from a ``first`` to before a ``stop`` value that can be wanted, not regarding ``among``."""

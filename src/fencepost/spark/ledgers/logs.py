@@ -29,8 +29,8 @@ NONE = -1
 
 
 class LogOffset(msgspec.Struct, frozen=True):
-    """Everything was read of the ledgers before the one at ``place``, counted in the life of the log, and of that one what is before ``entry``;
-    ``ended``: that is all of it, and it is closed.
+    """Everything was read of the ledgers before the one at ``place``, counted in the life of the log, and of that one
+    what is before ``entry``; ``ended``: that is all of it, and it is closed.
     """
 
     place: int
@@ -54,13 +54,15 @@ class LogOffset(msgspec.Struct, frozen=True):
             return cls(*values)
         except (KeyError, TypeError, ValueError):
             raise SystemFailure(
-                f"the checkpoint has offsets that are not of log {log} or not of this version, {str(told)[:80]!r}: begin with another "
-                "checkpointLocation"
+                f"the checkpoint has offsets that are not of log {log} or not of this version, {str(told)[:80]!r}:"
+                " begin with another checkpointLocation"
             ) from None
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed. ``created``: see :class:`.Range`."""
+    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed. ``created``:
+    see :class:`.Range`.
+    """
 
     place: int
     ledger: int
@@ -92,7 +94,9 @@ class Log:
             raise NoSuchLogError(f"option log: {error}") from None
 
     async def at(self, option: str, where: Position | End) -> LogOffset:
-        """Where a query stands that begins, or ends, ``where`` the option says. Raises :class:`fencepost.OptionError` if that is not in the log."""
+        """Where a query stands that begins, or ends, ``where`` the option says. Raises :class:`fencepost.OptionError`
+        if that is not in the log.
+        """
         chain = await self.chain()
         if where is EARLIEST or (isinstance(where, End) and not chain.links):
             return LogOffset(chain.trimmed - 1, NONE, 0, ended=True)
@@ -107,7 +111,8 @@ class Log:
         return LogOffset(chain.trimmed + index, ledger, entry, ended and entry == stop)
 
     async def start(self) -> LogOffset:
-        """Where a query begins that has no checkpoint: at its cursor if there is one, else where option ``startingOffsets`` says.
+        """Where a query begins that has no checkpoint: at its cursor if there is one, else where option
+        ``startingOffsets`` says.
 
         Raises :class:`LogTrimmedError` if the log was trimmed behind the cursor, unless ``failOnDataLoss`` is false.
         """
@@ -120,14 +125,19 @@ class Log:
         index = chain.index(before.ledger)
         if index is None:
             if chain.trimmed and self.options.fail_on_data_loss:
-                raise lost(LogTrimmedError(f"option cursor: log {self.name} was trimmed behind {before}, where cursor {name} is"))
+                raise lost(
+                    LogTrimmedError(
+                        f"option cursor: log {self.name} was trimmed behind {before}, where cursor {name} is"
+                    )
+                )
             return await self.at("cursor", EARLIEST)
         stop, ended = await self.ledgers.stop_of(before.ledger)
         entry = min(before.entry, stop) if ended else before.entry
         return LogOffset(chain.trimmed + index, before.ledger, entry, ended and entry == stop)
 
     async def pieces(self, start: LogOffset, end: LogOffset | None = None) -> AsyncIterator[Piece]:
-        """What there is from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken to be confirmed.
+        """What there is from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken
+        to be confirmed.
 
         Raises :class:`LogTrimmedError` and others if something of it is gone, unless ``failOnDataLoss`` is false; and
         :class:`fencepost.SystemFailure` if the log is another one than it was.
@@ -136,15 +146,19 @@ class Log:
         index = start.place - chain.trimmed
         if index >= len(chain.links) or (0 <= index and start.ledger not in (NONE, chain.links[index].ledger)):
             raise SystemFailure(
-                f"log {self.name} is another one than that which was read: it does not have ledger {start.ledger} at place {start.place}. Begin with "
-                "another checkpointLocation"
+                f"log {self.name} is another one than that which was read: it does not have ledger {start.ledger} at"
+                f" place {start.place}. Begin with another checkpointLocation"
             )
         first = start.entry
         if start.ended:
             index, first = index + 1, 0
         if index < 0:
             if self.options.fail_on_data_loss:
-                raise lost(LogTrimmedError(f"log {self.name} was trimmed behind {start.ledger}:{start.entry}, up to which it was read"))
+                raise lost(
+                    LogTrimmedError(
+                        f"log {self.name} was trimmed behind {start.ledger}:{start.entry}, up to which it was read"
+                    )
+                )
             index, first = 0, 0
         stop_at = len(chain.links) if end is None else min(len(chain.links), end.place - chain.trimmed + 1)
         for some in range(index, stop_at, AT_ONCE):
@@ -171,9 +185,12 @@ class Log:
                 raise lost(error) from None
             return 0, True
 
-    async def after(self, start: LogOffset, cap: LogOffset | None, max_entries: int | None, max_bytes: int | None) -> LogOffset:
-        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes, or of one entry; not past the
-        ``cap``."""
+    async def after(
+        self, start: LogOffset, cap: LogOffset | None, max_entries: int | None, max_bytes: int | None
+    ) -> LogOffset:
+        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes, or of
+        one entry; not past the ``cap``.
+        """
         stands, read = start, 0
         if cap is not None and (cap.place, cap.entry, cap.ended) <= (start.place, start.entry, start.ended):
             return start
@@ -224,7 +241,9 @@ async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wa
     log = Log(store, options)
     try:
         start = await log.start()
-        end = await log.end(start) if isinstance(options.log_end, End) else await log.at("endingOffsets", options.log_end)
+        end = (
+            await log.end(start) if isinstance(options.log_end, End) else await log.at("endingOffsets", options.log_end)
+        )
         if (end.place, end.entry) < (start.place, start.entry):
             return []
         return await log.parts(start, end, ledgers, entries)
@@ -266,7 +285,8 @@ class LogStream(Stream):
         async def move(_: Store) -> None:
             if stands.ledger != NONE:
                 cursor = await self._opened_cursor(EARLIEST)
-                await cursor.acknowledge_up_to(Position(stands.ledger, stands.entry - 1))  # of the first entry it is what comes before
+                # of the first entry it is what comes before
+                await cursor.acknowledge_up_to(Position(stands.ledger, stands.entry - 1))
 
         if self.options.cursor is not None:
             self.store.run(move)

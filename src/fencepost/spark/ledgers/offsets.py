@@ -13,8 +13,8 @@ FORMAT = 1
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """The entry before which everything was read, by ledger: of ledgers that may get more (``ledgers``), and of those that are closed and were read
-    to their end (``ended``), which nobody looks at any more.
+    """The entry before which everything was read, by ledger: of ledgers that may get more (``ledgers``), and of those
+    that are closed and were read to their end (``ended``), which nobody looks at any more.
     """
 
     ledgers: Mapping[int, int] = {}
@@ -40,19 +40,28 @@ class Offsets(msgspec.Struct, frozen=True):
             if told["format"] != FORMAT:
                 raise ValueError
             parts = [{int(ledger): entry for ledger, entry in told[name].items()} for name in ("ledgers", "ended")]
-            if not all(type(entry) is int and entry >= 0 and ledger >= 0 for part in parts for ledger, entry in part.items()):
+            if not all(
+                type(entry) is int and entry >= 0 and ledger >= 0 for part in parts for ledger, entry in part.items()
+            ):
                 raise ValueError
             return cls(*parts)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SystemFailure(
-                f"the checkpoint has offsets that are not of this source or version, {str(told)[:80]!r}: begin with another checkpointLocation"
+                f"the checkpoint has offsets that are not of this source or version, {str(told)[:80]!r}: begin with"
+                " another checkpointLocation"
             ) from None
 
 
 def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offsets:
-    """Where a query stands once it has read up to the ``stops``. A ledger has ended when it is read up to where it is closed."""
+    """Where a query stands once it has read up to the ``stops``. A ledger has ended when it is read up to where it is
+    closed.
+    """
     reached = {**start.all(), **stops}
-    ended = {ledger: stop for ledger, stop in reached.items() if stop == available.ended.get(ledger) or start.ended.get(ledger) == stop}
+    ended = {
+        ledger: stop
+        for ledger, stop in reached.items()
+        if stop == available.ended.get(ledger) or start.ended.get(ledger) == stop
+    }
     return Offsets({ledger: stop for ledger, stop in reached.items() if ledger not in ended}, ended)
 
 
@@ -66,7 +75,9 @@ def capped(available: Offsets, cap: Offsets | None) -> Offsets:
 
 
 def shares(available: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How much each may have so that all together have at most ``limit``: in proportion to what is available of it, and no less in total."""
+    """How much each may have so that all together have at most ``limit``: in proportion to what is available of it, and
+    no less in total.
+    """
     total = sum(available.values())
     if total <= limit:
         return dict(available)
@@ -79,11 +90,14 @@ def shares(available: Mapping[int, int], limit: int) -> dict[int, int]:
     return given
 
 
-async def stop_within(first: int, stop: int, room: int, length_before: int, length_of: Callable[[int], Awaitable[int]]) -> int:
-    """The entry before which to stop so that the entries from ``first`` on have at most ``room`` bytes of data, ``stop`` at the latest.
+async def stop_within(
+    first: int, stop: int, room: int, length_before: int, length_of: Callable[[int], Awaitable[int]]
+) -> int:
+    """The entry before which to stop so that the entries from ``first`` on have at most ``room`` bytes of data,
+    ``stop`` at the latest.
 
-    ``length_of``: the bytes of data of the ledger up to and including an entry, which is asked for a logarithmic number of entries;
-    ``length_before``: those before ``first``.
+    ``length_of``: the bytes of data of the ledger up to and including an entry, which is asked for a logarithmic number
+    of entries; ``length_before``: those before ``first``.
     """
     low, high = first, stop  # all before `low` fit, and what is at `high` does not, unless `high` is the end
     while low < high:

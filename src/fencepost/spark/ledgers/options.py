@@ -1,4 +1,6 @@
-"""The options of ``spark.read.format("fencepost")`` and of ``df.write.format("fencepost")``, from the text that Spark hands over."""
+"""The options of ``spark.read.format("fencepost")`` and of ``df.write.format("fencepost")``, from the text that Spark
+hands over.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ T = TypeVar("T")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Ledgers that are wanted: one that has to be there (``is_one``), or all that there are from ``first`` to ``last``."""
+    """Ledgers that are wanted: one that has to be there (``is_one``), or all that there are from ``first`` to
+    ``last``.
+    """
 
     first: int
     last: int
@@ -63,7 +67,9 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """Where to begin or to end in each ledger: the next entry by ledger, and EARLIEST or LATEST for those that are not named."""
+    """Where to begin or to end in each ledger: the next entry by ledger, and EARLIEST or LATEST for those that are not
+    named.
+    """
 
     otherwise: str
     ledgers: Mapping[int, int | str] = {}
@@ -77,8 +83,9 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with where to begin and to end in
-    it. The rest is as users know it, see docs/spark-store.md."""
+    """What is to be read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with
+    where to begin and to end in it. The rest is as users know it, see docs/spark-store.md.
+    """
 
     metadata: str
     runs: tuple[Run, ...] = ()
@@ -100,8 +107,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which log is to be written. ``write_id``: what a write that is no stream is known by, if it is to be made once only. ``lead_timeout``: seconds
-    to wait for leading the log."""
+    """Which log is to be written. ``write_id``: what a write that is no stream is known by, if it is to be made once
+    only. ``lead_timeout``: seconds to wait for leading the log.
+    """
 
     metadata: str
     log: str
@@ -111,14 +119,18 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
-    """The options of a write as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the option."""
+    """The options of a write as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which
+    names the option.
+    """
     texts = _by_names({name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}, WRITE_NAMES)
     if "log" not in texts:
         raise OptionError("option log is missing: give the name of the log that is to be written")
     _checked("log", texts["log"], "a log")
     if "writeId" in texts:
         if streams:
-            raise OptionError("option writeId is for what is no stream: a stream is known by the id that its checkpoint has")
+            raise OptionError(
+                "option writeId is for what is no stream: a stream is known by the id that its checkpoint has"
+            )
         _checked("writeId", texts["writeId"], "a write")
     timeout = texts.get("leadTimeout", "60")
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", timeout) or float(timeout) == 0:
@@ -156,10 +168,14 @@ def _checked(option: str, name: str, what: str) -> None:
 
 
 def parse(given: Mapping[str, str]) -> ReadOptions:
-    """The options as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the option."""
+    """The options as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the
+    option.
+    """
     texts = _by_names(given, NAMES)
     if sum(name in texts for name in ("ledger", "ledgers", "log")) != 1:
-        raise OptionError("give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name")
+        raise OptionError(
+            "give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name"
+        )
 
     def option(name: str, read: Callable[[str, str], T], default: T) -> T:
         return read(name, texts[name]) if name in texts else default

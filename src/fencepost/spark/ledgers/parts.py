@@ -14,8 +14,9 @@ OPENING = 64 * 1024
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Entries of a ledger from ``first`` to ``last``, both included, of the fragment that begins with the entry ``fragment``. All are confirmed.
-    ``created``: the time that the ledger has in the list of its log, in milliseconds since 1970.
+    """Entries of a ledger from ``first`` to ``last``, both included, of the fragment that begins with the entry
+    ``fragment``. All are confirmed. ``created``: the time that the ledger has in the list of its log, in milliseconds
+    since 1970.
     """
 
     ledger: int
@@ -26,8 +27,8 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Entries of a ledger from ``first`` to before ``stop`` that are to be read. ``fragments``: the first entry of each, ascending.
-    ``mean``: bytes that an entry has on average. ``created``: see :class:`Range`.
+    """Entries of a ledger from ``first`` to before ``stop`` that are to be read. ``fragments``: the first entry of
+    each, ascending. ``mean``: bytes that an entry has on average. ``created``: see :class:`Range`.
     """
 
     ledger: int
@@ -39,7 +40,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def ranges(span: Span, most: int) -> list[Range]:
-    """The entries of a span in ranges of about the same size, each in one fragment and of at most ``most`` bytes, or of one entry."""
+    """The entries of a span in ranges of about the same size, each in one fragment and of at most ``most`` bytes, or of
+    one entry.
+    """
     per = max(1, most // (span.mean + OVERHEAD))
     found = []
     for fragment, following in zip(span.fragments, [*span.fragments[1:], span.stop], strict=True):
@@ -52,7 +55,9 @@ def ranges(span: Span, most: int) -> list[Range]:
 
 
 def parts(spans: Iterable[Span], most: int) -> list[tuple[Range, ...]]:
-    """The entries of all spans in parts of about ``most`` bytes at most: many small ledgers are one part, a large one is several."""
+    """The entries of all spans in parts of about ``most`` bytes at most: many small ledgers are one part, a large one
+    is several.
+    """
     found: list[tuple[Range, ...]] = []
     together: list[Range] = []
     size = 0

@@ -1,4 +1,6 @@
-"""What the driver does: it looks up which ledgers there are and what can be read of each. It reads no more than single entries."""
+"""What the driver does: it looks up which ledgers there are and what can be read of each. It reads no more than single
+entries.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ MANY = 10_000
 """Entries of a ledger that is not closed, from which on the driver looks how large they are before it divides them."""
 
 
-
-
 class Ledgers:
-    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and nobody is fenced."""
+    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and nobody is
+    fenced.
+    """
 
     def __init__(self, store: Store, options: ReadOptions) -> None:
         self.store = store
@@ -43,7 +45,8 @@ class Ledgers:
             await reader.close()
         self._readers.clear()
 
-    # -- which there are, and what can be read ----------------------------------------------------------------------------
+    # -- which there are, and what can be read
+    # ----------------------------------------------------------------------------
 
     async def present(self) -> list[int]:
         """The ledgers that the options ask for, in order: each that is named, and of a range those that there are."""
@@ -56,15 +59,18 @@ class Ledgers:
         return sorted(found)
 
     async def available(self, ledgers: Iterable[int], known: Offsets | None = None) -> Offsets:
-        """The entry before which all can be read of each ledger; it is one of ``ended`` if the ledger is closed. What has ended in the ``known``
-        offsets is not looked at. Raises :class:`NoSuchLedgerError` for one that is gone; with ``failOnDataLoss`` false it has ended where it is known to.
+        """The entry before which all can be read of each ledger; it is one of ``ended`` if the ledger is closed. What
+        has ended in the ``known`` offsets is not looked at. Raises :class:`NoSuchLedgerError` for one that is gone;
+        with ``failOnDataLoss`` false it has ended where it is known to.
         """
         known = known or Offsets()
         wanted = [ledger for ledger in ledgers if ledger not in known.ended]
         stops = await asyncio.gather(*(self._look_up(ledger, known) for ledger in wanted))
         by_ledger = dict(zip(wanted, stops, strict=True))
         ended = {ledger: stop for ledger, (stop, has_ended) in by_ledger.items() if has_ended}
-        return Offsets({ledger: stop for ledger, (stop, has_ended) in by_ledger.items() if not has_ended}, {**known.ended, **ended})
+        return Offsets(
+            {ledger: stop for ledger, (stop, has_ended) in by_ledger.items() if not has_ended}, {**known.ended, **ended}
+        )
 
     async def _look_up(self, ledger: int, known: Offsets) -> tuple[int, bool]:
         try:
@@ -75,12 +81,16 @@ class Ledgers:
             return known.stop(ledger), True
         if stop < known.stop(ledger):
             if has_ended and self.options.fail_on_data_loss:
-                raise lost(NoSuchEntryError(f"ledger {ledger} has {stop} entries, and {known.stop(ledger)} were read of it"))
+                raise lost(
+                    NoSuchEntryError(f"ledger {ledger} has {stop} entries, and {known.stop(ledger)} were read of it")
+                )
             stop = known.stop(ledger)
         return stop, has_ended
 
     async def stop_of(self, ledger: int) -> tuple[int, bool]:
-        """The entry before which all can be read of a ledger, and whether it is closed there. Raises as :meth:`metadata`."""
+        """The entry before which all can be read of a ledger, and whether it is closed there. Raises as
+        :meth:`metadata`.
+        """
         async with self._at_once:
             metadata = await self.metadata(ledger)
             end = end_of(metadata)
@@ -89,7 +99,9 @@ class Ledgers:
             return await self._readers[ledger].read_last_add_confirmed() + 1, self._readers[ledger].is_closed
 
     async def metadata(self, ledger: int) -> LedgerMetadata:
-        """The metadata of a ledger. One that is not closed is open from then on. Raises :class:`NoSuchLedgerError` and :class:`UnauthorizedAccessError`."""
+        """The metadata of a ledger. One that is not closed is open from then on. Raises :class:`NoSuchLedgerError` and
+        :class:`UnauthorizedAccessError`.
+        """
         if ledger in self._closed:
             return self._closed[ledger]
         if ledger not in self._readers:
@@ -100,7 +112,8 @@ class Ledgers:
             self._closed[ledger] = metadata
         return metadata
 
-    # -- where to begin and to end --------------------------------------------------------------------------------------
+    # -- where to begin and to end
+    # --------------------------------------------------------------------------------------
 
     async def at(self, offset: Offset) -> Offsets:
         """Where a query stands that begins at the ``offset``."""
@@ -112,7 +125,9 @@ class Ledgers:
     async def limited(
         self, start: Offsets, available: Offsets, max_entries: int | None, max_bytes: int | None
     ) -> Offsets:
-        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes of data, or of one entry."""
+        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes of data,
+        or of one entry.
+        """
         stops = {ledger: stop for ledger, stop in available.all().items() if stop > start.stop(ledger)}
         if max_entries is not None:
             counts = shares({ledger: stop - start.stop(ledger) for ledger, stop in stops.items()}, max_entries)
@@ -145,26 +160,32 @@ class Ledgers:
         return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
 
     async def length_before(self, ledger: int, entry: int) -> int:
-        """The bytes of data that a ledger has before an entry, which its metadata or the header of the entry before tell."""
+        """The bytes of data that a ledger has before an entry, which its metadata or the header of the entry before
+        tell.
+        """
         if entry == 0:
             return 0
         metadata = await self.metadata(ledger)
         if end_of(metadata) == entry - 1:
             return metadata.length
-        async with self._at_once, self.store.open_ledger(
-            ledger, password=self.options.password, confirmed=entry - 1
-        ) as reader:
+        async with (
+            self._at_once,
+            self.store.open_ledger(ledger, password=self.options.password, confirmed=entry - 1) as reader,
+        ):
             async for batch in reader.read_batches(entry - 1, entry - 1):
                 assert batch.lengths is not None, "the entry was read"
                 return int(batch.lengths[0])
         raise AssertionError("a batch or an error comes")
 
-    # -- the work -------------------------------------------------------------------------------------------------------
+    # -- the work
+    # -------------------------------------------------------------------------------------------------------
 
     async def parts(
         self, starts: Mapping[int, int], stops: Mapping[int, int], ledgers: Wanted = ANY, entries: Wanted = ANY
     ) -> list[tuple[Range, ...]]:
-        """The work of reading each ledger from its start (0 if it has none) to before its stop, as far as it is wanted."""
+        """The work of reading each ledger from its start (0 if it has none) to before its stop, as far as it is
+        wanted.
+        """
         spans = []
         for ledger, stop in sorted(stops.items()):
             if ledgers.has(ledger):
@@ -175,7 +196,9 @@ class Ledgers:
         return parts([span for span in found if span is not None], self.options.partition_bytes)
 
     async def span(self, ledger: int, first: int, stop: int, created: int = 0) -> Span | None:
-        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds. ``created``: see :class:`.Range`."""
+        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds. ``created``: see
+        :class:`.Range`.
+        """
         try:
             async with self._at_once:
                 metadata = await self.metadata(ledger)
@@ -196,7 +219,8 @@ def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> N
     for ledger, stop in stops.items():
         if stop > available.stop(ledger):
             raise OptionError(
-                f"option {name} has entry {stop} of ledger {ledger}, of which the entries before {available.stop(ledger)} can be read"
+                f"option {name} has entry {stop} of ledger {ledger}, of which the entries before"
+                f" {available.stop(ledger)} can be read"
             )
 
 

@@ -1,6 +1,7 @@
 """The decoder ``pulsar``: messages of Apache Pulsar, whose brokers keep a topic in ledgers of BookKeeper.
 
-An entry is, as Pulsar's ``Commands`` and `its specification <https://pulsar.apache.org/docs/developing-binary-protocol/>`_ have it:
+An entry is, as Pulsar's ``Commands`` and `its specification
+<https://pulsar.apache.org/docs/developing-binary-protocol/>`_ have it:
 
 ==========================  =======================================================================================
 bytes                       what
@@ -11,8 +12,8 @@ bytes                       what
 the rest                    the payload, which may be compressed
 ==========================  =======================================================================================
 
-The payload is one message, or with ``num_messages_in_batch`` so many: of each a size of four bytes, a ``SingleMessageMetadata``, and
-``payload_size`` bytes. All numbers are big endian.
+The payload is one message, or with ``num_messages_in_batch`` so many: of each a size of four bytes, a
+``SingleMessageMetadata``, and ``payload_size`` bytes. All numbers are big endian.
 """
 
 from __future__ import annotations
@@ -78,10 +79,11 @@ _SIZE = struct.Struct(">I")
 
 
 def pulsar(values: Any) -> Any:
-    """The messages of entries, an array of them for each: an entry has one, or a batch of them; markers of brokers have none.
+    """The messages of entries, an array of them for each: an entry has one, or a batch of them; markers of brokers have
+    none.
 
-    Raises :class:`ValueError` for an entry that is none of Pulsar's or is damaged, and for payloads that are encrypted, chunks of a larger message,
-    or compressed by what is not known here.
+    Raises :class:`ValueError` for an entry that is none of Pulsar's or is damaged, and for payloads that are encrypted,
+    chunks of a larger message, or compressed by what is not known here.
     """
     import pyarrow as pa
 
@@ -100,8 +102,8 @@ def pulsar(values: Any) -> Any:
 
 
 pulsar.type = (  # type: ignore[attr-defined]
-    "array<struct<key: binary, properties: map<string, string>, publish_time: timestamp, event_time: timestamp, sequence_id: bigint, "
-    "producer: string, payload: binary>>"
+    "array<struct<key: binary, properties: map<string, string>, publish_time: timestamp, event_time: timestamp,"
+    " sequence_id: bigint, producer: string, payload: binary>>"
 )
 
 
@@ -118,9 +120,15 @@ def _messages(entry: bytes) -> list[dict[str, Any]]:
     if metadata.HasField("marker_type"):
         return []
     if metadata.encryption_keys:
-        raise ValueError(f"a message is encrypted, with key {metadata.encryption_keys[0].key}: only producers and consumers that have it can read it")
+        raise ValueError(
+            f"a message is encrypted, with key {metadata.encryption_keys[0].key}: only producers and consumers that"
+            " have it can read it"
+        )
     if metadata.num_chunks_from_msg > 1:
-        raise ValueError(f"a message is in {metadata.num_chunks_from_msg} chunks, each in an entry of its own: only whole messages are read")
+        raise ValueError(
+            f"a message is in {metadata.num_chunks_from_msg} chunks, each in an entry of its own: only whole messages"
+            " are read"
+        )
     payload = _decompressed(entry[at + 4 + size :], metadata.compression, metadata.uncompressed_size)
     if not metadata.HasField("num_messages_in_batch"):
         return [_message(metadata, metadata, payload)]
@@ -136,7 +144,9 @@ def _batch(metadata: Any, payload: bytes) -> list[dict[str, Any]]:
         begin = at + 4 + size
         at = begin + single.payload_size
         if single.payload_size < 0 or at > len(payload):
-            raise ValueError(f"a message of a batch has {single.payload_size} bytes, and its entry has {len(payload) - begin}")
+            raise ValueError(
+                f"a message of a batch has {single.payload_size} bytes, and its entry has {len(payload) - begin}"
+            )
         if not single.compacted_out:
             messages.append(_message(metadata, single, payload[begin:at]))
     return messages
@@ -172,7 +182,9 @@ def _size(data: bytes, at: int, what: str) -> int:
         raise ValueError(f"an entry ends before the size of the {what}: it is none of Pulsar's")
     size: int = _SIZE.unpack_from(data, at)[0]
     if at + 4 + size > len(data):
-        raise ValueError(f"an entry has {len(data) - at - 4} bytes where {size} of {what} should be: it is none of Pulsar's")
+        raise ValueError(
+            f"an entry has {len(data) - at - 4} bytes where {size} of {what} should be: it is none of Pulsar's"
+        )
     return size
 
 
@@ -204,7 +216,9 @@ def _decompressed(payload: bytes, codec: int, size: int) -> bytes:
     if codec != ZLIB and codec not in CODECS:
         raise ValueError(f"a message is compressed by codec {codec} of Pulsar, which is not known here")
     if size > LARGEST:
-        raise ValueError(f"a message says that it has {size:,} bytes when it is not compressed, and {LARGEST:,} are read at most")
+        raise ValueError(
+            f"a message says that it has {size:,} bytes when it is not compressed, and {LARGEST:,} are read at most"
+        )
     try:
         if codec == ZLIB:
             stream = zlib.decompressobj()
@@ -224,7 +238,9 @@ _DAMAGED = (OSError, ValueError, zlib.error)
 
 
 def _fits(payload: bytes, size: int, codec: str) -> bool:
-    """Whether a payload has so many bytes at most. Arrow fills what a payload lacks with anything, so the size is to be known."""
+    """Whether a payload has so many bytes at most. Arrow fills what a payload lacks with anything, so the size is to be
+    known.
+    """
     import pyarrow as pa
 
     try:

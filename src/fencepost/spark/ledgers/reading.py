@@ -19,12 +19,14 @@ from fencepost.store.rows import ready
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
 
 PREFETCH, PREFETCH_BYTES = 9_000, 32 * 1024 * 1024
-"""Entries, and bytes, that are asked for ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread that a ledger has there
-(``maxPendingReadRequestsPerThread``)."""
+"""Entries, and bytes, that are asked for ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread
+that a ledger has there (``maxPendingReadRequestsPerThread``).
+"""
 
 WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds that are waited when bookies do not answer or are asked for too much at once, and half as much is asked for each time. A task fails that has
-come no further by then."""
+"""Seconds that are waited when bookies do not answer or are asked for too much at once, and half as much is asked for
+each time. A task fails that has come no further by then.
+"""
 
 MANY = 50_000
 """Entries of a part, for which the compiled loops are waited for."""
@@ -40,7 +42,9 @@ _STORES: dict[tuple[int, str], SyncStore] = {}
 
 
 def store_at(metadata: str) -> SyncStore:
-    """The connection of this process to a cluster. Raises :class:`fencepost.OptionError` and :class:`StoreError`, which name the option."""
+    """The connection of this process to a cluster. Raises :class:`fencepost.OptionError` and :class:`StoreError`, which
+    name the option.
+    """
     key = os.getpid(), metadata
     if key not in _STORES:
         try:
@@ -56,13 +60,17 @@ def lost(error: StoreError) -> StoreError:
 
 
 def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[Range, LedgerMetadata, EntryBatch]]:
-    """The entries of a part in batches, each with the range that it is of and the metadata of the ledger. Raises :class:`StoreError`."""
+    """The entries of a part in batches, each with the range that it is of and the metadata of the ledger. Raises
+    :class:`StoreError`.
+    """
     _get_loops_ready(sum(each.last - each.first + 1 for each in part))
     yield from store_at(options.metadata).iterate(lambda store: batches(store, options, part))
 
 
 def _get_loops_ready(entries: int) -> None:
-    """Have the compiled loops of the client loaded, and wait for them if they will be worth it: until then it is slow, and holds them up."""
+    """Have the compiled loops of the client loaded, and wait for them if they will be worth it: until then it is slow,
+    and holds them up.
+    """
     if entries >= WORTH:
         LOOPS.carried(WORTH)
     if entries >= MANY and os.environ.get(ready.ENVIRONMENT) != "plain":
@@ -84,8 +92,12 @@ async def batches(
                 raise lost(error) from None
 
 
-async def _entries(store: Store, options: ReadOptions, wanted: Range) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
-    """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for less."""
+async def _entries(
+    store: Store, options: ReadOptions, wanted: Range
+) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
+    """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for
+    less.
+    """
     first, last, prefetch = wanted.first, wanted.last, PREFETCH
     failed_at, waits = first, [*WAITS]
     while first <= last:

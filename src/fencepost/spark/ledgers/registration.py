@@ -14,14 +14,16 @@ PYSPARK = (4, 2)
 def register(spark: Any) -> None:
     """Make ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")`` known to a session.
 
-    A session whose Python has Fencepost installed knows them already: Spark finds the module ``pyspark_fencepost``. Raises
-    :class:`fencepost.SystemFailure` for a PySpark before 4.2.
+    A session whose Python has Fencepost installed knows them already: Spark finds the module ``pyspark_fencepost``.
+    Raises :class:`fencepost.SystemFailure` for a PySpark before 4.2.
     """
     with extras.named("the data source fencepost", "spark"):
         import pyspark
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < PYSPARK:
         needed = ".".join(map(str, PYSPARK))
-        raise SystemFailure(f"the data source fencepost needs PySpark {needed} or newer, and this is {pyspark.__version__}")
+        raise SystemFailure(
+            f"the data source fencepost needs PySpark {needed} or newer, and this is {pyspark.__version__}"
+        )
     from fencepost.spark.ledgers.source import FencepostSource
 
     spark.dataSource.register(FencepostSource)

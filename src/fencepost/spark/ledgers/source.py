@@ -1,7 +1,8 @@
-"""The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")``, and the same with ``write``.
+"""The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and
+``spark.readStream.format("fencepost")``, and the same with ``write``.
 
-What is planned, read and written is in the modules beside this one, which are imported when they are needed: any session of Spark that finds
-:mod:`pyspark_fencepost` imports this module.
+What is planned, read and written is in the modules beside this one, which are imported when they are needed: any
+session of Spark that finds :mod:`pyspark_fencepost` imports this module.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         """What reads a stream."""
         options = self._options()
         if options.has_end:
-            raise OptionError("option endingOffsets is for queries that are no streams: leave it out, or use the trigger availableNow")
+            raise OptionError(
+                "option endingOffsets is for queries that are no streams: leave it out, or use the trigger availableNow"
+            )
         return LedgerStreamReader(options, _checked(schema, options))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
@@ -141,11 +144,12 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:
-        """Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is off, lest conditions are overlooked. Here they
-        only spare work, and the reader is to be had either way.
+        """Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is off, lest
+        conditions are overlooked. Here they only spare work, and the reader is to be had either way.
 
-        Spark 4.3 keeps one plan of a Python source for each ``load()``: what the conditions of one query leave is what the next query of the same
-        DataFrame gets, and the last of several in one query. So conditions are taken only where option ``filterPushdown`` says that it is used once.
+        Spark 4.3 keeps one plan of a Python source for each ``load()``: what the conditions of one query leave is what
+        the next query of the same DataFrame gets, and the last of several in one query. So conditions are taken only
+        where option ``filterPushdown`` says that it is used once.
         """
         if self.options.filter_pushdown:
             return _WhereAllowed(self._push_filters)
@@ -153,7 +157,9 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
         return found
 
     def _push_filters(self, filters: list[Any]) -> Iterable[Any]:
-        """Read only ledgers and entries that the conditions leave; those that are not wholly regarded are given back."""
+        """Read only ledgers and entries that the conditions leave; those that are not wholly regarded are given
+        back.
+        """
         from fencepost.spark.ledgers.filters import take
 
         left = []
@@ -179,7 +185,9 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
 
 
 class _WhereAllowed:
-    """A method that Spark takes for that of its own base class when it looks whether there is one, and that works when Spark calls it."""
+    """A method that Spark takes for that of its own base class when it looks whether there is one, and that works when
+    Spark calls it.
+    """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -257,7 +265,9 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
 
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver: the number of its partition, the batch that it belongs to, and what it has written of it."""
+    """What a task tells the driver: the number of its partition, the batch that it belongs to, and what it has written
+    of it.
+    """
 
     def __init__(self, partition: int, batch: Batch, part: WrittenPart) -> None:
         self.partition = partition
@@ -267,7 +277,9 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 def _in_order(messages: Sequence[Written | None]) -> list[WrittenPart]:
     """What was written, in the order of the partitions."""
-    return [each.part for each in sorted((each for each in messages if each is not None), key=lambda each: each.partition)]
+    return [
+        each.part for each in sorted((each for each in messages if each is not None), key=lambda each: each.partition)
+    ]
 
 
 class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -303,7 +315,8 @@ class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes a stream to a log, batch after batch.
 
-    Spark makes another one to commit a batch. So tasks tell which query it is, by the id that Spark keeps in the checkpoint of the query.
+    Spark makes another one to commit a batch. So tasks tell which query it is, by the id that Spark keeps in the
+    checkpoint of the query.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -318,7 +331,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         task = TaskContext.get()
         query, number = (task.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         if query is None or number is None:
-            raise SystemFailure("Spark does not tell which query and which batch this is, and without that nothing is written once")
+            raise SystemFailure(
+                "Spark does not tell which query and which batch this is, and without that nothing is written once"
+            )
         batch = Batch(query, int(number), remembered=True)
         return Written(task.partitionId(), batch, write(self.options, batch, iterator))
 

@@ -17,7 +17,9 @@ PAUSE = 0.05
 
 
 class Stream:
-    """A streaming query, for which ledgers are followed from its first batch on. Offsets are as Spark keeps them, see :class:`.Offsets`."""
+    """A streaming query, for which ledgers are followed from its first batch on. Offsets are as Spark keeps them, see
+    :class:`.Offsets`.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options

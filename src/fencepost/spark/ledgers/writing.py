@@ -1,4 +1,6 @@
-"""What is done to write a log: each task writes ledgers of its own, and the driver attaches them, all at once and once; see :mod:`fencepost.log.batches`."""
+"""What is done to write a log: each task writes ledgers of its own, and the driver attaches them, all at once and once;
+see :mod:`fencepost.log.batches`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ TIDY_EVERY = 100
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What is written at once: the batch ``number`` of a ``writer``. ``remembered``: it may be written again, and is to be in the log once."""
+    """What is written at once: the batch ``number`` of a ``writer``. ``remembered``: it may be written again, and is to
+    be in the log once.
+    """
 
     writer: str
     number: int
@@ -51,9 +55,11 @@ def check_columns(columns: Iterable[tuple[str, str]]) -> None:
 
 
 def write(options: WriteOptions, batch: Batch, rows: Iterator[Any]) -> Part:
-    """Write the rows of a partition, which come as batches of Arrow, into ledgers that are in no log yet; of a batch that is there, nothing.
+    """Write the rows of a partition, which come as batches of Arrow, into ledgers that are in no log yet; of a batch
+    that is there, nothing.
 
-    Raises :class:`StoreError`, and :class:`fencepost.OptionError` for a row without a value; nothing is left of it then.
+    Raises :class:`StoreError`, and :class:`fencepost.OptionError` for a row without a value; nothing is left of it
+    then.
     """
     store = store_at(options.metadata)
     batches = store.run(lambda store: _batches(store, options, batch))
@@ -93,7 +99,9 @@ def _entries(rows: Any) -> Iterator[tuple[list[bytes], list[bytes | None] | None
 
 
 def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
-    """Put what was written into the log, the parts in this order, unless the batch is there. Raises :class:`StoreError`."""
+    """Put what was written into the log, the parts in this order, unless the batch is there. Raises
+    :class:`StoreError`.
+    """
 
     async def attach(store: Store) -> None:
         batches = batch.of(store, options)

@@ -18,28 +18,39 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
         int,
         Meta(
             ge=0,
-            description="seconds that a single bookie that is lost may take to come back before its ledgers are replicated; what is set in the metadata comes before it",
+            description=(
+                "seconds that a single bookie that is lost may take to come back before its ledgers are replicated;"
+                " what is set in the metadata comes before it"
+            ),
         ),
     ] = 0
     auditor_periodic_bookie_check_interval: Annotated[
         int,
         Meta(
             ge=0,
-            description="seconds between two looks through all metadata for bookies that are lost; 0: only one at the start",
+            description=(
+                "seconds between two looks through all metadata for bookies that are lost; 0: only one at the start"
+            ),
         ),
     ] = 86_400
     auditor_periodic_check_interval: Annotated[
         int,
         Meta(
             ge=0,
-            description="seconds between two looks at whether bookies have the first and the last entry of what should be on them; 0: none",
+            description=(
+                "seconds between two looks at whether bookies have the first and the last entry of what should be on"
+                " them; 0: none"
+            ),
         ),
     ] = 604_800
     open_ledger_rereplication_grace_period: Annotated[
         int,
         Meta(
             ge=0,
-            description="milliseconds that the writer of a ledger has to replace a bookie that is lost; then the ledger is closed by a recovery",
+            description=(
+                "milliseconds that the writer of a ledger has to replace a bookie that is lost; then the ledger is"
+                " closed by a recovery"
+            ),
         ),
     ] = 30_000
     rereplication_entry_batch_size: Annotated[int, Meta(ge=1, description="entries that are copied at once")] = 100
@@ -50,14 +61,20 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
         int,
         Meta(
             ge=1,
-            description="milliseconds until more is replicated when there is no bookie to copy to, or the metadata service is away",
+            description=(
+                "milliseconds until more is replicated when there is no bookie to copy to, or the metadata service is"
+                " away"
+            ),
         ),
     ] = 5_000
     lock_release_of_failed_ledger_grace_period: Annotated[
         int,
         Meta(
             ge=1,
-            description="milliseconds until a ledger is tried again that could not be replicated, at the most; at first a thirty-second of it, and twice as long each time",
+            description=(
+                "milliseconds until a ledger is tried again that could not be replicated, at the most; at first a"
+                " thirty-second of it, and twice as long each time"
+            ),
         ),
     ] = 300_000
 
@@ -71,7 +88,10 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
     bookie_id: Annotated[
         str,
         Meta(
-            description="the name by which others know this process, in locks and in the election; by default that of the machine"
+            description=(
+                "the name by which others know this process, in locks and in the election; by default that of the"
+                " machine"
+            )
         ),
     ] = ""
     metadata_service_uri: Annotated[

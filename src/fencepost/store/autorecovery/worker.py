@@ -28,7 +28,9 @@ from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.replication import is_settled, lost, waits_for_end
 
 AT_ONCE = 8
-"""Ledgers that a worker replicates at once: most of the time of a small one is spent waiting for the metadata service."""
+"""Ledgers that a worker replicates at once: most of the time of a small one is spent waiting for the metadata
+service.
+"""
 
 LOOK = 60.0
 """Seconds after which a worker looks for ledgers though it was told of none."""

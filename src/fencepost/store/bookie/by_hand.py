@@ -1,4 +1,6 @@
-"""What an operator does by hand about a bookie's cookies: look at them, mend them, and take a bookie out of the metadata."""
+"""What an operator does by hand about a bookie's cookies: look at them, mend them, and take a bookie out of the
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from fencepost.store.rules.boot import Mark, mark_of
 
 
 class Stake(msgspec.Struct, frozen=True):
-    """What the metadata say of a bookie: the ledgers with entries on it that are not closed, and those that are; and the registered."""
+    """What the metadata say of a bookie: the ledgers with entries on it that are not closed, and those that are; and
+    the registered.
+    """
 
     open: list[int]
     closed: list[int]
@@ -30,10 +34,14 @@ class Stake(msgspec.Struct, frozen=True):
 
 def bookie_of(directories: Directories, settings: Settings) -> str:
     """The id of a bookie by its settings or its cookies. Raises :class:`SystemFailure` if neither says."""
-    found = settings.bookie_id or next((each.cookie.bookie_id for each in directories.stamped() if each.cookie is not None), "")
+    found = settings.bookie_id or next(
+        (each.cookie.bookie_id for each in directories.stamped() if each.cookie is not None), ""
+    )
     if not found:
         where = " nor ".join(dict.fromkeys(directories))
-        raise SystemFailure(f"neither {where} has a cookie that says which bookie this is: set bookieId, as in bookieId=127.0.0.1:3181")
+        raise SystemFailure(
+            f"neither {where} has a cookie that says which bookie this is: set bookieId, as in bookieId=127.0.0.1:3181"
+        )
     return found
 
 
@@ -56,8 +64,8 @@ async def stake_of(client: MetadataClient, bookie_id: str) -> Stake:
 
 
 async def fix(client: MetadataClient, directories: Directories, settings: Settings) -> None:
-    """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then stamp its directories. The
-    start that follows copies what is missing.
+    """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then
+    stamp its directories. The start that follows copies what is missing.
 
     Raises :class:`SystemFailure` if the bookie runs, or can not be mended.
     """
@@ -67,7 +75,12 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
     failures: list[str] = []
     server = Server(Bookie(limits=settings.of_role()), settings, Metrics(), failures.append)
     storage = await asyncio.to_thread(
-        Storage, directories.of_storage(settings), synced=server.synced, failed=server.failed, busy=server.busy, has_lost_files=True
+        Storage,
+        directories.of_storage(settings),
+        synced=server.synced,
+        failed=server.failed,
+        busy=server.busy,
+        has_lost_files=True,
     )
     try:
         repair = Repair(server, storage, client, found.own.bookie_id, directories, settings)

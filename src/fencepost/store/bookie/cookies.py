@@ -1,4 +1,5 @@
-"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, with the token in a comment.
+"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, with
+the token in a comment.
 
 Beside the cookie stand the notes of a bookie on how it runs (:mod:`fencepost.store.rules.boot`).
 """
@@ -33,7 +34,9 @@ FIRST_START = "FIRST_START"
 """A file beside it, from before the cookie is stamped until the storage has files of its own."""
 
 RUNNING = "RUNNING"
-"""A file in the directories of entries, from before a bookie's first answer until a shutdown that has flushed everything. It says how the bookie runs."""
+"""A file in the directories of entries, from before a bookie's first answer until a shutdown that has flushed
+everything. It says how the bookie runs.
+"""
 
 REPAIR = "REPAIR"
 """A file in every directory from before phase one of a repair until the end of phase two."""
@@ -113,7 +116,9 @@ def _uncounted(text: str) -> tuple[str, ...]:
 
 
 def token_of(in_metadata: Cookie | None, stamped: Sequence[Stamped]) -> str:
-    """The token that the cookies of a bookie should have: that in the metadata; at the first start that of one that was cut short, or a new one."""
+    """The token that the cookies of a bookie should have: that in the metadata; at the first start that of one that was
+    cut short, or a new one.
+    """
     if in_metadata is not None:
         return in_metadata.token
     return next((each.cookie.token for each in stamped if each.cookie is not None), "") or draw_token()
@@ -133,7 +138,9 @@ async def in_metadata(client: MetadataClient, bookie_id: str) -> Cookie | None:
 
 
 def read(directory: str) -> Stamped:
-    """What a directory says whose it is. Raises :class:`SystemFailure` if it can not be read, or holds the files of a Java bookie."""
+    """What a directory says whose it is. Raises :class:`SystemFailure` if it can not be read, or holds the files of a
+    Java bookie.
+    """
     current = Path(directory, CURRENT)
     cookie, others = None, False
     try:
@@ -147,7 +154,9 @@ def read(directory: str) -> Stamped:
     except OSError as error:
         raise SystemFailure(f"the bookie's directory {directory} can not be read: {error.strerror}") from error
     except ValueError as error:
-        raise SystemFailure(f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata") from error
+        raise SystemFailure(
+            f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata"
+        ) from error
     return Stamped(path=directory, cookie=cookie, is_empty=not others, is_under_repair=REPAIR in names)
 
 
@@ -157,13 +166,15 @@ def _refuse_java(path: Path) -> None:
             found = JAVA_FILES.get(file.read(4))
         if found is not None:
             raise SystemFailure(
-                f"{path.parent.parent} holds {found} of a Java bookie, whose files Fencepost does not read: give an empty directory, "
-                "and let the cluster copy the entries"
+                f"{path.parent.parent} holds {found} of a Java bookie, whose files Fencepost does not read: give an"
+                " empty directory, and let the cluster copy the entries"
             )
 
 
 def stamp(directory: str, cookie: Cookie, is_first_start: bool = True) -> None:
-    """Write a cookie into a directory, durably, and whether this is its first start. Raises :class:`SystemFailure` if that fails."""
+    """Write a cookie into a directory, durably, and whether this is its first start. Raises :class:`SystemFailure` if
+    that fails.
+    """
     if is_first_start:
         _note(directory, FIRST_START)
     _note(directory, VERSION, to_bytes(cookie))
@@ -175,7 +186,9 @@ def is_first_start(directory: str) -> bool:
 
 
 def end_first_start(directory: str) -> None:
-    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that can not be noted."""
+    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that can not
+    be noted.
+    """
     _remove(directory, FIRST_START)
 
 
@@ -204,7 +217,9 @@ def end_run(directory: str) -> None:
 
 
 def begin_repair(directory: str) -> None:
-    """Note durably that entries may be missing, and that whatever is in a directory from now on comes of the repair. Raises :class:`SystemFailure`."""
+    """Note durably that entries may be missing, and that whatever is in a directory from now on comes of the repair.
+    Raises :class:`SystemFailure`.
+    """
     _note(directory, REPAIR)
 
 
@@ -264,8 +279,9 @@ def refusal(decision: Decision, own: Cookie) -> str:
     assert found is not None
     if decision.boot is Boot.OTHER_CLUSTER:
         return (
-            f"the cookie in {where} is of the cluster {found.instance_id or 'without an id'}, and the metadata service has "
-            f"{own.instance_id or 'one without an id'}: give the metadata service with which the bookie was made, or an empty directory"
+            f"the cookie in {where} is of the cluster {found.instance_id or 'without an id'}, and the metadata service"
+            f" has {own.instance_id or 'one without an id'}: give the metadata service with which the bookie was made,"
+            " or an empty directory"
         )
     if decision.boot is Boot.OTHER_BOOKIE:
         return (
@@ -275,18 +291,23 @@ def refusal(decision: Decision, own: Cookie) -> str:
     if decision.boot is Boot.OTHER_DIRECTORIES:
         had = ", ".join((*found.journal_directories, *found.ledger_directories, *found.index_directories))
         given = ", ".join((*own.journal_directories, *own.ledger_directories, *own.index_directories))
-        return f"by its cookie in {where} the bookie has the directories {had}, and it is given {given}: give those that it had"
+        return (
+            f"by its cookie in {where} the bookie has the directories {had}, and it is given {given}: give those that"
+            " it had"
+        )
     if decision.boot is Boot.OTHER_TIME:
         return (
-            f"the cookie in {where} is of another time than those of the other directories: it was away while the bookie was repaired, or is an old "
-            "copy; bring the right directory, or set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
+            f"the cookie in {where} is of another time than those of the other directories: it was away while the"
+            " bookie was repaired, or is an old copy; bring the right directory, or set"
+            " dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
         )
     if decision.boot is Boot.DIRECTORY_LOST:
         return (
-            f"the bookie {own.bookie_id} has been here before and {where} has no cookie: its entries there are lost or not mounted; bring the "
-            "directory back, or set dataIntegrityStampMissingCookies to have them copied from other bookies"
+            f"the bookie {own.bookie_id} has been here before and {where} has no cookie: its entries there are lost or"
+            " not mounted; bring the directory back, or set dataIntegrityStampMissingCookies to have them copied from"
+            " other bookies"
         )
     return (
-        f"{where} holds entries of the bookie {own.bookie_id}, whose cookie is not in the metadata: it was removed from the cluster; "
-        "give an empty directory"
+        f"{where} holds entries of the bookie {own.bookie_id}, whose cookie is not in the metadata: it was removed from"
+        " the cluster; give an empty directory"
     )

@@ -52,8 +52,8 @@ class Directories(NamedTuple):
 def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
     """A socket that is bound to the bookie's address, and takes no connections yet.
 
-    With port 0 it is the one in the cookies of an earlier start. Raises :class:`fencepost.OptionError` for an interface that there is not, and
-    :class:`SystemFailure` for a port that is taken.
+    With port 0 it is the one in the cookies of an earlier start. Raises :class:`fencepost.OptionError` for an interface
+    that there is not, and :class:`SystemFailure` for a port that is taken.
     """
     host, port = _address_of(settings.listening_interface), settings.bookie_port
     if not port and not settings.bookie_id:
@@ -64,19 +64,25 @@ def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise SystemFailure(f"the bookie can not listen on {host}:{port}: {error.strerror}; give another port or interface") from error
+        raise SystemFailure(
+            f"the bookie can not listen on {host}:{port}: {error.strerror}; give another port or interface"
+        ) from error
     return bound
 
 
 def advertised(settings: Settings, bound: socket.socket) -> tuple[str, int]:
-    """The host and the port that clients are told. Raises :class:`fencepost.OptionError` if there is none that they could use."""
+    """The host and the port that clients are told. Raises :class:`fencepost.OptionError` if there is none that they
+    could use.
+    """
     host, port = bound.getsockname()[:2]
     if settings.advertised_address:
         host = settings.advertised_address
     elif ipaddress.ip_address(host).is_unspecified:
         raise OptionError("with all interfaces to listen on, clients must be told an address: set advertisedAddress")
     if not settings.allow_loopback and _is_loopback(host):
-        raise OptionError(f"{host} is a loopback address, and allowLoopback is false: set listeningInterface or advertisedAddress")
+        raise OptionError(
+            f"{host} is a loopback address, and allowLoopback is false: set listeningInterface or advertisedAddress"
+        )
     return host, port
 
 
@@ -106,4 +112,6 @@ def _address_of(interface: str) -> str:
             request = struct.pack("256s", interface.encode()[:15])
             return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)[20:24])
         except OSError as error:
-            raise OptionError(f"listeningInterface {interface} is neither an address nor an interface with one") from error
+            raise OptionError(
+                f"listeningInterface {interface} is neither an address nor an interface with one"
+            ) from error

@@ -1,9 +1,10 @@
-"""Garbage collection: entries of ledgers that were deleted from the metadata are forgotten, and their room is given back.
+"""Garbage collection: entries of ledgers that were deleted from the metadata are forgotten, and their room is given
+back.
 
-Only the metadata say that a ledger is deleted, and they are asked twice: a ledger is forgotten that the storage had before all ledgers
-were listed, that is not among them, and that can not be read by itself either. Between both the server that answers has to catch up with
-its quorum, or it would not know of ledgers that are new. While the metadata service does not answer, or has another cluster than it
-had, nothing is forgotten.
+Only the metadata say that a ledger is deleted, and they are asked twice: a ledger is forgotten that the storage had
+before all ledgers were listed, that is not among them, and that can not be read by itself either. Between both the
+server that answers has to catch up with its quorum, or it would not know of ledgers that are new. While the metadata
+service does not answer, or has another cluster than it had, nothing is forgotten.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ async def collect(server: Server, storage: Storage, client: MetadataClient, sett
 
 
 async def forget_deleted(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
-    """Forget the ledgers that are deleted; gives them. Raises :class:`StoreError` if the metadata service does not tell."""
+    """Forget the ledgers that are deleted; gives them. Raises :class:`StoreError` if the metadata service does not
+    tell.
+    """
     stored = await asyncio.to_thread(storage.ledgers)
     await client.sync()
     listed = {ledger async for ledger in client.ledgers()}
@@ -51,13 +54,20 @@ async def forget_deleted(server: Server, storage: Storage, client: MetadataClien
 
 
 async def give_room_back(server: Server, storage: Storage) -> None:
-    """Remove and compact entry logs, as far as it is time to. Raises :class:`fencepost.SystemFailure` if the storage can not go on."""
+    """Remove and compact entry logs, as far as it is time to. Raises :class:`fencepost.SystemFailure` if the storage
+    can not go on.
+    """
     since = server.loop.time()
     collected = await asyncio.to_thread(storage.collect)
     server.metrics.took("bookie_gc_COMPACT_RUNTIME", server.loop.time() - since)
     server.metrics.add("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", collected.bytes_removed - collected.bytes_copied)
     if collected.removed:
-        _log.info("removed %d entry logs of %d bytes, and copied %d", len(collected.removed), collected.bytes_removed, collected.bytes_copied)
+        _log.info(
+            "removed %d entry logs of %d bytes, and copied %d",
+            len(collected.removed),
+            collected.bytes_removed,
+            collected.bytes_copied,
+        )
     if collected.damaged:
         _log.error("entry logs %s are damaged, and left as they are", ", ".join(map(str, collected.damaged)))
 

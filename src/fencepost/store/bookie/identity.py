@@ -32,20 +32,24 @@ class Identity(NamedTuple):
         if self.has_lost_files:
             where = " and ".join(dict.fromkeys(each.path for each in self.stamped))
             return (
-                f"{where} have the bookie's cookie, and neither journal nor entry logs: they are lost; bring them back, or set "
-                "dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
+                f"{where} have the bookie's cookie, and neither journal nor entry logs: they are lost; bring them back,"
+                " or set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
             )
         return ""
 
 
 async def identify(client: MetadataClient, directories: Directories, bookie_id: str) -> Identity:
-    """Compare the cookies of a bookie. Raises :class:`SystemFailure` if one is damaged, and :class:`StoreError` if the metadata can not be read."""
+    """Compare the cookies of a bookie. Raises :class:`SystemFailure` if one is damaged, and :class:`StoreError` if the
+    metadata can not be read.
+    """
     stamped = directories.stamped()
     in_metadata = await cookies.in_metadata(client, bookie_id)
     own = directories.cookie(bookie_id, await client.instance_id(), cookies.token_of(in_metadata, stamped))
     decision = may_boot(own, in_metadata, stamped)
     is_first_start = any(map(cookies.is_first_start, directories))
-    has_lost_files = decision.boot is Boot.READY and has_lost_all(is_first_start, any(not each.is_empty for each in stamped))
+    has_lost_files = decision.boot is Boot.READY and has_lost_all(
+        is_first_start, any(not each.is_empty for each in stamped)
+    )
     return Identity(own, in_metadata, stamped, decision, has_lost_files)
 
 
@@ -57,7 +61,9 @@ async def stamp_first(client: MetadataClient, directories: Directories, cookie: 
 
 
 async def stamp_anew(client: MetadataClient, directories: Directories, cookie: Cookie) -> None:
-    """Stamp all directories and the metadata after all ledgers were marked: from now on the bookie counts as one that has lost nothing."""
+    """Stamp all directories and the metadata after all ledgers were marked: from now on the bookie counts as one that
+    has lost nothing.
+    """
     for directory in dict.fromkeys(directories):
         cookies.stamp(directory, cookie, is_first_start=False)
     _, version = await client.read_cookie(cookie.bookie_id)

@@ -1,4 +1,6 @@
-"""Where what arrives over a connection is put: in memory that all connections share, and only what is no whole message yet is kept for each."""
+"""Where what arrives over a connection is put: in memory that all connections share, and only what is no whole message
+yet is kept for each.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ ROOM = 1 << 20
 """Bytes that are read at once from a connection at most."""
 
 LARGE = ROOM // 4
-"""The bytes from which on a message is put in memory of its own, which grows as it arrives: the parts of a smaller one are copied every time."""
+"""The bytes from which on a message is put in memory of its own, which grows as it arrives: the parts of a smaller one
+are copied every time.
+"""
 
 
 class Memory:
@@ -29,8 +33,9 @@ class Memory:
 class Inbox:
     """What has arrived over one connection and is no whole message yet. ``held``: the bytes of it.
 
-    :meth:`buffer` gives the room for what comes next, and :meth:`arrived` what is there then; :meth:`keep` puts aside what is left of that. ``shared``
-    is used by all connections, one after another: nothing of it may be looked at later.
+    :meth:`buffer` gives the room for what comes next, and :meth:`arrived` what is there then; :meth:`keep` puts aside
+    what is left of that. ``shared`` is used by all connections, one after another: nothing of it may be looked at
+    later.
     """
 
     __slots__ = ("_kept", "_needed", "_own", "_shared", "held")
@@ -57,11 +62,15 @@ class Inbox:
         return view[held:]
 
     def arrived(self, count: int) -> tuple[Memory, int]:
-        """So many bytes were put into the buffer: the memory where all of them are, from its beginning on, and how many they are."""
+        """So many bytes were put into the buffer: the memory where all of them are, from its beginning on, and how many
+        they are.
+        """
         return self._own or self._shared, self.held + count
 
     def keep(self, memory: Memory, start: int, stop: int, needed: int) -> None:
-        """Put aside the first bytes of a message, which has ``needed`` bytes with its length as far as that is known."""
+        """Put aside the first bytes of a message, which has ``needed`` bytes with its length as far as that is
+        known.
+        """
         self.held = stop - start
         self._needed = max(needed, LENGTH_SIZE)
         if memory is self._own and not start and self.held < needed:

@@ -1,7 +1,8 @@
 """Metrics by BookKeeper's names, in the format of Prometheus.
 
-What is counted are plain numbers, which the server changes once for a batch; everything else is made of them when somebody asks. Latencies
-are in milliseconds, as BookKeeper's are: its summaries, with quantiles over all that was observed since the process began.
+What is counted are plain numbers, which the server changes once for a batch; everything else is made of them when
+somebody asks. Latencies are in milliseconds, as BookKeeper's are: its summaries, with quantiles over all that was
+observed since the process began.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Latency:
         self.buckets[min(max(place, 0), _BUCKETS - 1)] += count
 
     def quantile(self, share: float) -> float:
-        """The milliseconds within which this share of all was done, rounded up to the end of a bucket; NaN if nothing was."""
+        """The milliseconds within which this share of all was done, rounded up to the end of a bucket; NaN if nothing
+        was.
+        """
         if not self.count:
             return math.nan
         done = itertools.accumulate(self.buckets)
@@ -94,7 +97,9 @@ class Metrics:
         """For Prometheus: everything, as it is now."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-        answered = CounterMetricFamily("bookkeeper_server_requests", "answers by operation", labels=["operation", "success"])
+        answered = CounterMetricFamily(
+            "bookkeeper_server_requests", "answers by operation", labels=["operation", "success"]
+        )
         for kind, count in list(self.answered.items()):
             name, refused = OPERATIONS.get(kind, kind.__name__), self.refused[kind]
             answered.add_metric([name, _word(True)], count - refused)
@@ -121,7 +126,9 @@ class Metrics:
 
 
 def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
-    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises ``OSError`` if the port is taken."""
+    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises ``OSError`` if the
+    port is taken.
+    """
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry(auto_describe=False)

@@ -43,14 +43,19 @@ SPARE_FILES = 256
 _log = logging.getLogger("fencepost.store.bookie")
 
 
-async def serve(directory: str, settings: Settings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage) -> None:
-    """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with its id
-    when it serves.
+async def serve(
+    directory: str, settings: Settings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage
+) -> None:
+    """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is
+    called with its id when it serves.
 
-    Raises :class:`fencepost.FencepostError` if it can not start, or can not go on: what it has answered is on its disks then.
+    Raises :class:`fencepost.FencepostError` if it can not start, or can not go on: what it has answered is on its disks
+    then.
     """
     if not settings.metadata_service_uri:
-        raise OptionError("a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri")
+        raise OptionError(
+            "a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+        )
     settings = _within_open_files(settings)
     context = _context(settings)
     directories = Directories.of(directory, settings)
@@ -89,6 +94,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             has_begun = False
             try:
                 repair = Repair(server, storage, client, bookie_id, directories, settings)
+
                 async def listen() -> None:
                     nonlocal end_metrics
                     if settings.prometheus_stats_http_port:
@@ -124,7 +130,13 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 for task in tasks:
                     task.add_done_callback(ended.done)
                 if settings.auto_recovery_daemon_enabled:
-                    tasks.append(asyncio.create_task(autorecovery.beside(settings.metadata_service_uri, settings.zk_timeout, bookie_id, settings, counts)))
+                    tasks.append(
+                        asyncio.create_task(
+                            autorecovery.beside(
+                                settings.metadata_service_uri, settings.zk_timeout, bookie_id, settings, counts
+                            )
+                        )
+                    )
                     tasks[-1].add_done_callback(ended.done)
                 if any(each.is_under_repair for each in directories.stamped()):
                     tasks.append(asyncio.create_task(repair.run()))
@@ -169,8 +181,8 @@ def _open(server: Server, storage: Storage, directories: Directories) -> int:
 async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient | None:
     """A session with the metadata service; None if the bookie is asked to end before there is one.
 
-    A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at once. For a new one
-    the address may be wrong. Raises :class:`MetadataServiceError` then.
+    A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at
+    once. For a new one the address may be wrong. Raises :class:`MetadataServiceError` then.
     """
     waits = any(each.cookie is not None for each in directories.stamped())
     over = asyncio.create_task(ended.wait())
@@ -207,7 +219,9 @@ class _Ended:
         self._error: BaseException | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread, as in tests
+            with contextlib.suppress(
+                NotImplementedError, ValueError, RuntimeError
+            ):  # not in the main thread, as in tests
                 loop.add_signal_handler(number, self._signalled, number)
         loop.set_exception_handler(self._raised)
 
@@ -258,13 +272,18 @@ class _Ended:
             self._event.set()
 
 
-async def _check_cookies(client: MetadataClient, directories: Directories, bookie_id: str, repairs: bool) -> Cookie | None:
+async def _check_cookies(
+    client: MetadataClient, directories: Directories, bookie_id: str, repairs: bool
+) -> Cookie | None:
     """Raise unless the directories are the bookie's own; at the first start, make them that.
 
-    A new bookie makes the cluster if there is none; one that has been in a cluster never does. Gives the cookie to stamp anew once all ledgers are
-    marked, if the bookie ``repairs`` itself and has lost a directory.
+    A new bookie makes the cluster if there is none; one that has been in a cluster never does. Gives the cookie to
+    stamp anew once all ledgers are marked, if the bookie ``repairs`` itself and has lost a directory.
     """
-    if all(each.cookie is None and each.is_empty for each in directories.stamped()) and not await client.is_initialised():
+    if (
+        all(each.cookie is None and each.is_empty for each in directories.stamped())
+        and not await client.is_initialised()
+    ):
         with contextlib.suppress(ClusterExistsError):  # another bookie was faster
             _log.warning("the cluster %s is new", await client.initialise())
     found = await identify(client, directories, bookie_id)
@@ -310,8 +329,15 @@ def _within_open_files(settings: Settings) -> Settings:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return settings
     if soft <= SPARE_FILES:
-        raise SystemFailure(f"a bookie needs more than {SPARE_FILES} open files, and this process may have {soft}: raise ulimit -n")
-    _log.warning("maxConnections is %d, and not %d: this process may have %d files open (ulimit -n)", soft - SPARE_FILES, settings.max_connections, soft)
+        raise SystemFailure(
+            f"a bookie needs more than {SPARE_FILES} open files, and this process may have {soft}: raise ulimit -n"
+        )
+    _log.warning(
+        "maxConnections is %d, and not %d: this process may have %d files open (ulimit -n)",
+        soft - SPARE_FILES,
+        settings.max_connections,
+        soft,
+    )
     return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
 
 
@@ -328,7 +354,12 @@ def _context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _serve_metrics(
-    counts: metrics.Metrics, server: Server, storage: Storage, registration: Registration, repair: Repair, settings: Settings
+    counts: metrics.Metrics,
+    server: Server,
+    storage: Storage,
+    registration: Registration,
+    repair: Repair,
+    settings: Settings,
 ) -> Callable[[], None]:
     counts.gauges |= {
         "bookie_SERVER_STATUS": lambda: registration.status,

@@ -1,7 +1,7 @@
 """Keeps a bookie registered where clients look for it, as writable or as read-only.
 
-A bookie that has lost its session goes on to serve: whoever is connected loses nothing by it, and the fence of a recovery reaches it as
-before. It registers anew as soon as it has another session.
+A bookie that has lost its session goes on to serve: whoever is connected loses nothing by it, and the fence of a
+recovery reaches it as before. It registers anew as soon as it has another session.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ _log = logging.getLogger("fencepost.store.bookie")
 
 
 class Registration:
-    """One bookie's registration. :meth:`full` is called by threads of the storage; ``on_stop``: the bookie may not go on."""
+    """One bookie's registration. :meth:`full` is called by threads of the storage; ``on_stop``: the bookie may not go
+    on.
+    """
 
     def __init__(
-        self, client: MetadataClient, bookie_id: str, info: BookieServiceInfo, server: Server, on_stop: Callable[[str], None]
+        self,
+        client: MetadataClient,
+        bookie_id: str,
+        info: BookieServiceInfo,
+        server: Server,
+        on_stop: Callable[[str], None],
     ) -> None:
         self.client = client
         self.bookie_id = bookie_id
@@ -48,8 +55,9 @@ class Registration:
         self.server.loop.call_soon_threadsafe(self._full, is_full)
 
     async def begin(self, read_only: bool) -> None:
-        """Register for the first time; ``read_only``: for good. The directories are locked and the cookies are the bookie's: an earlier
-        registration is of a process that is gone."""
+        """Register for the first time; ``read_only``: for good. The directories are locked and the cookies are the
+        bookie's: an earlier registration is of a process that is gone.
+        """
         self.for_good = read_only
         await self._register()
 
@@ -72,7 +80,9 @@ class Registration:
             async with asyncio.timeout(PAUSE):
                 await self.client.unregister_bookie(self.bookie_id)
         except (MetadataServiceError, TimeoutError) as error:
-            _log.warning("the registration of bookie %s ends with its session: %s", self.bookie_id, str(error) or "no answer")
+            _log.warning(
+                "the registration of bookie %s ends with its session: %s", self.bookie_id, str(error) or "no answer"
+            )
 
     async def _register(self) -> None:
         read_only = self.for_good or self.is_full

@@ -1,4 +1,6 @@
-"""The repair of a bookie that may have lost entries: carries out what its role wants (:mod:`fencepost.store.roles.repair`)."""
+"""The repair of a bookie that may have lost entries: carries out what its role wants
+(:mod:`fencepost.store.roles.repair`).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _log = logging.getLogger("fencepost.store.bookie")
 
 @dataclass
 class Progress(Copied):
-    """How far a repair is. ``ledgers``: those that are still to be looked at in this round, of which ``lacking`` entries could not be had."""
+    """How far a repair is. ``ledgers``: those that are still to be looked at in this round, of which ``lacking``
+    entries could not be had.
+    """
 
     ledgers: int = 0
 
@@ -47,7 +51,13 @@ class Repair:
     """The repair of one bookie. It does one thing at a time: phase one, or phase two."""
 
     def __init__(
-        self, server: Server, storage: Storage, client: MetadataClient, bookie_id: str, directories: Directories, settings: Settings
+        self,
+        server: Server,
+        storage: Storage,
+        client: MetadataClient,
+        bookie_id: str,
+        directories: Directories,
+        settings: Settings,
     ) -> None:
         self.server = server
         self.storage = storage
@@ -79,12 +89,15 @@ class Repair:
     # -- phase one ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Note in all directories that there is a repair, ahead of anything that it does. Raises :class:`SystemFailure`."""
+        """Note in all directories that there is a repair, ahead of anything that it does. Raises
+        :class:`SystemFailure`.
+        """
         for directory in dict.fromkeys(self.directories):
             cookies.begin_repair(directory)
 
     async def mark_ledgers(self) -> None:
-        """Phase one. It is durable when this comes back, and may be done again at any time. The bookie must not serve before.
+        """Phase one. It is durable when this comes back, and may be done again at any time. The bookie must not serve
+        before.
 
         Raises :class:`StoreError` if the metadata can not be read, and :class:`SystemFailure` if the disk fails.
         """
@@ -95,7 +108,9 @@ class Repair:
     # -- phase two ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Phase two, until nothing is missing any more: round after round, while other bookies or the metadata service are away."""
+        """Phase two, until nothing is missing any more: round after round, while other bookies or the metadata service
+        are away.
+        """
         settings = ClientSettings(session_timeout=self.settings.zk_timeout / 1000)
         while True:
             try:
@@ -109,12 +124,16 @@ class Repair:
         await asyncio.to_thread(self.storage.checkpoint)
         for directory in dict.fromkeys(self.directories):
             cookies.end_repair(directory)
-        _log.warning("the repair is done: %d entries of %d bytes were copied", self.progress.entries, self.progress.bytes)
+        _log.warning(
+            "the repair is done: %d entries of %d bytes were copied", self.progress.entries, self.progress.bytes
+        )
 
     # -- what the role wants ------------------------------------------------------------------------------------------
 
     async def _drive(self, operation: str) -> Result:
-        """Call the role, and do what it wants until it answers. Raises what an effect that it knows no answer to has raised."""
+        """Call the role, and do what it wants until it answers. Raises what an effect that it knows no answer to has
+        raised.
+        """
         try:
             event: Event | BaseException = Call(0, operation)
             while True:

@@ -1,13 +1,15 @@
 """The driver of a bookie's role: sockets and storage on one event loop.
 
-Whatever arrives in one read of a socket is one batch. Compiled loops make rows of its frames; adds that come one after another are one event
-of the role, one block of records for the journal, and one block of answers once they are durable. Whatever is no plain add is decoded
-and given to the role by itself, in its turn, and so is everything until the loops are compiled (:mod:`fencepost.store.rows.ready`). What the role answers
-goes back in one write a connection. The journal and the look-ups that need the disk have threads, which come back to the loop once for
-a group. There is no task, future or timer for an entry.
+Whatever arrives in one read of a socket is one batch. Compiled loops make rows of its frames; adds that come one after
+another are one event of the role, one block of records for the journal, and one block of answers once they are durable.
+Whatever is no plain add is decoded and given to the role by itself, in its turn, and so is everything until the loops
+are compiled (:mod:`fencepost.store.rows.ready`). What the role answers goes back in one write a connection. The journal
+and the look-ups that need the disk have threads, which come back to the loop once for a group. There is no task, future
+or timer for an entry.
 
-No connection takes more than its part. It is not read from while it has too much in flight or does not take its answers, and it is closed
-with a line in the log when it sends what is no message, stops in the middle of one, or takes no answer for too long.
+No connection takes more than its part. It is not read from while it has too much in flight or does not take its
+answers, and it is closed with a line in the log when it sends what is no message, stops in the middle of one, or takes
+no answer for too long.
 """
 
 from __future__ import annotations
@@ -106,10 +108,14 @@ LOOK_UPS_AT_ONCE = 1_024
 """Look-ups that the event loop does in memory in one go."""
 
 FEW_ADDS, FEW_READS = 3, 4
-"""Fewer adds, or reads of each of several ledgers, than these are taken one by one: that takes less time than to take them as rows."""
+"""Fewer adds, or reads of each of several ledgers, than these are taken one by one: that takes less time than to take
+them as rows.
+"""
 
 AT_ONCE = 1 << 20
-"""Bytes of answers that are made for a connection in one go: others have their turn, and memory is used again while it is in caches."""
+"""Bytes of answers that are made for a connection in one go: others have their turn, and memory is used again while it
+is in caches.
+"""
 
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
@@ -133,10 +139,11 @@ Look = LookUp | LookUpBatch | FindRuns | Measure | ReadRows
 class Server:
     """One bookie: its role, its storage and its connections.
 
-    The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads. ``on_stop`` is called once,
-    with the reason, when the bookie can not go on; from then on nothing is answered any more. ``loops``: :mod:`fencepost.store.rows.bookie` once
-    it is compiled, and None before, when every message is decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call
-    :meth:`use`. ``trace`` takes what the bookie does; whoever gives it closes it.
+    The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads.
+    ``on_stop`` is called once, with the reason, when the bookie can not go on; from then on nothing is answered any
+    more. ``loops``: :mod:`fencepost.store.rows.bookie` once it is compiled, and None before, when every message is
+    decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call :meth:`use`. ``trace``
+    takes what the bookie does; whoever gives it closes it.
     """
 
     def __init__(
@@ -177,7 +184,9 @@ class Server:
         self._tokens = 0
         self._calls: dict[int, asyncio.Future[Result]] = {}
         self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
-        """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when it came."""
+        """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when
+        it came.
+        """
         self._records: list[tuple[int, Record | EntryRows]] = []
         self._entries: list[tuple[int, int, bytes]] = []
         """What the storage is still to be given."""
@@ -234,7 +243,9 @@ class Server:
         self._sweeping = self.loop.call_later(SWEEP, self._sweep)
 
     async def close(self, patience: float = 2.0) -> None:
-        """Take no more connections or requests, answer those that are under way, for so many seconds at the most, and close."""
+        """Take no more connections or requests, answer those that are under way, for so many seconds at the most, and
+        close.
+        """
         self.closing = True
         if self._listening is not None:
             self._listening.close()
@@ -255,7 +266,9 @@ class Server:
 
     def synced(self, position: int) -> None:
         """All records up to a position are durable."""
-        if self.trace is not None:  # at once: if the process is killed, what comes after it in the journal proves that it was synced
+        if (
+            self.trace is not None
+        ):  # at once: if the process is killed, what comes after it in the journal proves that it was synced
             self.trace.emit("journal_synced", parameters={"position": position})
         self.loop.call_soon_threadsafe(self._synced, position)
 
@@ -300,7 +313,12 @@ class Server:
             return
         view, start = memory.view, 0
         length = length_of(view, start, stop)
-        if LENGTH_SIZE + length <= stop and 0 < length and connection.codec is v3 and is_version_2(bytes(view[LENGTH_SIZE : LENGTH_SIZE + 1])):
+        if (
+            LENGTH_SIZE + length <= stop
+            and 0 < length
+            and connection.codec is v3
+            and is_version_2(bytes(view[LENGTH_SIZE : LENGTH_SIZE + 1]))
+        ):
             if connection.in_flight:
                 connection.close("it changes to version 2 in the midst of requests")
                 return
@@ -341,7 +359,9 @@ class Server:
         if stop > _SHORT:
             return self._take_frames(connection, memory, stop)
         loops, table = self.loops, (self._rows or self._make_rows()).table
-        count, _, _ = loops.parse(memory.array, 0, stop, self.settings.netty_max_frame_size_bytes, connection.codec.VERSION, table)
+        count, _, _ = loops.parse(
+            memory.array, 0, stop, self.settings.netty_max_frame_size_bytes, connection.codec.VERSION, table
+        )
         if not count or table.item(0, loops.KIND) != loops.READ:
             return self._take_frames(connection, memory, stop)
         _, txn, ledger, entry_id = table[0, :4].tolist()
@@ -413,7 +433,8 @@ class Server:
                 if kind == loops.ADD and end - row >= FEW_ADDS:
                     self._take_adds(connection, memory, rows, row, end)
                 elif kind == loops.READ and (
-                    loops.is_one_ledger(table, row, end) or end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER]))
+                    loops.is_one_ledger(table, row, end)
+                    or end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER]))
                 ):
                     self._take_reads(connection, rows, row, end)
                 else:
@@ -433,7 +454,9 @@ class Server:
         connection.adds += stop - first
         connection.in_flight += stop - first
         while first < stop:
-            groups, after = loops.group(data, table, first, stop, _SEED, rows.slots, rows.groups, rows.places, rows.order)
+            groups, after = loops.group(
+                data, table, first, stop, _SEED, rows.slots, rows.groups, rows.places, rows.order
+            )
             order = rows.order[: after - first]
             requests = np.empty((after - first, 3), np.int64)
             loops.ids(table, order, requests)
@@ -466,7 +489,9 @@ class Server:
             order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
         if self._entries:
             self._hand_over()  # what came before is stored before
-        rows = self.loops.lay_out(data, table, order, sum(each.size for each in adds), any(each.recovery for each in adds))
+        rows = self.loops.lay_out(
+            data, table, order, sum(each.size for each in adds), any(each.recovery for each in adds)
+        )
         self._records.append((effect.position, rows))
 
     def _answer_adds(self, answer: AnswerAdds) -> None:
@@ -482,7 +507,9 @@ class Server:
         codec, loops, end = connection.codec, self.loops, 0
         out = Memory(count * loops.ANSWER)
         for each in adds:
-            end = loops.answer_adds(out.array, end, each.requests, each.ledger, codec.number_of(answer.code), codec.VERSION)
+            end = loops.answer_adds(
+                out.array, end, each.requests, each.ledger, codec.number_of(answer.code), codec.VERSION
+            )
         connection.answers.append(out.view[:end])
         self._touched[connection] = None
 
@@ -502,8 +529,9 @@ class Server:
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
-        """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes beyond; and put the others back.
-        Gives how many were found, and their bytes."""
+        """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes
+        beyond; and put the others back. Gives how many were found, and their bytes.
+        """
         some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
         found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
         stop = self.loops.fitting(found.table, room)
@@ -544,7 +572,15 @@ class Server:
         cuts = np.empty(count if are_large else 0, np.int64)
         out = Memory(count * loops.ANSWER + (reads.size if is_ok and not are_large else 0))
         end = loops.answer_reads(
-            out.array, 0, reads.requests, places, found.table, codec.number_of(answer.code), answer.lac, codec.VERSION, cuts
+            out.array,
+            0,
+            reads.requests,
+            places,
+            found.table,
+            codec.number_of(answer.code),
+            answer.lac,
+            codec.VERSION,
+            cuts,
         )
         start = 0
         for cut, body in zip(cuts.tolist(), found.views(places) if are_large else (), strict=True):
@@ -635,7 +671,9 @@ class Server:
         self._touched[connection] = None
 
     def _look_up(self, connection: Connection) -> None:
-        """Find what a connection waits for, as long as it takes the answers: at once what no disk is needed for, and in a thread all else."""
+        """Find what a connection waits for, as long as it takes the answers: at once what no disk is needed for, and in
+        a thread all else.
+        """
         looks, look_up_now, found = connection.looks, self.storage.look_up_now, 0
         receive, carry, microseconds = self.role.receive, self._carry, self._now()
         room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
@@ -674,7 +712,8 @@ class Server:
                 return self._read_rows(look, most)
             try:
                 found.append(self._find(look))  # type: ignore[arg-type]
-            except Exception as error:  # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
+            # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
+            except Exception as error:
                 _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
                 found.append(_nothing(look))
             most -= _size(found[-1])
@@ -703,7 +742,9 @@ class Server:
         look_up = self.storage.following(look.ledger, look.entry_id, look.max_count, look.max_size)
         return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
-    def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]) -> None:
+    def _job_done(
+        self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]
+    ) -> None:
         connection.has_job = False
         if done.cancelled() or self.stopped:
             return
@@ -731,7 +772,9 @@ class Server:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Hand the storage what it is to have, and write the answers of every connection that has some, with one write."""
+        """Hand the storage what it is to have, and write the answers of every connection that has some, with one
+        write.
+        """
         self._hand_over()
         touched = self._touched
         while touched:
@@ -774,7 +817,9 @@ class Server:
         if self.closing or self.stopped:
             return 0
         if len(self.connections) >= self.settings.max_connections and not self._make_room():
-            _log.warning("a connection from %s is refused: there are %d (maxConnections)", connection.peer, len(self.connections))
+            _log.warning(
+                "a connection from %s is refused: there are %d (maxConnections)", connection.peer, len(self.connections)
+            )
             return 0
         self._accepted += 1
         self.connections[self._accepted] = connection
@@ -838,18 +883,24 @@ class Server:
                 if left < connection.left:
                     connection.left, connection.blocked_since = left, now
                 elif now - connection.blocked_since > settings.wait_timeout_on_response_backpressure_ms / 1000:
-                    connection.close(f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)")
+                    connection.close(
+                        f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)"
+                    )
             elif (
                 connection.held
                 and (connection.is_reading or self.crowded)
                 and now - connection.began > settings.frame_timeout_ms / 1000
             ):
-                connection.close(f"it has sent {connection.held:,} bytes of a message and not the rest (frameTimeoutMs)")
+                connection.close(
+                    f"it has sent {connection.held:,} bytes of a message and not the rest (frameTimeoutMs)"
+                )
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
-        """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came under it."""
+        """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came
+        under it.
+        """
         if not is_last or connection.in_flight or connection.is_secure:
             connection.close("it asks for TLS in the midst of other requests")
             return
@@ -862,7 +913,9 @@ class Server:
     async def _shake_hands(self, connection: Connection) -> None:
         assert self.context is not None
         try:
-            connection.transport = await tls.upgrade(self.loop, connection.transport, connection, self.context, server_side=True)
+            connection.transport = await tls.upgrade(
+                self.loop, connection.transport, connection, self.context, server_side=True
+            )
         except (OSError, EOFError) as error:
             connection.close(f"TLS is not agreed on: {error or type(error).__name__}")
             return
@@ -987,7 +1040,9 @@ def _nothing(look: Look) -> Event:
     """What a look-up comes to that fails, or that nobody waits for."""
     if type(look) is ReadRows:
         found = found_nothing(look, Code.IO_ERROR)
-        return ReadsFound(look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found))
+        return ReadsFound(
+            look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found)
+        )
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
     if type(look) is LookUpBatch:

@@ -1,4 +1,5 @@
-"""TLS on a connection of the wire protocol: it begins in the clear, and goes on under TLS after a START_TLS and the answer to it.
+"""TLS on a connection of the wire protocol: it begins in the clear, and goes on under TLS after a START_TLS and the
+answer to it.
 
 Both sides use :func:`upgrade`; each has its own context, as BookKeeper's ``TLSContextFactory`` has with keys in PEM.
 """
@@ -19,7 +20,9 @@ HANDSHAKE = 10.0
 def server_context(
     certificate: str, key: str, password_file: str = "", trusted: str = "", client_authentication: bool = False
 ) -> ssl.SSLContext:
-    """The context of a bookie, from files in PEM. Raises :class:`fencepost.OptionError` for files that can not be used."""
+    """The context of a bookie, from files in PEM. Raises :class:`fencepost.OptionError` for files that can not be
+    used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(certificate, lambda: context.load_cert_chain(certificate, key, _password(password_file)))
@@ -33,7 +36,9 @@ def server_context(
 def client_context(
     trusted: str = "", certificate: str = "", key: str = "", password_file: str = "", check_hostname: bool = True
 ) -> ssl.SSLContext:
-    """The context of a client, from files in PEM: by default it trusts what the machine trusts. Raises :class:`fencepost.OptionError`."""
+    """The context of a client, from files in PEM: by default it trusts what the machine trusts. Raises
+    :class:`fencepost.OptionError`.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = check_hostname

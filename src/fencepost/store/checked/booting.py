@@ -1,19 +1,23 @@
-"""The ledger store with bookies that boot: `store`, whose bookies crash and lose directories, and repair themselves, step by step.
+"""The ledger store with bookies that boot: `store`, whose bookies crash and lose directories, and repair themselves,
+step by step.
 
-How a bookie finds out that it may have lost something, what it owes its ledgers then, which entries it should have and when limbo ends are
-the rules that bookies run: `fencepost.store.rules.boot`, `cookies` and `replication`. So is which steps a boot has, and their order:
+How a bookie finds out that it may have lost something, what it owes its ledgers then, which entries it should have and
+when limbo ends are the rules that bookies run: `fencepost.store.rules.boot`, `cookies` and `replication`. So is which
+steps a boot has, and their order:
 
-1. Cookies are compared, and the note of how the last run went (RUNNING) is read. If nothing speaks for a loss, the bookie serves.
+1. Cookies are compared, and the note of how the last run went (RUNNING) is read. If nothing speaks for a loss, the
+   bookie serves.
 2. That there is a repair is noted in every directory (REPAIR), and then the storage is opened.
 3. Phase one: the ledger is fenced, and then in limbo if it is not closed. Each is durable by itself.
 4. New cookies, if the old ones were what was wrong: first in the directories, then in the metadata.
 5. RUNNING is noted, and the bookie serves.
 6. Phase two: somebody recovers the ledger; what is missing of it is copied; limbo ends; and then the repair.
 
-A crash may come between any two of them, and takes any part of what was confirmed from memory. Clients and what bookies answer are those of
-`store`, as roles run them: a client does all that an answer makes necessary at once. Bookies answer everything here, with a code, since a
-bookie in limbo says that it does not know. The ledger is there when the story begins, the first of the clients owns it, and all bookies are
-in its ensemble, which is not changed. That all this is `bookkeeper-boot` is declared, and checked: see ``AS_BOOT``.
+A crash may come between any two of them, and takes any part of what was confirmed from memory. Clients and what bookies
+answer are those of `store`, as roles run them: a client does all that an answer makes necessary at once. Bookies answer
+everything here, with a code, since a bookie in limbo says that it does not know. The ledger is there when the story
+begins, the first of the clients owns it, and all bookies are in its ensemble, which is not changed. That all this is
+`bookkeeper-boot` is declared, and checked: see ``AS_BOOT``.
 """
 
 from __future__ import annotations
@@ -72,7 +76,9 @@ class Stamp(enum.Enum):
 
 
 class Directory(Record):
-    """A directory of a bookie. ``is_stamped_anew``: a new cookie that the metadata do not have yet is in the place of the one that was there."""
+    """A directory of a bookie. ``is_stamped_anew``: a new cookie that the metadata do not have yet is in the place of
+    the one that was there.
+    """
 
     stamp: Stamp = Stamp.CURRENT
     is_stamped_anew: bool = False
@@ -83,9 +89,10 @@ class Directory(Record):
 class Bookie(store.LedgerOnBookie):
     """A bookie, and what it has of the ledger.
 
-    ``works``: whether there is a process; ``steps``: what is left of its boot; ``serves``: whether it takes connections. The first directory has the
-    entries and the note of how the bookie runs (``run``), the second, if there is one, the journal. ``lacs``: the LAC that each entry came
-    with. ``lost`` is nothing that the bookie knows: entries that it confirmed, that were destroyed, and that it did not get back before it left limbo.
+    ``works``: whether there is a process; ``steps``: what is left of its boot; ``serves``: whether it takes
+    connections. The first directory has the entries and the note of how the bookie runs (``run``), the second, if there
+    is one, the journal. ``lacs``: the LAC that each entry came with. ``lost`` is nothing that the bookie knows: entries
+    that it confirmed, that were destroyed, and that it did not get back before it left limbo.
     """
 
     works: bool = True
@@ -290,7 +297,9 @@ def _response(response: RecoveryResponse) -> boot.RecoveryResponse:
         code = boot.Code.OK if says_fenced(answer.code) else boot.Code.UNKNOWN
         return boot.RecoveryResponse(boot.Fenced(answer.lac, code))
     if isinstance(answer, ReadAnswer):
-        return boot.RecoveryResponse(boot.ReadResult(answer.entry_id, CODES[outcome_of_read(answer.code, is_intact=True)]))
+        return boot.RecoveryResponse(
+            boot.ReadResult(answer.entry_id, CODES[outcome_of_read(answer.code, is_intact=True)])
+        )
     return boot.RecoveryResponse(boot.Added(answer.entry.id))
 
 
@@ -326,7 +335,9 @@ AS_BOOT: Mapping[str, Any] = {
         ReaderResponse: None,
     },
 }
-"""What the variables of `bookkeeper-boot` are in a state of `booting-store`. Those that are not named are the same in both."""
+"""What the variables of `bookkeeper-boot` are in a state of `booting-store`. Those that are not named are the same in
+both.
+"""
 
 
 BOOT_SWITCHES = ("boot_fences", "boot_enters_limbo", "cookies_follow_marks", "run_precedes_answers")
@@ -342,7 +353,9 @@ CRASHES: Mapping[str, Any] = {"directory_loss": False, "clean_shutdown": False}
 
 
 class BootingStore(Store):
-    """The life of one ledger, by the rules of the store, on bookies that crash, lose directories, boot and repair themselves."""
+    """The life of one ledger, by the rules of the store, on bookies that crash, lose directories, boot and repair
+    themselves.
+    """
 
     name: ClassVar[str] = "booting-store"
 
@@ -362,17 +375,25 @@ class BootingStore(Store):
     clean_shutdown: bool = constant(True, "whether bookies are also asked to end")
     journal_adds: bool = constant(False, "whether adds are in the journal before they are confirmed")
     journal_adds_varies: bool = constant(False, "whether that differs between bookies, and from one start to the next")
-    stamp_missing_cookies: bool = constant(True, "whether a bookie that has lost a directory starts all the same, and repairs itself")
-    boot_fences: bool = constant(True, "whether a bookie that may have lost something fences the ledger before it serves")
+    stamp_missing_cookies: bool = constant(
+        True, "whether a bookie that has lost a directory starts all the same, and repairs itself"
+    )
+    boot_fences: bool = constant(
+        True, "whether a bookie that may have lost something fences the ledger before it serves"
+    )
     boot_enters_limbo: bool = constant(True, "whether it puts a ledger that is not closed in limbo then")
-    cookies_follow_marks: bool = constant(True, "whether new cookies are stamped after the ledger is marked, or before that")
-    run_precedes_answers: bool = constant(True, "whether a bookie notes that it runs before it serves, or at some time after that")
+    cookies_follow_marks: bool = constant(
+        True, "whether new cookies are stamped after the ledger is marked, or before that"
+    )
+    run_precedes_answers: bool = constant(
+        True, "whether a bookie notes that it runs before it serves, or at some time after that"
+    )
 
     bookie: PerKey[ModelValue, Bookie] = per_key(Store.bookies, Bookie)  # type: ignore[assignment]
-    failed: PerKey[ModelValue, Bookies] = per_key(
-        lambda protocol: (*protocol.clients, *protocol.readers), frozenset()
-    )
-    """Who has answered to no use: fences, and then the read of the entry after those that were found; or what a reader has asked."""
+    failed: PerKey[ModelValue, Bookies] = per_key(lambda protocol: (*protocol.clients, *protocol.readers), frozenset())
+    """Who has answered to no use: fences, and then the read of the entry after those that were found; or what a reader
+    has asked.
+    """
     network: Network = network(
         {
             AddEntryRequest: (_owner, Store.bookies),
@@ -386,32 +407,47 @@ class BootingStore(Store):
     )
 
     configurations = {
-        "default": configuration(doc="two bookies; one crash or empty directory, at any point, and bookies that are asked to end"),
+        "default": configuration(
+            doc="two bookies; one crash or empty directory, at any point, and bookies that are asked to end"
+        ),
         "small": configuration(**CRASHES, doc="the same, and bookies only crash"),
         "three-bookies": configuration(bookies=3, write_quorum=3, **CRASHES, doc="the same with three bookies"),
         "two-crashes": configuration(
-            crashes=2, clean_shutdown=False, doc="a second crash: between the steps of a boot, in limbo, or of another bookie"
+            crashes=2,
+            clean_shutdown=False,
+            doc="a second crash: between the steps of a boot, in limbo, or of another bookie",
         ),
         "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
         "striped": configuration(bookies=3, doc="an ensemble of three, and two copies of an entry"),
         "two-directories": configuration(
             directories=2, doc="a directory with the entries and one with the journal, of which one is lost"
         ),
-        "old-directories": configuration(old_directories=True, doc="an empty directory may have a cookie that was replaced since"),
+        "old-directories": configuration(
+            old_directories=True, doc="an empty directory may have a cookie that was replaced since"
+        ),
         "journaling-varies": configuration(
-            journal_adds_varies=True, doc="adds are in the journal of some bookies and not of others, now and not before"
+            journal_adds_varies=True,
+            doc="adds are in the journal of some bookies and not of others, now and not before",
         ),
         "with-the-journal": configuration(journal_adds=True, doc="all adds are in the journal"),
-        "cookies-not-stamped": configuration(stamp_missing_cookies=False, doc="a bookie that has lost a directory does not start"),
+        "cookies-not-stamped": configuration(
+            stamp_missing_cookies=False, doc="a bookie that has lost a directory does not start"
+        ),
         "any-order": configuration(
             **CRASHES, connections_in_order=False, doc="what goes over a connection overtakes what was sent before"
         ),
         "reader": configuration(readers=1, **CRASHES, doc="somebody reads what was acknowledged"),
         "boot-does-not-fence": configuration(
-            boot_fences=False, clean_shutdown=False, expect=LOSS, doc="a bookie that has lost its fence takes entries of the owner"
+            boot_fences=False,
+            clean_shutdown=False,
+            expect=LOSS,
+            doc="a bookie that has lost its fence takes entries of the owner",
         ),
         "boot-without-limbo": configuration(
-            **CRASHES, boot_enters_limbo=False, expect=LOSS, doc="a bookie that has forgotten an entry says that there is none"
+            **CRASHES,
+            boot_enters_limbo=False,
+            expect=LOSS,
+            doc="a bookie that has forgotten an entry says that there is none",
         ),
         "cookies-before-marks": configuration(
             crashes=2,
@@ -452,7 +488,9 @@ class BootingStore(Store):
 
     @assumption
     def clients_do_one_thing_after_another(self) -> bool:
-        """Metadata are written at once, messages are not seen to be lost, one entry is written and one read at a time."""
+        """Metadata are written at once, messages are not seen to be lost, one entry is written and one read at a
+        time.
+        """
         return not (self.metadata_lags or self.message_loss) and self.inflight_limit == 1 and self.reads_in_flight == 1
 
     @property
@@ -620,7 +658,9 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any part of what was confirmed from memory. Fences and limbo were in the journal before they were told of."""
+        """A crash takes any part of what was confirmed from memory. Fences and limbo were in the journal before they
+        were told of.
+        """
         bookie = self.bookie[b]
         require(bookie.works)
         self._count_crash()
@@ -632,8 +672,8 @@ class BootingStore(Store):
     def bookie_loses_directory(self, b: ModelValue, number: int) -> None:
         """A directory is lost, whether its bookie is down or goes down by it, and another one is in its place.
 
-        With the first the entries are gone, fence, limbo and the note of how the bookie runs; with the second the journal, and so what
-        was nowhere else.
+        With the first the entries are gone, fence, limbo and the note of how the bookie runs; with the second the
+        journal, and so what was nowhere else.
         """
         require(self.directory_loss)
         self._count_crash()
@@ -853,7 +893,9 @@ class BootingStore(Store):
 
     @action(c=_recoverers, b=Store.bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced, or can not say so. When enough are, the first entry is read; when they can not be any more, recovery gives up."""
+        """A bookie is fenced, or can not say so. When enough are, the first entry is read; when they can not be any
+        more, recovery gives up.
+        """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.recovery_phase is RecoveryPhase.FENCING)
         answer = self._answered(Fenced, c, b)
@@ -940,7 +982,9 @@ class BootingStore(Store):
 
     @invariant(c=Store.clients, when=lambda protocol: protocol.is_as_checked)
     def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
-        """A recovery reads only once bookies that serve and are not fenced can not make an ack quorum of any write set."""
+        """A recovery reads only once bookies that serve and are not fenced can not make an ack quorum of any write
+        set.
+        """
         client = self.client[c]
         if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
             return True

@@ -1,7 +1,9 @@
-"""How traces of the store are held to the protocol: which events of bookies, clients and the metadata service are which steps.
+"""How traces of the store are held to the protocol: which events of bookies, clients and the metadata service are which
+steps.
 
-The protocol is :class:`fencepost.store.checked.running.RunningStore`. Its entry ids begin at 1 and its versions at 1, where those of the store
-begin at 0. A client of the protocol is one attempt of a role: a recovery that begins anew is another one.
+The protocol is :class:`fencepost.store.checked.running.RunningStore`. Its entry ids begin at 1 and its versions at 1,
+where those of the store begin at 0. A client of the protocol is one attempt of a role: a recovery that begins anew is
+another one.
 """
 
 from __future__ import annotations
@@ -42,11 +44,15 @@ WRITES = (
     "recovery_client_closes_ledger",
     "recovery_client_changes_ensemble",
 )
-"""What writes metadata, with the version that they replace. A recovery keeps its changes of the ensemble to itself: then there is no version."""
+"""What writes metadata, with the version that they replace. A recovery keeps its changes of the ensemble to itself:
+then there is no version.
+"""
 
 
 def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: traces with the same constants are followed faster together."""
+    """A number that is at least as high, of which there are few: traces with the same constants are followed faster
+    together.
+    """
     size = 8
     while size < number:
         size *= 2
@@ -73,7 +79,9 @@ class StoreConformance(Conformance):
         self.ended: set[Client] = set()
         self.owners: set[Client] = set()
         self.begun: dict[Client, int] = {}
-        """The numbers of the first event of each client, and (``over``) of that after which it is no more about adding entries."""
+        """The numbers of the first event of each client, and (``over``) of that after which it is no more about adding
+        entries.
+        """
         self.over: dict[Client, int] = {}
         self.volatile: dict[tuple[str, int], list[int]] = defaultdict(list)
         """Entries that an incarnation of a bookie has confirmed, and that are not there in the next one."""
@@ -99,7 +107,9 @@ class StoreConformance(Conformance):
         }
         """What an incarnation of a bookie that may have lost entries still has when it comes back."""
         self.noting = {event.node for event in events if event.action == "bookie_notes_run"}
-        """The bookies that note how they run, and (``serving``) their incarnations that have answered somebody about the ledger."""
+        """The bookies that note how they run, and (``serving``) their incarnations that have answered somebody about
+        the ledger.
+        """
         self.serving: set[tuple[str, int]] = set()
         self.first_life: dict[str, int] = {}
         """The incarnation in which a bookie first had to do with the ledger."""
@@ -110,12 +120,15 @@ class StoreConformance(Conformance):
         self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
         """The LAC in each add as it was sent first; None in one that is sent anew. Of a force its number."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
-        # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
+        # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come
+        # the same way.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
         self.added_last: dict[tuple[str, int], int] = {}
         self.outlived: set[tuple[str, int, int]] = set()
-        """Entries that a bookie has added in one incarnation, by node, id and that, and shown in a later one without having added them again."""
+        """Entries that a bookie has added in one incarnation, by node, id and that, and shown in a later one without
+        having added them again.
+        """
         for event in events:
             self._look(event)
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
@@ -142,7 +155,9 @@ class StoreConformance(Conformance):
         return durable
 
     def _connections(self) -> dict[tuple[str, int, str], list[tuple[int, int, str]]]:
-        """The connections of each incarnation of a client to each bookie: from which event to which one, and their names."""
+        """The connections of each incarnation of a client to each bookie: from which event to which one, and their
+        names.
+        """
         found: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
         for event in self.events:
             if event.action == "connected":
@@ -237,7 +252,9 @@ class StoreConformance(Conformance):
                     self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
 
     def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
-        """Readers learn LACs from owners: for each event in which an owner comes to its LAC, the readers who learn that one next."""
+        """Readers learn LACs from owners: for each event in which an owner comes to its LAC, the readers who learn that
+        one next.
+        """
         told: list[tuple[int, Place]] = []
         for event in self.events:
             if event.action in ("client_confirms", "client_receives_force_response"):
@@ -322,10 +339,16 @@ class StoreConformance(Conformance):
                 life = (event.node, event.incarnation)
                 if life not in farthest or farthest[life].parameters["position"] < event.parameters["position"]:
                     farthest[life] = event
-        return [event for event in events if event.action != "journal_synced" or farthest[event.node, event.incarnation] is event]
+        return [
+            event
+            for event in events
+            if event.action != "journal_synced" or farthest[event.node, event.incarnation] is event
+        ]
 
     def in_order(self) -> Sequence[Event]:
-        """A bookie looks an entry up in its own time: one that it does not find may have been added before it says so."""
+        """A bookie looks an entry up in its own time: one that it does not find may have been added before it says
+        so.
+        """
         events: list[Event] = []
         moved: dict[int, list[Event]] = {}
         since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -346,7 +369,9 @@ class StoreConformance(Conformance):
         return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
 
     def is_untouched(self) -> bool:
-        """See :class:`Conformance`. Clients have wanted to create the ledger, which did not come to pass, or have looked for it and found none."""
+        """See :class:`Conformance`. Clients have wanted to create the ledger, which did not come to pass, or have
+        looked for it and found none.
+        """
         of_ledger = [event for event in self.events if event.subject is not None]
         return bool(of_ledger) and all(
             event.action in ("client_creates_ledger", "client_ends")
@@ -427,7 +452,9 @@ class StoreConformance(Conformance):
         return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
 
     def _is_highest_lac(self, event: Event) -> bool:
-        """Whether the LAC that a bookie tells is the highest of adds that have come together, as far as it is known with which they were sent."""
+        """Whether the LAC that a bookie tells is the highest of adds that have come together, as far as it is known
+        with which they were sent.
+        """
         connection, recovery = event.parameters["connection"], event.parameters["recovery"]
         seen: Counter[int] = Counter()
         sent: list[int | None] = []
@@ -445,16 +472,24 @@ class StoreConformance(Conformance):
         return durable is None or event.parameters["position"] <= durable
 
     def _survived(self, event: Event) -> Mapping[str, Any]:
-        """What a bookie found in its journal after a crash, although it had not been synced. It may have been ended before it could tell."""
+        """What a bookie found in its journal after a crash, although it had not been synced. It may have been ended
+        before it could tell.
+        """
         incarnation = event.incarnation + 1
         while (event.node, incarnation) not in self.recovered and self.told[event.node, incarnation] == 1:
             incarnation += 1
         return self.recovered.get((event.node, incarnation), _NOTHING)
 
     def _is_left(self, event: Event, entry_id: int) -> bool:
-        """Whether a bookie that comes back as one that may have lost entries still has one that it added, or copied, before that."""
-        later = [incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation]
-        return bool(later) and any(first <= entry_id <= last for first, last in self.left[event.node, min(later)]["entries"])
+        """Whether a bookie that comes back as one that may have lost entries still has one that it added, or copied,
+        before that.
+        """
+        later = [
+            incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation
+        ]
+        return bool(later) and any(
+            first <= entry_id <= last for first, last in self.left[event.node, min(later)]["entries"]
+        )
 
     def _bookie_adds(self, event: Event) -> Iterator[Step]:
         b, recovery = self.b[event.node], event.parameters["recovery"]
@@ -469,8 +504,14 @@ class StoreConformance(Conformance):
             if c is None:
                 yield self._unasked(event, message, f"adds entry {entry_id}")
                 continue
-            shown = (event.node, entry_id, event.incarnation) in self.outlived  # a checkpoint was faster than the journal
-            lives_on = is_durable or (is_confirmed and (shown or entry_id in survived or self._is_left(event, entry_id)))
+            shown = (
+                event.node,
+                entry_id,
+                event.incarnation,
+            ) in self.outlived  # a checkpoint was faster than the journal
+            lives_on = is_durable or (
+                is_confirmed and (shown or entry_id in survived or self._is_left(event, entry_id))
+            )
             if not lives_on and is_confirmed and not recovery and self.deferring:
                 self.volatile[event.node, event.incarnation].append(entry_id)
             elif not lives_on:
@@ -508,7 +549,9 @@ class StoreConformance(Conformance):
             yield Step(None, receives=("run noted", *life))
 
     def _of_all_ledgers(self, event: Event) -> Iterator[Step]:
-        """The boots of bookies; and with deferred sync, when bookies lose what is not durable, and when connections to them end."""
+        """The boots of bookies; and with deferred sync, when bookies lose what is not durable, and when connections to
+        them end.
+        """
         life = (event.node, event.incarnation)
         if event.action == "bookie_notes_run":
             yield Step(None, sends=(("run noted", *life),))
@@ -527,14 +570,23 @@ class StoreConformance(Conformance):
                 yield Step("bookie_loses_entry", (("b", b),), (entry_id + 1,))
         elif event.action == "disconnected" and event.parameters["bookie"] in self.b:
             for client in self.deferring:
-                if client[:2] == (event.node, event.incarnation) and self.begun[client] < event.seq < self.over.get(client, 1 << 62):
-                    yield Step("client_loses_connection", (("c", self.c[client]), ("b", self.b[event.parameters["bookie"]])))
+                if client[:2] == (event.node, event.incarnation) and self.begun[client] < event.seq < self.over.get(
+                    client, 1 << 62
+                ):
+                    yield Step(
+                        "client_loses_connection", (("c", self.c[client]), ("b", self.b[event.parameters["bookie"]]))
+                    )
 
     def _unasked(self, event: Event, message: tuple[Any, ...], what: str) -> Step:
-        """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be missing."""
+        """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be
+        missing.
+        """
         if any(name == message[0] for known in self.connections.values() for _, _, name in known):
             return Step(event.action, (("b", self.b[event.node]),), receives=message)
-        raise NotCovered(f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0]}, of which no client tells")
+        raise NotCovered(
+            f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0]}, of which no client"
+            " tells"
+        )
 
     def _bookie_refuses(self, event: Event) -> Iterator[Step]:
         """An add that is refused for another reason than a fence may as well have been lost."""
@@ -547,7 +599,11 @@ class StoreConformance(Conformance):
         if not self._was_durable(event) and not self._survived(event)["fenced"]:
             return
         entry_id = event.parameters["entry"]
-        message = (event.parameters["connection"], "fence") if entry_id < 0 else (event.parameters["connection"], "read", entry_id)
+        message = (
+            (event.parameters["connection"], "fence")
+            if entry_id < 0
+            else (event.parameters["connection"], "read", entry_id)
+        )
         senders = self.senders.get(message)
         if senders:
             c = self.c[senders[min(self.received[message], len(senders) - 1)]]
@@ -596,7 +652,11 @@ class StoreConformance(Conformance):
             if c is not None and not is_certain:
                 yield Step(None, receives=message)
             elif c is not None:
-                wanted = like(entry_id=entry_id + 1, entry__id=entry_id + 1) if found else like(entry_id=entry_id + 1, entry=None)
+                wanted = (
+                    like(entry_id=entry_id + 1, entry__id=entry_id + 1)
+                    if found
+                    else like(entry_id=entry_id + 1, entry=None)
+                )
                 yield Step(
                     event.action,
                     (("b", b), ("c", c)),
@@ -623,7 +683,9 @@ class StoreConformance(Conformance):
         return sent and (connection, "length", entry_id) not in self.senders
 
     def _bookie_may_lack(self, event: Event) -> Iterator[Step]:
-        """A bookie comes back, and finds what it has. The ledger is marked when it answers anybody, if it comes to that."""
+        """A bookie comes back, and finds what it has. The ledger is marked when it answers anybody, if it comes to
+        that.
+        """
         b, mark = self.b[event.node], Mark(event.parameters["mark"])
         fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
         limbo = mark is Mark.LIMBO or event.parameters["limbo"]
@@ -654,16 +716,15 @@ class StoreConformance(Conformance):
             metadata["ensemble_size"],
             metadata["write_quorum"],
             metadata["ack_quorum"],
-            tuple(
-                Fragment(first + 1, self._ensemble(ensemble))
-                for first, ensemble in metadata["fragments"]
-            ),
+            tuple(Fragment(first + 1, self._ensemble(ensemble)) for first, ensemble in metadata["fragments"]),
             LedgerStatus[metadata["state"]],
             metadata["last_entry"] + 1 if metadata["state"] == "CLOSED" else -1,
         )
 
     def _ensemble(self, ensemble: Sequence[str]) -> tuple[ModelValue, ...]:
-        """An ensemble as the protocol has it, whose ids of entries are higher by one: so the bookies stand one place further on."""
+        """An ensemble as the protocol has it, whose ids of entries are higher by one: so the bookies stand one place
+        further on.
+        """
         return tuple(self.b[bookie] for bookie in (*ensemble[-1:], *ensemble[:-1]))
 
     def _metadata_written(self, event: Event) -> Iterator[Step]:
@@ -701,8 +762,9 @@ class StoreConformance(Conformance):
         yield Step("client_creates_ledger", (("c", self.unseen),), ensemble, writes=writes)
 
     def _writer_of(self, written: Event) -> Event:
-        """The event of a client that has written a version of the metadata: of those who wanted to, the one that the service names, or that was
-        told so, or was not answered."""
+        """The event of a client that has written a version of the metadata: of those who wanted to, the one that the
+        service names, or that was told so, or was not answered.
+        """
         version, metadata = written.parameters["version"], written.parameters.get("metadata")
         node = written.parameters.get("client")
         found = [
@@ -717,7 +779,11 @@ class StoreConformance(Conformance):
         # Whoever is named has written them, even if it was not to become this version: then the protocol refuses that.
         return min(
             found,
-            key=lambda event: (event.node != node, event.parameters["version"] + 1 != version, not self._is_heard(event)),
+            key=lambda event: (
+                event.node != node,
+                event.parameters["version"] + 1 != version,
+                not self._is_heard(event),
+            ),
         )
 
     def _is_heard(self, write: Event) -> bool:
@@ -740,7 +806,9 @@ class StoreConformance(Conformance):
         else:
             may_skip = self._writes_again(event)
             reads = ("metadata", event.parameters["version"]) if event.action == "client_adopts_ledger" else None
-            yield Step(event.action, (("c", c),), sends=sends, reads=reads, after=self._offers(event, c), may_skip=may_skip)
+            yield Step(
+                event.action, (("c", c),), sends=sends, reads=reads, after=self._offers(event, c), may_skip=may_skip
+            )
 
     def _offers(self, event: Event, c: ModelValue) -> tuple[tuple[tuple[Any, ...], Has], ...]:
         """A client has sent these metadata, to replace those of this version."""
@@ -759,7 +827,9 @@ class StoreConformance(Conformance):
         return any(event.action == write.action for event in self._earlier(write))
 
     def _gives_up(self, event: Event, c: ModelValue) -> Iterator[Step]:
-        """The bookies that a change of the ensemble replaces have failed. Those that an earlier one was to replace, and this does not, work again."""
+        """The bookies that a change of the ensemble replaces have failed. Those that an earlier one was to replace, and
+        this does not, work again.
+        """
         ensemble = event.parameters["metadata"]["fragments"][-1][1]
         for bookie in self._given_up(event):
             if bookie in ensemble:
@@ -769,7 +839,9 @@ class StoreConformance(Conformance):
                 yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
 
     def _given_up(self, change: Event) -> Sequence[str]:
-        """The bookies that the last change of the ensemble was to replace, as far as the client did not hear that it was done."""
+        """The bookies that the last change of the ensemble was to replace, as far as the client did not hear that it
+        was done.
+        """
         ensemble = self._ensemble_before(change)
         for event in self._earlier(change):
             if event.action == "client_receives_metadata" and event.parameters["written"]:
@@ -804,7 +876,9 @@ class StoreConformance(Conformance):
         sends, c = tuple(self._sends(event)), self.c[self.client_of[place]]
         before: tuple[tuple[tuple[Any, ...], Value], ...] = self._are(event)
         if event.parameters["written"]:
-            written = Update(self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1, Answer.WRITTEN)
+            written = Update(
+                self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1, Answer.WRITTEN
+            )
             before = ((("client", c, "update"), written),)
         yield Step("client_receives_metadata", (("c", c),), sends=sends, reads=version, before=before)
         yield from self._goes_on(event)
@@ -898,7 +972,9 @@ class StoreConformance(Conformance):
         after = ((("forced", c), event.parameters["lac"] + 1),)
         receives = ("forced", bookie, c, number)
         sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
-        yield Step(event.action, (("c", c), ("b", self.b[bookie])), (number,), receives=receives, sends=sends, after=after)
+        yield Step(
+            event.action, (("c", c), ("b", self.b[bookie])), (number,), receives=receives, sends=sends, after=after
+        )
 
     def _client_confirms(self, event: Event) -> Iterator[Step]:
         c = self._client(event)

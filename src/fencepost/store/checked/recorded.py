@@ -1,18 +1,23 @@
-"""What passes between clients and bookies, and the versions of a ledger's metadata, as somebody sees them who stands between: `recorded-store`.
+"""What passes between clients and bookies, and the versions of a ledger's metadata, as somebody sees them who stands
+between: `recorded-store`.
 
-Recordings of any clients and any bookies are held to this protocol, Java's too. What goes on within them is not seen: who a connection belongs
-to, what is in a journal, who gave up, who wrote the metadata. So nothing is asked of that. Asked is what must be true of messages and metadata whoever
-sends them and whatever else happens, by the rules that `store` follows:
+Recordings of any clients and any bookies are held to this protocol, Java's too. What goes on within them is not seen:
+who a connection belongs to, what is in a journal, who gave up, who wrote the metadata. So nothing is asked of that.
+Asked is what must be true of messages and metadata whoever sends them and whatever else happens, by the rules that
+`store` follows:
 
-- A bookie takes no entry of the owner once it has answered a read that fences it, and does not deny an entry that it has confirmed. That is so
-  after it was started anew, too. Who answered a recovery that it has no such entry has not taken it from the owner, before or after.
-- Nobody tells of a LAC up to which not every entry is confirmed by an ack quorum; a bookie tells none that it was not told.
-- Metadata change as owners, recoveries and whoever replaces lost copies may change them. A ledger is closed where all entries up to the end
-  have an ack quorum, at or after every LAC that the owner has told, and by a recovery only where enough bookies have said that they lack the next.
+- A bookie takes no entry of the owner once it has answered a read that fences it, and does not deny an entry that it
+  has confirmed. That is so after it was started anew, too. Who answered a recovery that it has no such entry has not
+  taken it from the owner, before or after.
+- Nobody tells of a LAC up to which not every entry is confirmed by an ack quorum; a bookie tells none that it was not
+  told.
+- Metadata change as owners, recoveries and whoever replaces lost copies may change them. A ledger is closed where all
+  entries up to the end have an ack quorum, at or after every LAC that the owner has told, and by a recovery only where
+  enough bookies have said that they lack the next.
 - Recoveries read when every ack quorum has a fenced bookie, and write back what they have read.
 
-Entry ids begin at 0 and a LAC is -1 until something is confirmed, as on the wire. A bookie that is in no fragment may have lost everything. A
-*life* of a bookie is a time in which it was surely not started anew.
+Entry ids begin at 0 and a LAC is -1 until something is confirmed, as on the wire. A bookie that is in no fragment may
+have lost everything. A *life* of a bookie is a time in which it was surely not started anew.
 """
 
 from __future__ import annotations
@@ -51,7 +56,9 @@ NEVER = 0
 
 
 class Copy(Record):
-    """The header of an entry as somebody has sent it: the LAC, and the length of the ledger so far; None if it has none."""
+    """The header of an entry as somebody has sent it: the LAC, and the length of the ledger so far; None if it has
+    none.
+    """
 
     lac: int
     length: int | None
@@ -60,10 +67,12 @@ class Copy(Record):
 class SeenBookie(Record):
     """What is known of a bookie.
 
-    ``life``: counts its lives. ``forgotten``: the last life of which it may have lost everything. In which life something was last so: ``fenced``, it has said
-    that it is; ``refused``, it has refused an add since it is; ``took``, it has taken an add of the owner; ``confirmed``, it has confirmed any entry; ``certain``, it was not in limbo; ``empty``, it has said to a
-    recovery that it has no entry at all; ``has``, it has confirmed this one; ``lacks``, it has said to a recovery that it has none such. ``asked``: somebody has
-    sent it a read that fences. ``unseen``: clients may speak to it without being seen.
+    ``life``: counts its lives. ``forgotten``: the last life of which it may have lost everything. In which life
+    something was last so: ``fenced``, it has said that it is; ``refused``, it has refused an add since it is; ``took``,
+    it has taken an add of the owner; ``confirmed``, it has confirmed any entry; ``certain``, it was not in limbo;
+    ``empty``, it has said to a recovery that it has no entry at all; ``has``, it has confirmed this one; ``lacks``, it
+    has said to a recovery that it has none such. ``asked``: somebody has sent it a read that fences. ``unseen``:
+    clients may speak to it without being seen.
     """
 
     life: int = 1
@@ -81,8 +90,10 @@ class SeenBookie(Record):
 
 
 class SeenEntry(Record):
-    """What is known of an entry: as its owner wrote it, all headers it was sent with; to whom it was sent by the owner and by recoveries, and who was seen to
-    confirm it to them; whether somebody was sent it who read; and who has told a recovery that there is none."""
+    """What is known of an entry: as its owner wrote it, all headers it was sent with; to whom it was sent by the owner
+    and by recoveries, and who was seen to confirm it to them; whether somebody was sent it who read; and who has told a
+    recovery that there is none.
+    """
 
     written: Copy | None = None
     copies: frozenset[Copy] = frozenset()
@@ -146,8 +157,9 @@ class RecordedStore(Protocol):
         return write_set(entry_id, tuple(fragment_of(fragments, entry_id).ensemble), self.write_quorum)
 
     def _is_committed(self, fragments: tuple[Fragment, ...], closing: bool = False) -> Callable[[int], bool]:
-        """Whether enough bookies were seen to confirm an entry. A recovery keeps its ensemble to itself until it closes the ledger (``closing``); what it wrote
-        back before is committed wherever that is."""
+        """Whether enough bookies were seen to confirm an entry. A recovery keeps its ensemble to itself until it closes
+        the ledger (``closing``); what it wrote back before is committed wherever that is.
+        """
 
         def is_so(entry_id: int) -> bool:
             seen, asked = self.entry[entry_id], self._write_set(entry_id, fragments)
@@ -187,21 +199,35 @@ class RecordedStore(Protocol):
         return metadata is not None and any(b in fragment.ensemble for fragment in metadata.fragments)
 
     def _binds(self, b: ModelValue, life: int) -> bool:
-        """Whether what a bookie said in a life still binds it. Of what is deleted, or was lost by a bookie that was in no fragment, nothing does."""
+        """Whether what a bookie said in a life still binds it. Of what is deleted, or was lost by a bookie that was in
+        no fragment, nothing does.
+        """
         return life > self.bookie[b].forgotten and not self.gone
 
     def _must_have(self, b: ModelValue, confirmed: int) -> bool:
-        """Whether a bookie must have what it has confirmed in a life. Of a ledger that is closed it may lose everything, and copy it anew: nobody takes its word
-        for where the ledger ends."""
+        """Whether a bookie must have what it has confirmed in a life. Of a ledger that is closed it may lose
+        everything, and copy it anew: nobody takes its word for where the ledger ends.
+        """
         if not (self.durable and self._binds(b, confirmed) and self._is_in_ledger(b)):
             return False
         return self._metadata().status is not LedgerStatus.CLOSED or confirmed == self.bookie[b].life
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids, lac=_nothing, length=_nothing, recovery=(False, True), arrives=(False, True))
-    def client_sends_add(self, b: ModelValue, entry_id: int, lac: int, length: int | None, recovery: bool, arrives: bool) -> None:
-        """Somebody sends an entry to a bookie: the owner, or whoever writes back what was read. It gets there or not."""
+    @action(
+        b=bookies,
+        entry_id=lambda protocol: protocol.entry_ids,
+        lac=_nothing,
+        length=_nothing,
+        recovery=(False, True),
+        arrives=(False, True),
+    )
+    def client_sends_add(
+        self, b: ModelValue, entry_id: int, lac: int, length: int | None, recovery: bool, arrives: bool
+    ) -> None:
+        """Somebody sends an entry to a bookie: the owner, or whoever writes back what was read. It gets there or
+        not.
+        """
         entry, copy = self.entry[entry_id], Copy(lac, length)
         self._metadata()
         require(lac < entry_id)
@@ -210,7 +236,11 @@ class RecordedStore(Protocol):
             require(entry.read or not self.whole)
             require(all(length == other.length for other in entry.copies))
         else:
-            require(not self.whole or self.blind or any(b in self._write_set(entry_id, fragments) for fragments in self.known))
+            require(
+                not self.whole
+                or self.blind
+                or any(b in self._write_set(entry_id, fragments) for fragments in self.known)
+            )
             require(entry.written in (None, copy))
             entry.written = copy
         self.pushed = max(self.pushed, entry_id)
@@ -241,7 +271,13 @@ class RecordedStore(Protocol):
         """A recovery reads an entry, once the owner is fenced off."""
         self._metadata()
         fenced = self.fenced | {other for other in self.bookies if self.bookie[other].unseen}
-        require(not self.whole or any(covers_ensemble(fenced, ensemble, self.write_quorum, self.ack_quorum) for ensemble in self._last_ensembles()))
+        require(
+            not self.whole
+            or any(
+                covers_ensemble(fenced, ensemble, self.write_quorum, self.ack_quorum)
+                for ensemble in self._last_ensembles()
+            )
+        )
         if arrives:
             self.bookie[b].asked = True
 
@@ -260,7 +296,9 @@ class RecordedStore(Protocol):
         require(not (bookie.fenced and self._binds(b, bookie.fenced)))
         require(bookie.refused != bookie.life or self.gone)
 
-    @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids, recovery=(False, True), heard=(False, True), by="b")
+    @action(
+        b=bookies, entry_id=lambda protocol: protocol.entry_ids, recovery=(False, True), heard=(False, True), by="b"
+    )
     def bookie_confirms_add(self, b: ModelValue, entry_id: int, recovery: bool, heard: bool) -> None:
         """A bookie has an entry, and says so. What it says may be lost."""
         bookie, entry = self.bookie[b], self.entry[entry_id]
@@ -278,7 +316,9 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_refuses_add(self, b: ModelValue) -> None:
-        """A bookie refuses an entry of the owner since it is fenced: somebody has asked for that, or it has lost what it knew."""
+        """A bookie refuses an entry of the owner since it is fenced: somebody has asked for that, or it has lost what
+        it knew.
+        """
         bookie = self.bookie[b]
         require(bookie.asked or bookie.took != bookie.life or bookie.unseen or not self.whole)
         bookie.refused = bookie.life
@@ -313,7 +353,9 @@ class RecordedStore(Protocol):
         """Whoever reads to recover the ledger is told that a bookie lacks an entry."""
         self.entry[entry_id].lacked |= {b}
 
-    @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids, found=_nothing, lac=_nothing, length=_nothing, by="b")
+    @action(
+        b=bookies, entry_id=lambda protocol: protocol.entry_ids, found=_nothing, lac=_nothing, length=_nothing, by="b"
+    )
     def bookie_shows_entry(self, b: ModelValue, entry_id: int, found: int | None, lac: int, length: int | None) -> None:
         """A bookie shows an entry: the one that it was asked for, as somebody has sent it."""
         require(found == entry_id)
@@ -344,7 +386,9 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, shows=(False, True), by="b")
     def bookie_is_in_limbo(self, b: ModelValue, shows: bool) -> None:
-        """A bookie says that it can not know whether it has lost something. It has been started anew, then; and it has not what it is asked for."""
+        """A bookie says that it can not know whether it has lost something. It has been started anew, then; and it has
+        not what it is asked for.
+        """
         require(not shows)
         require(self.bookie[b].certain != self.bookie[b].life)
 
@@ -361,12 +405,16 @@ class RecordedStore(Protocol):
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     @action(
-        version=_nothing, quorums=_nothing, status=_nothing, fragments=_nothing, last_entry=_nothing, missed=(False, True), by="zk"
+        version=_nothing, quorums=_nothing, status=_nothing, fragments=_nothing, last_entry=_nothing,
+        missed=(False, True), by="zk"
     )  # fmt: skip
     def metadata_written(
-        self, version: int, quorums: tuple[int, int, int], status: LedgerStatus, fragments: tuple[Fragment, ...], last_entry: int, missed: bool
+        self, version: int, quorums: tuple[int, int, int], status: LedgerStatus, fragments: tuple[Fragment, ...],
+        last_entry: int, missed: bool
     ) -> None:  # fmt: skip
-        """Somebody has written a version of the metadata. Whether ``missed``: those before it were not seen, so that it may be several changes at once."""
+        """Somebody has written a version of the metadata. Whether ``missed``: those before it were not seen, so that it
+        may be several changes at once.
+        """
         require(quorums == (self.ensemble_size, self.write_quorum, self.ack_quorum))
         for fragment in fragments:
             require(len(set(fragment.ensemble)) == len(fragment.ensemble) == self.ensemble_size)
@@ -410,7 +458,8 @@ class RecordedStore(Protocol):
             self.confirmed = max(self.confirmed, after.fragments[-1].first_entry_id - 1)
 
     def _changes_ensemble(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """The owner has others in the place of bookies that failed, from the entry after its LAC on; or copies of older fragments are elsewhere now.
+        """The owner has others in the place of bookies that failed, from the entry after its LAC on; or copies of older
+        fragments are elsewhere now.
 
         A recovery keeps its changes to itself, until it closes the ledger.
         """
@@ -425,7 +474,12 @@ class RecordedStore(Protocol):
         require(len(new) == len(old) + 1 if first != old[-1].first_entry_id else len(new) == len(old))
         if len(new) > len(old):
             require(new[-2] == old[-1])
-        require(all(b == other or b not in old[-1].ensemble for b, other in zip(new[-1].ensemble, old[-1].ensemble, strict=True)))
+        require(
+            all(
+                b == other or b not in old[-1].ensemble
+                for b, other in zip(new[-1].ensemble, old[-1].ensemble, strict=True)
+            )
+        )
         if self.whole:
             require(first - 1 <= self.confirmed)
             self.confirmed = lac_reached(first - 1, self.pushed, self._is_committed(new))
@@ -434,7 +488,8 @@ class RecordedStore(Protocol):
     def _closes(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
         """The owner closes the ledger at its LAC, or a recovery where it ends, with the fragments that it has made.
 
-        Java's owner does that while somebody recovers the ledger, too, once a bookie has refused it: it knows what it was confirmed.
+        Java's owner does that while somebody recovers the ledger, too, once a bookie has refused it: it knows what it
+        was confirmed.
         """
         old, new, end = before.fragments, after.fragments, after.last_entry
         require(end >= old[-1].first_entry_id - 1)
@@ -450,7 +505,9 @@ class RecordedStore(Protocol):
         self._ends(before, after)
 
     def _ends(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """A ledger is closed: nothing is cut off that its owner has told of, and all that is left has its ack quorum."""
+        """A ledger is closed: nothing is cut off that its owner has told of, and all that is left has its ack
+        quorum.
+        """
         end = after.last_entry
         require(end >= -1)
         if not self.whole:

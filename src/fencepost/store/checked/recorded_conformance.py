@@ -1,11 +1,13 @@
-"""How recordings of a store are held to the protocol `recorded-store`: which messages and versions of metadata are which steps.
+"""How recordings of a store are held to the protocol `recorded-store`: which messages and versions of metadata are
+which steps.
 
-A recorder (:mod:`fencepost.store.record`) has one order of all that it has seen, and everything is told in that order but for two things:
+A recorder (:mod:`fencepost.store.record`) has one order of all that it has seen, and everything is told in that order
+but for two things:
 
-- A bookie has decided some time between a request and its response. That it lacks an entry, or was not fenced, is taken to be so as early as that can be;
-  that it has an entry, or is fenced, as late.
-- A version of the metadata was there before it was seen, at the earliest when the reading of the one before the last had ended. It is put where it was seen, unless
-  something needs it before.
+- A bookie has decided some time between a request and its response. That it lacks an entry, or was not fenced, is taken
+  to be so as early as that can be; that it has an entry, or is fenced, as late.
+- A version of the metadata was there before it was seen, at the earliest when the reading of the one before the last
+  had ended. It is put where it was seen, unless something needs it before.
 """
 
 from __future__ import annotations
@@ -57,11 +59,18 @@ class RecordedConformance(Conformance):
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events)
-        recorders = {event.node: event.parameters for event in events if event.action == "started" and event.parameters["kind"] == RECORDER}
+        recorders = {
+            event.node: event.parameters
+            for event in events
+            if event.action == "started" and event.parameters["kind"] == RECORDER
+        }
         self.events = [event for event in events if event.node in recorders]
         lives = {(event.node, event.incarnation) for event in self.events if event.subject is not None}
         if len(lives) != 1:
-            raise NotCovered(f"{len(lives)} recordings tell of the ledger: what has happened between them, or in which order, nobody has seen")
+            raise NotCovered(
+                f"{len(lives)} recordings tell of the ledger: what has happened between them, or in which order, nobody"
+                " has seen"
+            )
         (life,) = lives
         self.events = [event for event in self.events if (event.node, event.incarnation) == life]
         self.recorded = [each["bookie"] for each in recorders[life[0]]["bookies"]]
@@ -85,7 +94,9 @@ class RecordedConformance(Conformance):
             if event.action == "metadata_unreadable":
                 raise NotCovered(f"metadata of the ledger could not be read: {event.parameters['reason']}")
             if event.subject is not None and event.parameters.get("code") == "UNAUTHORIZED":
-                raise NotCovered("somebody has another key than the ledger, and which other requests are theirs is not to be seen")
+                raise NotCovered(
+                    "somebody has another key than the ledger, and which other requests are theirs is not to be seen"
+                )
         for event in self.versions:
             for _, ensemble in event.parameters["metadata"]["fragments"]:
                 for bookie in ensemble:
@@ -117,7 +128,9 @@ class RecordedConformance(Conformance):
                     self.decided[request.seq].append(event)
 
     def _lives(self) -> set[int]:
-        """The events at which connections begin before which a bookie may have been started anew: none that was there before is used after that."""
+        """The events at which connections begin before which a bookie may have been started anew: none that was there
+        before is used after that.
+        """
         used: dict[tuple[str, str, int], int] = {}
         current: dict[tuple[str, str], int] = {}
         for event in self.events:
@@ -173,7 +186,9 @@ class RecordedConformance(Conformance):
     def is_over(cls, events: Sequence[Event]) -> bool:
         """See :class:`Conformance`."""
         return any(
-            event.action == "metadata_gone" or (event.action == "metadata_seen" and event.parameters["metadata"]["state"] == "CLOSED") for event in events
+            event.action == "metadata_gone"
+            or (event.action == "metadata_seen" and event.parameters["metadata"]["state"] == "CLOSED")
+            for event in events
         )
 
     def in_order(self) -> Sequence[Event]:
@@ -187,7 +202,9 @@ class RecordedConformance(Conformance):
                 ordered.append(msgspec.structs.replace(event, action=PLACED))
                 continue
             ordered.append(event)
-            ordered += [msgspec.structs.replace(response, action=DECIDED) for response in self.decided.get(event.seq, ())]
+            ordered += [
+                msgspec.structs.replace(response, action=DECIDED) for response in self.decided.get(event.seq, ())
+            ]
         return ordered
 
     def steps(self, event: Event) -> Iterable[Step]:
@@ -202,7 +219,9 @@ class RecordedConformance(Conformance):
             yield Step("bookie_may_start_anew", self._who(event))
 
     def _redirected(self, event: Event) -> Iterator[Step]:
-        """A bookie that registers anew, while clients are there, may be found by one before it is led to the recorder again."""
+        """A bookie that registers anew, while clients are there, may be found by one before it is led to the recorder
+        again.
+        """
         if any(other.action == "connected" for other in self.events[: self._index(event)]):
             yield Step("bookie_may_be_reached_unseen", self._who(event))
 
@@ -267,12 +286,17 @@ class RecordedConformance(Conformance):
 
     def _answered(self, event: Event, heard: bool) -> Iterator[Step]:
         if event.seq in self.unasked:
-            yield Step("bookie_confirms_add" if event.parameters["kind"] == "add" else None, receives=("nobody asked", event.seq))
+            yield Step(
+                "bookie_confirms_add" if event.parameters["kind"] == "add" else None,
+                receives=("nobody asked", event.seq),
+            )
             return
         parameters, who = event.parameters, self._who(event)
         kind, code, entry = parameters["kind"], Code[parameters["code"]], parameters.get("entry")
         for name in ("lac", "max_lac", "last_entry_lac"):
-            if parameters.get(name) is not None and not (kind == "read" and name == "lac" and parameters["found"] is None):
+            if parameters.get(name) is not None and not (
+                kind == "read" and name == "lac" and parameters["found"] is None
+            ):
                 yield Step("bookie_tells_lac", (*who, ("lac", parameters[name])))
         if code is Code.UNKNOWN_LEDGER_STATE:
             shows = parameters.get("found") is not None and parameters.get("found") == entry
@@ -285,7 +309,11 @@ class RecordedConformance(Conformance):
     def _add_answered(self, event: Event, heard: bool) -> Iterator[Step]:
         parameters, who = event.parameters, self._who(event)
         if parameters["code"] == "OK":
-            about = (("entry_id", parameters["entry"]), ("recovery", bool(parameters.get("recovery"))), ("heard", heard))
+            about = (
+                ("entry_id", parameters["entry"]),
+                ("recovery", bool(parameters.get("recovery"))),
+                ("heard", heard),
+            )
             yield Step("bookie_confirms_add", (*who, *about))
         elif parameters["code"] == "FENCED" and not parameters.get("recovery"):
             yield Step("bookie_refuses_add", who)
@@ -309,7 +337,11 @@ class RecordedConformance(Conformance):
         found, request = parameters["found"], self.request_of.get(event.seq)
         if request is not None and "previous_lac" in request.parameters and found is None:
             return
-        asked = found if parameters["entry"] == LAST or (request is not None and "previous_lac" in request.parameters) else parameters["entry"]
+        asked = (
+            found
+            if parameters["entry"] == LAST or (request is not None and "previous_lac" in request.parameters)
+            else parameters["entry"]
+        )
         if asked is not None:
             about = (("found", found), ("lac", parameters["lac"]), ("length", parameters["length"]))
             yield Step("bookie_shows_entry", (*who, ("entry_id", asked), *about))
@@ -323,7 +355,10 @@ class RecordedConformance(Conformance):
             "version": version,
             "quorums": (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"]),
             "status": LedgerStatus[metadata["state"]],
-            "fragments": tuple(Fragment(first, tuple(self.b[bookie] for bookie in ensemble)) for first, ensemble in metadata["fragments"]),
+            "fragments": tuple(
+                Fragment(first, tuple(self.b[bookie] for bookie in ensemble))
+                for first, ensemble in metadata["fragments"]
+            ),
             "last_entry": metadata["last_entry"] if metadata["state"] == "CLOSED" else LAST,
             "missed": version != (self.versions[place - 1].parameters["version"] + 1 if place else 0),
         }
@@ -333,7 +368,9 @@ class RecordedConformance(Conformance):
         yield self._in_line("ledger_is_deleted", self.place[event.seq])
 
     def _in_line(self, action: str, place: int, parameters: tuple[tuple[str, Value], ...] = ()) -> Step:
-        """A version: not before the one but last was seen, since only then it was read which was there when that had been."""
+        """A version: not before the one but last was seen, since only then it was read which was there when that had
+        been.
+        """
         return Step(action, parameters, receives=("seen", place - 2) if place > 1 else None, sends=(("there", place),))
 
     def _placed(self, event: Event) -> Iterator[Step]:
@@ -374,18 +411,31 @@ def _is_response(event: Event) -> bool:
     """Whether an event tells what a bookie has answered, whoever heard it."""
     if event.action == "response_passed":
         return event.subject is not None
-    return event.action in ("message_dropped", "connection_cut") and event.parameters["direction"] == RESPONSE and event.subject is not None
+    return (
+        event.action in ("message_dropped", "connection_cut")
+        and event.parameters["direction"] == RESPONSE
+        and event.subject is not None
+    )
 
 
 def _key(parameters: Parameters) -> tuple[Any, ...]:
     """What a request has in common with its response."""
     number = parameters["number"]
     about = number if number is not None else parameters.get("entry")
-    return parameters["bookie"], parameters["connection"], parameters["kind"], parameters["protocol"], number is None, about
+    return (
+        parameters["bookie"],
+        parameters["connection"],
+        parameters["kind"],
+        parameters["protocol"],
+        number is None,
+        about,
+    )
 
 
 def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: recordings with the same constants are followed faster together."""
+    """A number that is at least as high, of which there are few: recordings with the same constants are followed faster
+    together.
+    """
     size = 64
     while size < number:
         size *= 2

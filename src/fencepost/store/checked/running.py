@@ -1,17 +1,19 @@
 """The store as it runs: `store`, with what a real network, real clocks and real clients do besides.
 
-Traces of running systems are held to this protocol. The rules, the bookies, the clients and all that must hold are those of `store`.
-What differs is when things happen, and that nothing is asked which only a run can tell:
+Traces of running systems are held to this protocol. The rules, the bookies, the clients and all that must hold are
+those of `store`. What differs is when things happen, and that nothing is asked which only a run can tell:
 
-- Nobody knows that a message is lost. A client gives up on a bookie whenever it likes, and what it has sent may still arrive.
+- Nobody knows that a message is lost. A client gives up on a bookie whenever it likes, and what it has sent may still
+  arrive.
 - A message may be sent twice, and messages between two ends may overtake each other: a client opens a connection anew.
 - A write of metadata is sent, arrives or not, perhaps late, and is answered or not: each is a step of its own.
 - A bookie is fenced as soon as it is asked to be, and answers later, with what was its last entry meanwhile.
 - Bookies may fail without being replaced, and return to an ensemble that they have left.
 - Somebody reads, and is answered by what the bookie has.
-- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are told of entries, or that there is none.
-- With deferred sync, entries of the owner are confirmed before they are durable, and its LAC goes on when it has forced them to be. A bookie that
-  loses power may lose those that nobody has forced.
+- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are told of entries, or that
+  there is none.
+- With deferred sync, entries of the owner are confirmed before they are durable, and its LAC goes on when it has forced
+  them to be. A bookie that loses power may lose those that nobody has forced.
 
 So there are more behaviours than those of `store`, and the same properties are checked of them, within small bounds.
 """
@@ -104,7 +106,9 @@ class EntryReadResponse(ReadResponse):
 
 
 class ForceLedgerRequest(Message):
-    """Say when all that you have of the ledger is durable: the ``number``-th of a client, over its ``connection`` with that number."""
+    """Say when all that you have of the ledger is durable: the ``number``-th of a client, over its ``connection`` with
+    that number.
+    """
 
     topic: ClassVar[str] = "number"
     number: int
@@ -126,7 +130,9 @@ class Force(Record):
 
 
 class Follower(Record):
-    """What a reader knows: the LAC, and the metadata as it has read them; and whether it has done so since a bookie last denied an entry."""
+    """What a reader knows: the LAC, and the metadata as it has read them; and whether it has done so since a bookie
+    last denied an entry.
+    """
 
     lac: int = 0
     seen: LedgerMetadata | None = None
@@ -161,7 +167,9 @@ class RunningStore(Store):
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that there are", symmetric=True)
     clients: tuple[ModelValue, ...] = model_values("c", 1, "those who create the ledger, or recover it", symmetric=True)
-    followers: tuple[ModelValue, ...] = model_values("f", 0, "those who read the ledger while it is written, and afterwards")
+    followers: tuple[ModelValue, ...] = model_values(
+        "f", 0, "those who read the ledger while it is written, and afterwards"
+    )
     message_loss: bool = constant(False, "whether losses are decided when a message is sent")
     choose_ensembles: bool = constant(True, "whether any valid ensemble may be chosen")
     metadata_answers_lost: bool = constant(True, "whether the answer to a write of metadata can be lost")
@@ -171,7 +179,9 @@ class RunningStore(Store):
     failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: there is no limit")
     deferred_sync: bool = constant(False, "whether entries of the owner are confirmed before they are durable")
     force_limit: int = constant(1, "with deferred sync: how often a client forces its entries to be durable")
-    power_losses: int = constant(0, "with deferred sync: how often bookies lose power, and what is not durable; -1: there is no limit")
+    power_losses: int = constant(
+        0, "with deferred sync: how often bookies lose power, and what is not durable; -1: there is no limit"
+    )
     versions: int = constant(0, "versions of the metadata up to which behaviours are explored; 0: as many as come")
 
     add_entry_request: ClassVar[type[AddEntryRequest]] = AddRequest
@@ -196,7 +206,9 @@ class RunningStore(Store):
     """What a bookie had of which it may have lost some: it finds, one by one, what is still there."""
     without_power: int = state(0)
     period: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.bookies, 1)
-    """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that ended so."""
+    """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that
+    ended so.
+    """
     lost_periods: PerKey[ModelValue, frozenset[int]] = per_key(lambda protocol: protocol.bookies, frozenset())
     added_in: PerKey[ModelValue, PerKey[int, int]] = per_key(
         lambda protocol: protocol.bookies,
@@ -206,7 +218,9 @@ class RunningStore(Store):
     connection: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
         lambda protocol: protocol.clients, per_key(lambda protocol: protocol.bookies, 0)
     )
-    """The number of the connection of a client to a bookie; ``served``: the last one over which a bookie was asked, ``gone``: that ended when it lost power."""
+    """The number of the connection of a client to a bookie; ``served``: the last one over which a bookie was asked,
+    ``gone``: that ended when it lost power.
+    """
     served: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
         lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.clients, -1)
     )
@@ -220,7 +234,9 @@ class RunningStore(Store):
     forced: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
     """Up to which entry an owner knows all to be durable."""
     done_adding: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.clients, False)
-    """Whether an owner has lost a connection over which it had sent what it has not forced: it can only close the ledger."""
+    """Whether an owner has lost a connection over which it had sent what it has not forced: it can only close the
+    ledger.
+    """
     follower: PerKey[ModelValue, Follower] = per_key(lambda protocol: protocol.followers, Follower)
     denials: PerKey[ModelValue, frozenset[Denial]] = per_key(lambda protocol: protocol.followers, frozenset())
     read_up_to: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.followers, 0)
@@ -250,17 +266,27 @@ class RunningStore(Store):
     )
 
     configurations = {
-        "default": configuration(**OWNER, doc="the owner by itself, with one copy of each entry, and another bookie to change to"),
+        "default": configuration(
+            **OWNER, doc="the owner by itself, with one copy of each entry, and another bookie to change to"
+        ),
         "two-entries": configuration(**OWNER, **TWO_ENTRIES, doc="the same with two entries in flight"),
         "one-bookie": configuration(**RECOVERED, bookies=1, doc="a recovery besides the owner, and one bookie"),
         "one-copy": configuration(**RECOVERED, doc="the same with another bookie to change to"),
         "two-copies": configuration(**TWO_COPIES, ack_quorum=1, doc="two copies of each entry, one of which is enough"),
         "both-copies": configuration(**TWO_COPIES, ack_quorum=2, doc="two copies of each entry, and both are needed"),
         "crash": configuration(
-            **ONE_COPY, clients=2, bookies=1, failures=0, crashes=1, versions=3, doc="a bookie crashes, and comes back in limbo"
+            **ONE_COPY,
+            clients=2,
+            bookies=1,
+            failures=0,
+            crashes=1,
+            versions=3,
+            doc="a bookie crashes, and comes back in limbo",
         ),
         "two-failures": configuration(**{**RECOVERED, "failures": 2}, doc="one copy, and bookies are given up twice"),
-        "two-entries-recovered": configuration(**RECOVERED, **TWO_ENTRIES, doc="one copy of each of two entries, and a recovery"),
+        "two-entries-recovered": configuration(
+            **RECOVERED, **TWO_ENTRIES, doc="one copy of each of two entries, and a recovery"
+        ),
         "two-recoveries": configuration(
             **{**RECOVERED, "clients": 3, "failures": 0, "versions": 4},
             **TWO_ENTRIES,
@@ -277,12 +303,22 @@ class RunningStore(Store):
             **DEFERRED, **TWO_ENTRIES, doc="entries are confirmed before they are durable, and a bookie loses power"
         ),
         "deferred-sync-recovered": configuration(**DEFERRED, clients=2, doc="the same with a recovery"),
-        "reader": configuration(**OWNER, followers=1, doc="somebody reads while the owner writes, and changes the ensemble"),
+        "reader": configuration(
+            **OWNER, followers=1, doc="somebody reads while the owner writes, and changes the ensemble"
+        ),
         "reader-recovered": configuration(
-            **RECOVERED, bookies=1, failures=0, followers=1, doc="somebody reads while the ledger is written and recovered"
+            **RECOVERED,
+            bookies=1,
+            failures=0,
+            followers=1,
+            doc="somebody reads while the ledger is written and recovered",
         ),
         "fenced-bookies-add": configuration(
-            **RECOVERED, bookies=1, fenced_bookies_refuse=False, expect=LOSS, doc="a bookie that is fenced takes entries of the owner"
+            **RECOVERED,
+            bookies=1,
+            fenced_bookies_refuse=False,
+            expect=LOSS,
+            doc="a bookie that is fenced takes entries of the owner",
         ),
         "one-bookie-fenced": configuration(
             **TWO_COPIES,
@@ -298,7 +334,11 @@ class RunningStore(Store):
             **RECOVERED, recovery_starts_at_fragment=False, expect=LOSS, doc="recovery believes a bookie that came late"
         ),
         "reads-move-on": configuration(
-            **RECOVERED, **TWO_ENTRIES, recovery_reads_stay=False, expect=LOSS, doc="recovery reads from the ensemble that it has changed to"
+            **RECOVERED,
+            **TWO_ENTRIES,
+            recovery_reads_stay=False,
+            expect=LOSS,
+            doc="recovery reads from the ensemble that it has changed to",
         ),
         "fragments-at-once": configuration(
             **RECOVERED,
@@ -314,7 +354,11 @@ class RunningStore(Store):
             doc="recovery takes one bookie's word that there is no such entry",
         ),
         "closes-before-writing-back": configuration(
-            **RECOVERED, bookies=1, write_back_before_close=False, expect=LOSS, doc="recovery closes before entries are written back"
+            **RECOVERED,
+            bookies=1,
+            write_back_before_close=False,
+            expect=LOSS,
+            doc="recovery closes before entries are written back",
         ),
         "unconditional-updates": configuration(
             **OWNER,
@@ -411,7 +455,8 @@ class RunningStore(Store):
         return any(self.stored[b][entry_id] for entry_id in self.entry_ids)
 
     def _lac_of_last(self, b: ModelValue) -> int:
-        # Which entry is the last was looked up before the bookie answers. Its LAC is at most the highest that the bookie was told.
+        # Which entry is the last was looked up before the bookie answers. Its LAC is at most the highest that the
+        # bookie was told.
         return one_of(range(self.bookie[b].lac + 1))
 
     @property
@@ -509,13 +554,17 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_finds_bookie_working(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie that a client has given up on, and has not replaced, has confirmed what was sent later: it has not failed any more."""
+        """A bookie that a client has given up on, and has not replaced, has confirmed what was sent later: it has not
+        failed any more.
+        """
         require(b in self.gave_up[c])
         self.gave_up[c] -= {b}
 
     @action(c=Store.clients, b=Store.bookies)
     def client_sends_add_again(self, c: ModelValue, b: ModelValue) -> None:
-        """A client sends an entry that is not committed once more to a bookie that should have it, since that works again."""
+        """A client sends an entry that is not committed once more to a bookie that should have it, since that works
+        again.
+        """
         client = self.client[c]
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
@@ -526,7 +575,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_gives_up_on_read(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several entries."""
+        """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several
+        entries.
+        """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
         self._fail()
@@ -544,7 +595,9 @@ class RunningStore(Store):
         return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
 
     def _end_change(self, c: ModelValue) -> None:
-        """The owner sends what is to be sent to the new ensemble, and perhaps changes it once more, before the LAC goes on."""
+        """The owner sends what is to be sent to the new ensemble, and perhaps changes it once more, before the LAC goes
+        on.
+        """
 
     @action(c=Store.clients)
     def client_goes_on(self, c: ModelValue) -> None:
@@ -559,7 +612,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_keeps_ensemble(self, c: ModelValue) -> None:
-        """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given up must not arrive."""
+        """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given
+        up must not arrive.
+        """
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
         require(client.status is Status.CHANGING_ENSEMBLE and unheard)
@@ -569,8 +624,8 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
-        """The owner wants to close the ledger at its LAC, also while a change of the ensemble that it has given up may still arrive: one of the two
-        comes first, and the other is refused.
+        """The owner wants to close the ledger at its LAC, also while a change of the ensemble that it has given up may
+        still arrive: one of the two comes first, and the other is refused.
         """
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
@@ -603,7 +658,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_receives_force_response(self, c: ModelValue, b: ModelValue) -> None:
-        """What was confirmed before the force is durable once every bookie says so: then the LAC of the owner goes on."""
+        """What was confirmed before the force is durable once every bookie says so: then the LAC of the owner goes
+        on.
+        """
         require(self.deferred_sync and self.client[c].status is Status.OPEN and not self.done_adding[c])
         number = one_of(self.force_numbers)
         self.network.receive(ForceLedgerResponse, source=b, to=c, topic=number)
@@ -665,8 +722,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_adopts_ledger(self, c: ModelValue) -> None:
-        """Somebody has created the ledger for another owner, and does nothing more with it. The owner makes it his by a write that changes nothing
-        else. Of several who want to be the owner, one is."""
+        """Somebody has created the ledger for another owner, and does nothing more with it. The owner makes it his by a
+        write that changes nothing else. Of several who want to be the owner, one is.
+        """
         client = self.client[c]
         metadata = self.meta.metadata
         require(client.status is None and metadata is not None)
@@ -704,7 +762,9 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_receives_metadata(self, c: ModelValue) -> None:
-        """The answer to a write comes; or the client has read how the metadata are now, since it was refused, or nobody answered."""
+        """The answer to a write comes; or the client has read how the metadata are now, since it was refused, or nobody
+        answered.
+        """
         client = self.client[c]
         require(client.status in WRITING)
         if client.update is not None:
@@ -722,7 +782,9 @@ class RunningStore(Store):
             self._receive_metadata(c)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """What `bookkeeper` calls a client. It has closed the ledger if a write of its own has, which it may have given up on."""
+        """What `bookkeeper` calls a client. It has closed the ledger if a write of its own has, which it may have given
+        up on.
+        """
         taken = self._taken(c)
         is_closed = taken is not None and taken.status is LedgerStatus.CLOSED
         return ClientStatus.CLOSED if is_closed else super().published_status(c)
@@ -784,12 +846,16 @@ class RunningStore(Store):
 
     @action(f=followers)
     def reader_learns_lac(self, f: ModelValue) -> None:
-        """A reader learns a higher LAC, which can only come from the owner of the ledger: whoever else writes tells one that the owner has told."""
+        """A reader learns a higher LAC, which can only come from the owner of the ledger: whoever else writes tells one
+        that the owner has told.
+        """
         follower = self.follower[f]
         require(follower.seen is not None)
         lac = one_of(self.entry_ids)
         require(is_beyond(lac_of_reader(follower.lac, lac), follower.lac))
-        require(any(self._lac(c) >= lac for c in self.clients if self.client[c].recovery_phase is RecoveryPhase.NOT_STARTED))
+        require(
+            any(self._lac(c) >= lac for c in self.clients if self.client[c].recovery_phase is RecoveryPhase.NOT_STARTED)
+        )
         follower.lac = lac_of_reader(follower.lac, lac)
 
     @action(b=Store.bookies)
@@ -823,7 +889,9 @@ class RunningStore(Store):
 
     @action(f=followers)
     def reader_finds_no_entry(self, f: ModelValue) -> None:
-        """All bookies that should have an entry, as the metadata say that the reader has read since, have denied it: there is none."""
+        """All bookies that should have an entry, as the metadata say that the reader has read since, have denied it:
+        there is none.
+        """
         entry_id = one_of(self.entry_ids)
         seen = self.follower[f].seen
         require(seen is not None and self.follower[f].has_looked)
@@ -861,7 +929,9 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_is_wiped(self, b: ModelValue) -> None:
-        """A bookie comes back without anything that it had, and is not in limbo, since the metadata do not tell of it."""
+        """A bookie comes back without anything that it had, and is not in limbo, since the metadata do not tell of
+        it.
+        """
         metadata = self.meta.metadata
         require(metadata is None or not any(b in fragment.ensemble for fragment in metadata.fragments))
         self._crash()
@@ -869,8 +939,10 @@ class RunningStore(Store):
 
     @action(b=Store.bookies, mark=tuple(Mark), fenced=(False, True), limbo=(False, True))
     def bookie_may_lack_entries(self, b: ModelValue, mark: Mark, fenced: bool, limbo: bool) -> None:
-        """A bookie that may have lost entries comes back, and marks the ledger before it answers anybody: it is fenced then and in limbo, or
-        not. It may have read that the ledger is not closed, or that it has entries of it, before that changed."""
+        """A bookie that may have lost entries comes back, and marks the ledger before it answers anybody: it is fenced
+        then and in limbo, or not. It may have read that the ledger is not closed, or that it has entries of it, before
+        that changed.
+        """
         metadata = self.meta.metadata
         require(metadata is not None)
         assert metadata is not None
@@ -897,7 +969,9 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_copies_entry(self, b: ModelValue) -> None:
-        """A bookie that repairs itself has an entry of a closed ledger from another one, which may have lost it since."""
+        """A bookie that repairs itself has an entry of a closed ledger from another one, which may have lost it
+        since.
+        """
         entry_id = one_of(self.entry_ids)
         require(self.crashes and not self.stored[b][entry_id] and entry_id in self._belonging(b))
         require(any(self.stored[other][entry_id] or self.had[other][entry_id] for other in self.bookies if other != b))

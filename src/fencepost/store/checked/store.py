@@ -1,18 +1,23 @@
 """The ledger store as a protocol: its clients and bookies, whose every decision is one of `fencepost.store.rules`.
 
-An action here sends and receives and remembers. Whether a bookie takes an add, how far the LAC goes, how a read ends, whether the
-metadata may be replaced, is asked of the very functions that the store runs, with the protections that are switched on.
+An action here sends and receives and remembers. Whether a bookie takes an add, how far the LAC goes, how a read ends,
+whether the metadata may be replaced, is asked of the very functions that the store runs, with the protections that are
+switched on.
 
-It is the life of one ledger, as `bookkeeper` tells it, with the names of that protocol, and what a real client does besides:
+It is the life of one ledger, as `bookkeeper` tells it, with the names of that protocol, and what a real client does
+besides:
 
-- It acts on metadata as it has seen them. Others may have changed them since; its write is refused, it reads again and asks the rule again.
-- The answer to a write comes later, or is lost. Meanwhile the owner counts what bookies confirm, and more of them may fail.
+- It acts on metadata as it has seen them. Others may have changed them since; its write is refused, it reads again and
+  asks the rule again.
+- The answer to a write comes later, or is lost. Meanwhile the owner counts what bookies confirm, and more of them may
+  fail.
 - A recovery reads several entries at once, while it writes back (``reads_in_flight``).
 - A recovery that was overtaken finds that out when it wants to close the ledger.
 - A bookie that lost everything in a crash is back, in limbo (``crashes``).
 
-What a role does at once about several bookies or entries is a step for each entry here: so there are more behaviours, and not fewer. A
-message that makes no difference any more is never received. That it is `bookkeeper` is declared, and checked: see ``PUBLISHED``. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
+What a role does at once about several bookies or entries is a step for each entry here: so there are more behaviours,
+and not fewer. A message that makes no difference any more is never received. That it is `bookkeeper` is declared, and
+checked: see ``PUBLISHED``. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -196,7 +201,9 @@ class Answer(enum.Enum):
 
 
 class Update(Record):
-    """A write of metadata, and the answer that the client waits for; ``version`` is what the metadata service has made of it."""
+    """A write of metadata, and the answer that the client waits for; ``version`` is what the metadata service has made
+    of it.
+    """
 
     metadata: LedgerMetadata
     version: int
@@ -212,10 +219,11 @@ class LedgerOnBookie(current.LedgerOnBookie):
 class Client(Record):
     """What a client knows.
 
-    ``seen``: the metadata as it last saw them, with the fragments that its recovery keeps to itself, and ``version`` theirs. ``update``: a
-    write that is not answered. The LAC, the last add that it pushed (LAP), adds that are not confirmed, and who has confirmed which. Of a
-    recovery: who is fenced, the ensemble that it reads from and the LAC that it began with; the last entry that it has asked for, who
-    lacks which entry, what was found out of order; the end, once it is known; and which entries it has sent to any bookie.
+    ``seen``: the metadata as it last saw them, with the fragments that its recovery keeps to itself, and ``version``
+    theirs. ``update``: a write that is not answered. The LAC, the last add that it pushed (LAP), adds that are not
+    confirmed, and who has confirmed which. Of a recovery: who is fenced, the ensemble that it reads from and the LAC
+    that it began with; the last entry that it has asked for, who lacks which entry, what was found out of order; the
+    end, once it is known; and which entries it has sent to any bookie.
     """
 
     status: Status | None = None
@@ -448,7 +456,9 @@ def _protections(switches: tuple[bool, ...]) -> Protections:
 
 
 class Store(LedgerProtocol):
-    """The life of one ledger, by the rules of the store: clients that write and recover it, bookies, readers, a metadata service."""
+    """The life of one ledger, by the rules of the store: clients that write and recover it, bookies, readers, a
+    metadata service.
+    """
 
     name: ClassVar[str] = "store"
     add_entry_request: ClassVar[type[AddEntryRequest]] = AddEntryRequest
@@ -715,7 +725,8 @@ class Store(LedgerProtocol):
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
-        """The first of these ensembles that is not yet that of a fragment, or any; without one, the action is not enabled.
+        """The first of these ensembles that is not yet that of a fragment, or any; without one, the action is not
+        enabled.
 
         In which order bookies are taken is not for a client to decide. It is told which there are.
         """
@@ -820,8 +831,9 @@ class Store(LedgerProtocol):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its last entry, which tells a LAC. It need not have heard of the ledger before. In limbo it
-        does not say that it has none: then nobody takes it for fenced."""
+        """A bookie is fenced, and answers with its last entry, which tells a LAC. It need not have heard of the ledger
+        before. In limbo it does not say that it has none: then nobody takes it for fenced.
+        """
         self.network.receive(FenceRequest, source=c, to=b)
         require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
         bookie = self.bookie[b]
@@ -834,7 +846,9 @@ class Store(LedgerProtocol):
 
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that there is none."""
+        """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that
+        there is none.
+        """
         read = self._next_read(self.read_request, c, b)
         bookie = self.bookie[b]
         if is_fenced_by_read(read.fence, protections=self.protections):
@@ -851,7 +865,9 @@ class Store(LedgerProtocol):
 
     @action(b=bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A bookie without a journal comes back with nothing of what it had, fenced and in limbo; what was on its way to it is lost."""
+        """A bookie without a journal comes back with nothing of what it had, fenced and in limbo; what was on its way
+        to it is lost.
+        """
         require(self.crashed < self.crashes)
         self.crashed += 1
         self.bookie[b] = LedgerOnBookie(fenced=True, limbo=True)
@@ -862,7 +878,8 @@ class Store(LedgerProtocol):
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def _write(self, c: ModelValue, metadata: LedgerMetadata, failed: Bookies = frozenset()) -> None:
-        """Write metadata in the place of those that were last seen; if they are taken, that deals with bookies that ``failed``.
+        """Write metadata in the place of those that were last seen; if they are taken, that deals with bookies that
+        ``failed``.
 
         The answer comes with :meth:`client_receives_metadata`, or at once.
         """
@@ -881,7 +898,9 @@ class Store(LedgerProtocol):
             self._receive_metadata(c)
 
     def _may_lose_answer(self, c: ModelValue) -> bool:
-        """Whether the answer to a write may be lost: of those to the marks of a recovery, of which there is no end, to the first."""
+        """Whether the answer to a write may be lost: of those to the marks of a recovery, of which there is no end, to
+        the first.
+        """
         client = self.client[c]
         if client.status is not Status.MARKING:
             return self.metadata_answers_lost
@@ -889,7 +908,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients)
     def client_receives_metadata(self, c: ModelValue) -> None:
-        """The answer to a write of metadata comes; or it was refused or is lost, and the client has read how the metadata are now."""
+        """The answer to a write of metadata comes; or it was refused or is lost, and the client has read how the
+        metadata are now.
+        """
         require(self.client[c].status in WRITING)
         self._receive_metadata(c)
 
@@ -945,7 +966,9 @@ class Store(LedgerProtocol):
         return None if update is None or update.answer is Answer.REFUSED else update.metadata
 
     def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a bookie is in the ensemble that a client adds to, and not in the one that the metadata have by now."""
+        """Whether a bookie is in the ensemble that a client adds to, and not in the one that the metadata have by
+        now.
+        """
         taken = self._taken(c)
         return taken is not None and b not in current_ensemble(taken)
 
@@ -1012,7 +1035,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
-        """The owner wants to close the ledger at its LAC. It may do so at any time, as far as it knows the ledger to be open."""
+        """The owner wants to close the ledger at its LAC. It may do so at any time, as far as it knows the ledger to be
+        open.
+        """
         require(self.client[c].status is Status.OPEN)
         self._close(c)
 
@@ -1066,7 +1091,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts. One that comes after reading has begun is ignored."""
+        """A bookie is fenced. The highest LAC of any is where recovery starts. One that comes after reading has begun
+        is ignored.
+        """
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
         response = self.network.receive(FenceResponse, source=b, to=c).message
@@ -1118,7 +1145,9 @@ class Store(LedgerProtocol):
         """A response to a recovery read. It may decide the reads of several entries, in their order."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
-        response = self._next_read(self.read_response, b, c, lambda read: client.lap < read.entry_id <= client.last_read)
+        response = self._next_read(
+            self.read_response, b, c, lambda read: client.lap < read.entry_id <= client.last_read
+        )
         if response.entry is None:
             client.no_such_entry[response.entry_id] |= {b}
         else:
@@ -1154,7 +1183,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
-        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
+        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read
+        from.
+        """
         self._write_back_entry(c)
 
     def _write_back_entry(self, c: ModelValue) -> None:
@@ -1167,8 +1198,9 @@ class Store(LedgerProtocol):
         client.written_back |= {op.entry.id}
 
     def _may_write_back(self, c: ModelValue) -> bool:
-        """Whether a client recovers the ledger. Where several entries are read at once, one answer may decide two reads: the first entry
-        is found and sent before the second ends the recovery."""
+        """Whether a client recovers the ledger. Where several entries are read at once, one answer may decide two
+        reads: the first entry is found and sent before the second ends the recovery.
+        """
         status = self.client[c].status
         return status is Status.IN_RECOVERY or (status is Status.ABORTED and self.reads_in_flight > 1)
 
@@ -1180,7 +1212,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
-        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the ledger."""
+        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the
+        ledger.
+        """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
         failed = self._failed(c)
@@ -1205,7 +1239,9 @@ class Store(LedgerProtocol):
 
     @action(c=clients)
     def recovery_client_closes_ledger(self, c: ModelValue) -> None:
-        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that it found."""
+        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that
+        it found.
+        """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
         end = client.last_recoverable_entry
@@ -1262,8 +1298,8 @@ class Store(LedgerProtocol):
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
         """Count in a confirmation.
 
-        What a bookie confirms that is leaving the ensemble makes no difference, as long as the LAC waits and it no longer counts
-        after that: then it is not received.
+        What a bookie confirms that is leaving the ensemble makes no difference, as long as the LAC waits and it no
+        longer counts after that: then it is not received.
         """
         client = self.client[c]
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: add.success)
@@ -1319,7 +1355,9 @@ class Store(LedgerProtocol):
         return op.fragment_id != len(seen.fragments) or op.ensemble != current_ensemble(seen)
 
     def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
+        new.
+        """
         client = self.client[c]
         seen = client.seen
         assert seen is not None
@@ -1340,7 +1378,9 @@ class Store(LedgerProtocol):
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
-        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's LAC covers it."""
+        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's
+        LAC covers it.
+        """
         reader = self.reader[r]
         require(reader.entry_id is None)
         metadata = self.meta.metadata
@@ -1397,16 +1437,23 @@ class Store(LedgerProtocol):
         return is_typed(self, part, TYPES)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """What `bookkeeper` calls a client. A client that has closed the ledger is closed, whether it knows that already or not."""
+        """What `bookkeeper` calls a client. A client that has closed the ledger is closed, whether it knows that
+        already or not.
+        """
         status, taken = self.client[c].status, self._taken(c)
-        if status in (Status.CLOSING, Status.CLOSING_RECOVERED) and taken is not None and taken.status is LedgerStatus.CLOSED:
+        if (
+            status in (Status.CLOSING, Status.CLOSING_RECOVERED)
+            and taken is not None
+            and taken.status is LedgerStatus.CLOSED
+        ):
             return ClientStatus.CLOSED
         return None if status in (None, Status.ADOPTING, Status.MARKING) else PUBLISHED_STATUS[status]
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or after all that
-        its owner takes for committed."""
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or
+        after all that its owner takes for committed.
+        """
         metadata = self.meta.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
@@ -1417,15 +1464,18 @@ class Store(LedgerProtocol):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble,
-        as long as no bookie loses its data."""
+        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its
+        ensemble, as long as no bookie loses its data.
+        """
         if self._lac(c) < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
         return any(self._stored(b, entry_id) is not None for b in self._write_set_of(entry_id))
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its write set, as long as no bookie loses its data."""
+        """Every entry of a closed ledger is stored by an ack quorum of its write set, as long as no bookie loses its
+        data.
+        """
         metadata = self.meta.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
@@ -1434,7 +1484,9 @@ class Store(LedgerProtocol):
 
     @invariant(c=clients)
     def whoever_closes_the_ledger_knows_its_end(self, c: ModelValue) -> bool:
-        """A client that was told that its ledger is closed at its LAC, by itself or by somebody else, was told the truth."""
+        """A client that was told that its ledger is closed at its LAC, by itself or by somebody else, was told the
+        truth.
+        """
         if self.client[c].status not in (Status.CLOSED, Status.FOUND_CLOSED):
             return True
         metadata = self.meta.metadata
@@ -1442,7 +1494,9 @@ class Store(LedgerProtocol):
 
     @invariant(b=bookies)
     def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
-        """No bookie was told a LAC beyond the end of a ledger that is closed: a reader believes it, and reads what is cut off."""
+        """No bookie was told a LAC beyond the end of a ledger that is closed: a reader believes it, and reads what is
+        cut off.
+        """
         metadata = self.meta.metadata
         end = None if metadata is None else end_of(metadata)
         return end is None or self.bookie[b].lac <= end

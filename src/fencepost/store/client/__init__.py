@@ -1,4 +1,6 @@
-"""The ledger client: ``async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store``, or ``with`` in synchronous code."""
+"""The ledger client: ``async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store``, or ``with`` in
+synchronous code.
+"""
 
 from fencepost.store.client.connecting import Connecting, connect, connect_sync
 from fencepost.store.client.reader import LedgerReader

@@ -43,7 +43,9 @@ class Calls:
         return self.actor.calls, future
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
-        """What a call comes to. Raises :class:`MetadataServiceError` if the metadata service can not be reached for too long meanwhile."""
+        """What a call comes to. Raises :class:`MetadataServiceError` if the metadata service can not be reached for too
+        long meanwhile.
+        """
         return await self.driver.patiently(self.start(operation, *arguments))
 
     def close(self) -> None:

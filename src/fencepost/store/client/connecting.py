@@ -14,8 +14,9 @@ from fencepost.store.client.sync import SyncStore
 class Connecting:
     """A store that is being connected to.
 
-    ``async with`` and ``await`` give a :class:`Store`, whose operations are awaited; ``with`` gives a :class:`SyncStore`, whose operations
-    wait by themselves. Both close it at the end, ``await`` leaves that to the caller.
+    ``async with`` and ``await`` give a :class:`Store`, whose operations are awaited; ``with`` gives a
+    :class:`SyncStore`, whose operations wait by themselves. Both close it at the end, ``await`` leaves that to the
+    caller.
     """
 
     def __init__(self, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> None:
@@ -53,12 +54,14 @@ def connect(uri: str, settings: ClientSettings | None = None, *, trace: str | Pa
 
     ``trace``: a folder for a trace of what this client does.
 
-    Raises :class:`fencepost.TraceError` if there can be no trace, :class:`fencepost.OptionError` for what is no address, :class:`MetadataServiceError` if nobody answers there, and
-    :class:`NoClusterError` if there is no cluster.
+    Raises :class:`fencepost.TraceError` if there can be no trace, :class:`fencepost.OptionError` for what is no
+    address, :class:`MetadataServiceError` if nobody answers there, and :class:`NoClusterError` if there is no cluster.
     """
     return Connecting(uri, settings or ClientSettings(), trace)
 
 
 def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncStore:
-    """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as :func:`connect`."""
+    """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as
+    :func:`connect`.
+    """
     return SyncStore.connect(uri, settings or ClientSettings(), trace)

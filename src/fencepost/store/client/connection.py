@@ -1,9 +1,10 @@
-"""The connection of a client to one bookie: opened when it is needed, anew when it broke, and shared by all that the client does.
+"""The connection of a client to one bookie: opened when it is needed, anew when it broke, and shared by all that the
+client does.
 
-Requests that are sent in one turn of the loop go out in one write, but the first one at once when no other is under way, and all responses that
-arrive in one read are handed on at once. A connection numbers its requests itself. What is not answered in time, or when the connection
-breaks, is unanswered. Adds and reads of many entries go by rows (:mod:`fencepost.store.client.pipeline`) once the loops for that are loaded, and
-one by one before.
+Requests that are sent in one turn of the loop go out in one write, but the first one at once when no other is under
+way, and all responses that arrive in one read are handed on at once. A connection numbers its requests itself. What is
+not answered in time, or when the connection breaks, is unanswered. Adds and reads of many entries go by rows
+(:mod:`fencepost.store.client.pipeline`) once the loops for that are loaded, and one by one before.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from fencepost.store.wire.v3 import decode_response, encode_request
 from fencepost.tracing import TraceWriter
 
 _BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
-"""Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is larger."""
+"""Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is
+larger.
+"""
 
 _LARGE = 8 * 1024
 """Bytes of frames that are written without waiting for others to be written with."""
@@ -63,15 +66,21 @@ class AskingForAdds(Protocol):
     """Who sends adds of many entries, and is told of the fate of each once."""
 
     def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
-        """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the call."""
+        """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the
+        call.
+        """
         ...
 
 
 class AskingForReads(Asking, Protocol):
-    """Who asks for many entries, and is told of the fate of each request once. Arrays may be used again after the call."""
+    """Who asks for many entries, and is told of the fate of each request once. Arrays may be used again after the
+    call.
+    """
 
     def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
-        """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at yet."""
+        """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at
+        yet.
+        """
         ...
 
     def read_answered(self, bookie: str, entry_id: int, response: Response) -> None:
@@ -115,15 +124,18 @@ class Client(Protocol):
 
 
 _Waiting = tuple[Asking, int, float, int, bool]
-"""A request without an answer: whose it is, the number it has there, when it is given up, its bytes, and whether it is an add."""
+"""A request without an answer: whose it is, the number it has there, when it is given up, its bytes, and whether it is
+an add.
+"""
 
 
 class Connection:
     """The requests of a client to one bookie.
 
-    A bookie answers adds in the order in which they came, and other requests much so. An answer tells that the bookie works on what was sent
-    after it: that is late only if no answer comes for a whole ``request_timeout``, however long the line is in which it stands. What others of
-    its kind have overtaken is late a ``request_timeout`` after it was sent.
+    A bookie answers adds in the order in which they came, and other requests much so. An answer tells that the bookie
+    works on what was sent after it: that is late only if no answer comes for a whole ``request_timeout``, however long
+    the line is in which it stands. What others of its kind have overtaken is late a ``request_timeout`` after it was
+    sent.
     """
 
     def __init__(self, bookie: str, client: Client, settings: ClientSettings, trace: TraceWriter | None = None) -> None:
@@ -187,7 +199,9 @@ class Connection:
                 self.send(plain, entry_id, adds[entry_id - adds.first])
 
     def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
-        """Ask for entries. What comes of each is told later, never before this returns. It takes loops that are loaded."""
+        """Ask for entries. What comes of each is told later, never before this returns. It takes loops that are
+        loaded.
+        """
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
             self.loop.call_soon(self._give_up_reads, asking, entry_ids)
         elif self._pipeline().is_full(len(entry_ids)):
@@ -210,8 +224,9 @@ class Connection:
         return self.pipeline
 
     def _write(self, frames: Sequence[bytes | memoryview], size: int, at_once: bool = False) -> None:
-        """Write frames: at once where nothing is under way that others could be written with, and large ones, so that nobody puts them together
-        with others; and those that have others with them already."""
+        """Write frames: at once where nothing is under way that others could be written with, and large ones, so that
+        nobody puts them together with others; and those that have others with them already.
+        """
         at_once = at_once or not self.unanswered_size or size >= _LARGE
         self.unanswered_size += size
         if at_once and self.link is not None and not self.outgoing:
@@ -224,7 +239,9 @@ class Connection:
             self._flush_later()
 
     def _flush_later(self) -> None:
-        """Write at the end of this turn of the loop, or once there is a connection; and look after what is not answered."""
+        """Write at the end of this turn of the loop, or once there is a connection; and look after what is not
+        answered.
+        """
         if self.link is not None:
             self.is_flushing = True
             self.loop.call_soon(self._flush)
@@ -252,7 +269,8 @@ class Connection:
             self.outgoing = []
 
     def take(self, data: bytearray, view: Any, start: int, stop: int, limit: int) -> int:
-        """Take the responses that are complete in ``data[start:stop]``; where the next begins. ``view``: the data as an array, if there are loops.
+        """Take the responses that are complete in ``data[start:stop]``; where the next begins. ``view``: the data as an
+        array, if there are loops.
 
         Raises :class:`WireError` for what is no response.
         """
@@ -366,7 +384,9 @@ class Connection:
         self.sweeping = self.loop.call_later(delay, self._sweep)
 
     def _sweep(self) -> None:
-        """Give up what was not answered in time; and a connection over which nothing came at all, which may be half open."""
+        """Give up what was not answered in time; and a connection over which nothing came at all, which may be half
+        open.
+        """
         self.sweeping = None
         now = self.now()
         if now - self.sweeping_at > self.request_timeout / 4:

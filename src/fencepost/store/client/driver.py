@@ -1,7 +1,8 @@
-"""A client's process: carries out what its roles want, over connections to bookies and a session with the metadata service.
+"""A client's process: carries out what its roles want, over connections to bookies and a session with the metadata
+service.
 
-It is the asyncio twin of the simulator's client. A role at work is an :class:`Actor`; all actors of a client share the connections, the
-session and one view of the bookies.
+It is the asyncio twin of the simulator's client. A role at work is an :class:`Actor`; all actors of a client share the
+connections, the session and one view of the bookies.
 """
 
 from __future__ import annotations
@@ -61,11 +62,14 @@ _OUTCOMES: dict[type[StoreError], Outcome] = {
     BadVersionError: Outcome.BAD_VERSION,
     OutcomeUnknownError: Outcome.UNKNOWN,
 }
-"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role can not go on."""
+"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role can not
+go on.
+"""
 
 
 class Driver:
-    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with :meth:`close`.
+    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with
+    :meth:`close`.
 
     ``trace`` is written to by all that it does, and closed with it.
     """
@@ -93,7 +97,9 @@ class Driver:
         self._stops: list[Callable[[], None]] = []
 
     @classmethod
-    async def start(cls, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None) -> Driver:
+    async def start(
+        cls, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None
+    ) -> Driver:
         """A driver that knows which bookies there are."""
         driver = cls(metadata, settings, trace)
         driver._stops.append(metadata.listen(driver._session_changed))
@@ -148,7 +154,9 @@ class Driver:
             actor.deliver(Disconnected(bookie))
 
     def candidates(self) -> BookiesChanged:
-        """The bookies that can be written to, in an order in which to choose among them: any, but those that have failed lately last."""
+        """The bookies that can be written to, in an order in which to choose among them: any, but those that have
+        failed lately last.
+        """
         mixed = random.sample(self.bookies.writable, len(self.bookies.writable))
         return BookiesChanged(tuple(preferred(mixed, self._quarantined())))
 
@@ -180,10 +188,15 @@ class Driver:
         task.add_done_callback(self.tasks.discard)
 
     async def patiently(self, future: asyncio.Future[Any]) -> Any:
-        """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach for too long."""
+        """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach
+        for too long.
+        """
         if future.done():
             return future.result()
-        if self.unreachable_since is not None and self.unreachable_since + self.settings.metadata_timeout <= self.loop.time():
+        if (
+            self.unreachable_since is not None
+            and self.unreachable_since + self.settings.metadata_timeout <= self.loop.time()
+        ):
             future.cancel()
             raise self._unreachable()
         self._patient.add(future)
@@ -194,7 +207,9 @@ class Driver:
 
     def _unreachable(self) -> MetadataServiceError:
         limit = self.settings.metadata_timeout
-        return MetadataServiceError(f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s")
+        return MetadataServiceError(
+            f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s"
+        )
 
     def _lose_patience(self) -> None:
         """The metadata service is out of reach for too long: nobody waits any more for what may need it."""
@@ -243,8 +258,8 @@ class _Question:
 class Actor:
     """A role at work: its events go in one after another, and its effects are carried out.
 
-    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way. ``confirmed`` is told how
-    far entries are confirmed that were appended together.
+    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way.
+    ``confirmed`` is told how far entries are confirmed that were appended together.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The compiled loops of a client, once they are there, and the plain ones before.
 
-A client that carries few entries never loads them: a command line would only be slower. After some thousands of entries it has them got ready
-(:mod:`fencepost.store.rows.ready`), and goes on with the plain ones meanwhile.
+A client that carries few entries never loads them: a command line would only be slower. After some thousands of entries
+it has them got ready (:mod:`fencepost.store.rows.ready`), and goes on with the plain ones meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGE = 16 * 1024
-"""Bytes of an entry, from which on it takes less time to look at it by itself where it lies than to copy it among others."""
+"""Bytes of an entry, from which on it takes less time to look at it by itself where it lies than to copy it among
+others.
+"""
 
 WORTH = 2_000
 """Entries that a process has carried when it is worth to load the loops."""
@@ -63,7 +65,8 @@ LOOPS = Loops()
 
 
 class Blocks:
-    """Large blocks of bytes that are used again once nobody refers to them: new memory costs a page fault for each 4 KiB.
+    """Large blocks of bytes that are used again once nobody refers to them: new memory costs a page fault for each 4
+    KiB.
 
     ``kept``: bytes that are kept, at most. Whatever does not find a block that is free is given a new one.
     """
@@ -92,7 +95,8 @@ class Blocks:
             self._blocks.append(block)
             if is_free:
                 return block
-        step = 1 << size.bit_length() - 4  # so that sizes that differ a little have blocks in common, and little of them is room for nothing
+        # so that sizes that differ a little have blocks in common, and little of them is room for nothing
+        step = 1 << size.bit_length() - 4
         made: NDArray[np.uint8] = np.empty(-(-size // step) * step, np.uint8)
         if len(made) <= self.room:
             self.room -= len(made)
@@ -163,11 +167,14 @@ class RowLoops:
         parts = BLOCKS.take(np, total + count * (loops.PART_LIMIT + len(key)))
         table, of_key = np.empty((count, loops.ADD_COLUMNS), np.int64), np.frombuffer(bytearray(key), np.uint8)
         are_large = total >= count * LARGE
-        portions = [(row, row + 1, data) for row, data in enumerate(entries)] if are_large else [(0, count, b"".join(entries))]
+        portions = (
+            [(row, row + 1, data) for row, data in enumerate(entries)] if are_large else [(0, count, b"".join(entries))]
+        )
         size = 0
         for start, stop, data in portions:
             end = loops.add_parts(
-                np.frombuffer(data, np.uint8), sizes[start:stop], made[start:stop], digest_type, first.ledger, first.entry_id + start, first.lac,
+                np.frombuffer(data, np.uint8), sizes[start:stop], made[start:stop], digest_type, first.ledger,
+                first.entry_id + start, first.lac,
                 length, of_key, first.deferred_sync, parts[size:], table[start:stop],
             )  # fmt: skip
             table[start:stop, [loops.PART, loops.BODY]] += size
@@ -175,7 +182,13 @@ class RowLoops:
         return AddRows(first, parts, table, size + count * loops.HEAD)
 
     def confirm(
-        self, masks: Masks, entry_ids: Sequence[int], number: int, place: int, pending: tuple[int, int], quorums: tuple[int, int]
+        self,
+        masks: Masks,
+        entry_ids: Sequence[int],
+        number: int,
+        place: int,
+        pending: tuple[int, int],
+        quorums: tuple[int, int],
     ) -> None:
         """See :class:`fencepost.store.roles.adds.AddLoops`."""
         loops = self.loops.module

@@ -8,7 +8,10 @@ from fencepost.store.roles.interface import Error
 _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     Error.LEDGER_EXISTS: (errors.LedgerExistsError, "ledger {} exists already"),
     Error.NO_LEDGER: (errors.NoSuchLedgerError, "there is no ledger {}"),
-    Error.NO_ENTRY: (errors.NoSuchEntryError, "ledger {} does not have the entry: every bookie of its write set says so"),
+    Error.NO_ENTRY: (
+        errors.NoSuchEntryError,
+        "ledger {} does not have the entry: every bookie of its write set says so",
+    ),
     Error.NOT_ENOUGH_BOOKIES: (
         errors.NotEnoughBookiesError,
         "there are not enough writable bookies for ledger {}: start more, or ask for a smaller ensemble",

@@ -26,8 +26,9 @@ FULL, PART, NONE, UNKNOWN, NOT_ITS = "█", "▒", "·", "?", " "
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a bookie says that it has of a ledger; None: it does not say. ``is_probed``: it was asked for some entries, and those between
-    two that it has are taken to be there."""
+    """What a bookie says that it has of a ledger; None: it does not say. ``is_probed``: it was asked for some entries,
+    and those between two that it has are taken to be there.
+    """
 
     bookie: str
     runs: Runs | None
@@ -35,7 +36,9 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 async def holdings(store: Store, ledger: int, metadata: LedgerMetadata, last: int) -> list[Holding]:
-    """Ask every bookie of a ledger which of the entries up to ``last`` it has, in the order in which they came to the ledger."""
+    """Ask every bookie of a ledger which of the entries up to ``last`` it has, in the order in which they came to the
+    ledger.
+    """
     bookies = dict.fromkeys(bookie for fragment in metadata.fragments for bookie in fragment.ensemble)
     return [*await asyncio.gather(*(_held_by(store, ledger, metadata, last, bookie) for bookie in bookies))]
 
@@ -49,7 +52,9 @@ async def _held_by(store: Store, ledger: int, metadata: LedgerMetadata, last: in
             return Holding(bookie, ())
     # BookKeeper's bookies do not answer that with the storage that they have by default.
     expected = [entry_id for first, end in _expected_runs(metadata, bookie, last) for entry_id in range(first, end + 1)]
-    probes = sorted({expected[place * (len(expected) - 1) // (PROBED - 1)] for place in range(PROBED)}) if expected else []
+    probes = (
+        sorted({expected[place * (len(expected) - 1) // (PROBED - 1)] for place in range(PROBED)}) if expected else []
+    )
     answers = await asyncio.gather(*(store.ask(bookie, ReadEntry(ledger, entry_id)) for entry_id in probes))
     held: list[int] = []
     for entry_id, answer in zip(probes, answers, strict=True):
@@ -94,7 +99,11 @@ def draw(ledger: int, metadata: LedgerMetadata, held: Sequence[Holding], last: i
     starts = [fragment.first_entry_id for fragment in metadata.fragments]
     for number, fragment in enumerate(metadata.fragments):
         end = starts[number + 1] - 1 if number + 1 < len(starts) else last
-        span = f"{fragment.first_entry_id:,} to {end:,}" if end >= fragment.first_entry_id else f"from {fragment.first_entry_id:,}"
+        span = (
+            f"{fragment.first_entry_id:,} to {end:,}"
+            if end >= fragment.first_entry_id
+            else f"from {fragment.first_entry_id:,}"
+        )
         members = " ".join(names[bookie] for bookie in fragment.ensemble)
         lines.append(f"  fragment {number + 1}   entries {span:<24} {members}")
     lines.append("")
@@ -104,7 +113,11 @@ def draw(ledger: int, metadata: LedgerMetadata, held: Sequence[Holding], last: i
         edges = [place * (last + 1) // cells for place in range(cells + 1)]
         lines.append("  " + " " * label + "  " + _axis(last, cells))
         lines += [_row(names[each.bookie], each, metadata, edges, label) for each in held]
-        lines += ["", f"  {FULL} all of it   {PART} some   {NONE} lacks it   {UNKNOWN} does not say   blank: not its part", ""]
+        lines += [
+            "",
+            f"  {FULL} all of it   {PART} some   {NONE} lacks it   {UNKNOWN} does not say   blank: not its part",
+            "",
+        ]
         lines += _verdict(metadata, held, last)
     else:
         lines += [f"  {names[each.bookie]}  {each.bookie}" for each in held] + ["", "  It has no entries."]
@@ -118,7 +131,9 @@ def _headline(ledger: int, metadata: LedgerMetadata, last: int) -> str:
         parts += [entries, f"{metadata.length:,} bytes"]
     else:
         parts.append(f"{entries} confirmed so far")
-    quorums = f"ensemble {metadata.ensemble_size}, write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
+    quorums = (
+        f"ensemble {metadata.ensemble_size}, write quorum {metadata.write_quorum}, ack quorum {metadata.ack_quorum}"
+    )
     parts += [quorums, metadata.digest_type.name.lower()]
     custom = [f"{key}={value.decode(errors='backslashreplace')}" for key, value in metadata.custom_metadata]
     return "   ".join([*parts, *custom])
@@ -147,7 +162,9 @@ def _row(name: str, held: Holding, metadata: LedgerMetadata, edges: Sequence[int
 
 
 def _expected_runs(metadata: LedgerMetadata, bookie: str, last: int) -> Runs:
-    """The entries that a bookie should have. Where entries are striped they are many short runs, which only their number counts of."""
+    """The entries that a bookie should have. Where entries are striped they are many short runs, which only their
+    number counts of.
+    """
     fragments = metadata.fragments
     runs: list[tuple[int, int]] = []
     for number, fragment in enumerate(fragments):
@@ -157,7 +174,9 @@ def _expected_runs(metadata: LedgerMetadata, bookie: str, last: int) -> Runs:
         if metadata.write_quorum == len(fragment.ensemble):
             runs.append((fragment.first_entry_id, end))
         else:
-            runs += [(each, each) for each in range(fragment.first_entry_id, end + 1) if bookie in _write_set(metadata, each)]
+            runs += [
+                (each, each) for each in range(fragment.first_entry_id, end + 1) if bookie in _write_set(metadata, each)
+            ]
     return tuple(runs)
 
 

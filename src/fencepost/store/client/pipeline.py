@@ -1,4 +1,6 @@
-"""The requests of one connection that are made and answered by rows: adds and reads of many entries, without an object for each."""
+"""The requests of one connection that are made and answered by rows: adds and reads of many entries, without an object
+for each.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _OWNERS = 64
 
 
 class Pipeline:
-    """Requests by rows that have no answer: a ring of them, and who they belong to. ``loops``: :mod:`fencepost.store.rows.client`."""
+    """Requests by rows that have no answer: a ring of them, and who they belong to. ``loops``:
+    :mod:`fencepost.store.rows.client`.
+    """
 
     def __init__(self, loops: Any) -> None:
         self.loops = loops
@@ -29,7 +33,9 @@ class Pipeline:
         self.ring: NDArray[np.int64] = self.np.zeros((1024, loops.RING_COLUMNS), self.np.int64)
         self.oldest = self.next = loops.FIRST_TXN
         self.deadlines: deque[tuple[int, int, float, int]] = deque()
-        """The first number of requests that were sent together, the one after them, when these are given up, and 1 for adds."""
+        """The first number of requests that were sent together, the one after them, when these are given up, and 1 for
+        adds.
+        """
         self.reached = [0, 0]
         """The last request that was answered, of adds at 1 and of reads at 0; and when that became so."""
         self.reached_at = [0.0, 0.0]
@@ -37,7 +43,9 @@ class Pipeline:
         self.numbers: dict[Any, int] = {}
         """Those of owners of adds, who send more and more under one number."""
         self.left: dict[int, int] = {}
-        """How many reads under each odd number have no answer: it is given for those that are sent together, and is over with them."""
+        """How many reads under each odd number have no answer: it is given for those that are sent together, and is
+        over with them.
+        """
         self.last_number = 0
         self.responses: NDArray[np.int64] = self.np.empty((_AT_ONCE, loops.RESPONSE_COLUMNS), self.np.int64)
         self.answered: NDArray[np.int64] = self.np.empty((2, _AT_ONCE), self.np.int64)
@@ -61,8 +69,9 @@ class Pipeline:
     def adds(
         self, owner: Any, adds: AddRows, place: int, ensemble_size: int, write_quorum: int, deadline: float
     ) -> tuple[list[memoryview], int]:
-        """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now on, in one piece or several, and
-        their bytes. Large parts, which all bookies are sent, are not copied for each."""
+        """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now
+        on, in one piece or several, and their bytes. Large parts, which all bookies are sent, are not copied for each.
+        """
         loops, first = self.loops, adds.first
         self._make_room(len(adds))
         are_large = adds.size >= len(adds) * LARGE
@@ -156,8 +165,10 @@ class Pipeline:
     def receive(
         self, data: NDArray[np.uint8], start: int, stop: int, limit: int, now: float
     ) -> tuple[int, int, int, int, Any, int, int]:
-        """Fill ``responses``: how many there are, where the next begins, and how it goes on there; and what :meth:`settle` gives for the first of
-        them, with the response 0 after those that are settled if it is no plain one."""
+        """Fill ``responses``: how many there are, where the next begins, and how it goes on there; and what
+        :meth:`settle` gives for the first of them, with the response 0 after those that are settled if it is no plain
+        one.
+        """
         entry_ids, rows = self._entry_ids, self._rows
         count, at, how, after, number, taken, size = self.loops.receive(
             data, start, stop, limit, self.responses, self.ring, self.oldest, self.next, entry_ids, rows
@@ -167,7 +178,8 @@ class Pipeline:
     def settle(self, first: int, count: int, now: float) -> tuple[int, Any, int, int]:
         """The requests that are answered by the responses from ``first`` on that are of one kind and for one owner.
 
-        Gives the response after them, the owner, how many these are, and the bytes of the requests; what they are is in ``answered``.
+        Gives the response after them, the owner, how many these are, and the bytes of the requests; what they are is in
+        ``answered``.
         """
         after, number, taken, size = self.loops.settle(
             self.responses, first, count, self.ring, self.oldest, self.next, self._entry_ids, self._rows
@@ -197,8 +209,9 @@ class Pipeline:
     # -- what is not answered ------------------------------------------------------------------------------------------
 
     def late(self, now: float, patience: float) -> list[tuple[int, int]]:
-        """The stretches of numbers, each to before another, in which requests were not answered in time. One that stands in a line is in time as
-        long as the line moves."""
+        """The stretches of numbers, each to before another, in which requests were not answered in time. One that
+        stands in a line is in time as long as the line moves.
+        """
         self._advance()
         while self.deadlines and self.deadlines[0][1] <= self.oldest:
             self.deadlines.popleft()
@@ -223,7 +236,9 @@ class Pipeline:
         return bool(self.oldest < self.next)
 
     def give_up(self, first: int, stop: int) -> tuple[list[tuple[Any, NDArray[np.int64], bool]], int]:
-        """Give up requests with numbers of a stretch: the entries, by owner and kind, and the bytes of all these requests."""
+        """Give up requests with numbers of a stretch: the entries, by owner and kind, and the bytes of all these
+        requests.
+        """
         first = max(first, self.oldest)
         owners, entry_ids = self.np.empty((2, max(0, stop - first)), self.np.int64)
         taken, size = self.loops.give_up(self.ring, first, stop, owners, entry_ids)

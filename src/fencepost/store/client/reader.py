@@ -36,7 +36,9 @@ class LedgerReader:
     ``prefetch`` entries and ``prefetch_bytes`` bytes are asked for ahead of whoever reads.
     """
 
-    def __init__(self, driver: Driver, ledger: int, settings: ReaderSettings, prefetch: int, prefetch_bytes: int) -> None:
+    def __init__(
+        self, driver: Driver, ledger: int, settings: ReaderSettings, prefetch: int, prefetch_bytes: int
+    ) -> None:
         self.id = ledger
         """The ledger."""
         self._role = Reader(ledger, settings, traces=driver.trace is not None)
@@ -51,7 +53,9 @@ class LedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, as this reader last read them. Raises :class:`NoSuchLedgerError` once it was deleted."""
+        """The metadata of the ledger, as this reader last read them. Raises :class:`NoSuchLedgerError` once it was
+        deleted.
+        """
         known = self._role.view.metadata
         if known is None:
             raise error_of(Error.NO_LEDGER, self.id)
@@ -64,7 +68,9 @@ class LedgerReader:
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is known to be confirmed, the last of all if the ledger is closed; -1 if there is none."""
+        """The last entry that is known to be confirmed, the last of all if the ledger is closed; -1 if there is
+        none.
+        """
         end = end_of(self.metadata)
         return self._role.lac if end is None else end
 
@@ -94,7 +100,8 @@ class LedgerReader:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the bookies for the last entry that is confirmed; gives the last of all if the ledger is closed. It never falls.
+        """Ask the bookies for the last entry that is confirmed; gives the last of all if the ledger is closed. It never
+        falls.
 
         Raises :class:`ReadError` if too few bookies answer.
         """
@@ -119,10 +126,11 @@ class LedgerReader:
         return found
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
-        """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is confirmed now.
+        """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is
+        confirmed now.
 
-        Raises :class:`NoSuchEntryError` for entries that are not there or not confirmed, :class:`ReadError` if too few bookies answer,
-        and :class:`DigestMismatchError` if every copy of an entry is damaged.
+        Raises :class:`NoSuchEntryError` for entries that are not there or not confirmed, :class:`ReadError` if too few
+        bookies answer, and :class:`DigestMismatchError` if every copy of an entry is damaged.
         """
         async with aclosing(self.read_batches(first, last)) as batches:
             async for batch in batches:
@@ -130,7 +138,9 @@ class LedgerReader:
                     yield LedgerEntry(entry_id, data)
 
     async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[EntryBatch, None]:
-        """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as :meth:`read`."""
+        """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as
+        :meth:`read`.
+        """
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         if last is None:
@@ -143,7 +153,8 @@ class LedgerReader:
             while first <= last:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
                 while ahead <= last and in_flight < most:
-                    share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))  # so that all have something to do
+                    # so that all have something to do
+                    share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))
                     number = min(most - in_flight, max(1, most // 3), max(1, _BATCH // mean), share)
                     stop = self._stop(ahead, last, number)
                     waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))

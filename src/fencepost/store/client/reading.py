@@ -1,4 +1,6 @@
-"""Reads of many entries at once: by rows while all goes as it should, and one by one through the reader's role where it does not."""
+"""Reads of many entries at once: by rows while all goes as it should, and one by one through the reader's role where it
+does not.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ENOUGH = 64
-"""Entries that are wanted one by one which are asked for at once, however many are under way: their number saves no more work."""
+"""Entries that are wanted one by one which are asked for at once, however many are under way: their number saves no
+more work.
+"""
 _MANY = 256
-"""Entries that are wanted one by one which a bookie is asked for together at most: all bookies have something to do, and callers have their results
-and make new ones by and by, or Python would look for garbage all the time."""
+"""Entries that are wanted one by one which a bookie is asked for together at most: all bookies have something to do,
+and callers have their results and make new ones by and by, or Python would look for garbage all the time.
+"""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
@@ -51,10 +56,11 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
 class EntryBatch(Sequence[bytes]):
     """Entries of a ledger that follow one another from ``first`` on, in one block.
 
-    ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of eight bytes, one more than
-    there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC that its writer knew, and the bytes of data of the
-    ledger up to and including it; numbers of eight bytes too, or None for entries that were waited for. All are buffers, which NumPy and Arrow take
-    as they are. An index gives the data of one entry.
+    ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of
+    eight bytes, one more than there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC
+    that its writer knew, and the bytes of data of the ledger up to and including it; numbers of eight bytes too, or
+    None for entries that were waited for. All are buffers, which NumPy and Arrow take as they are. An index gives the
+    data of one entry.
     """
 
     __slots__ = ("data", "first", "lacs", "lengths", "offsets")
@@ -118,7 +124,9 @@ class Readings:
         self.wanted_too: list[tuple[int, asyncio.Future[bytes]]] = []
         """Those of them that more than one caller wants."""
         self.turn = 0
-        """The entries that were asked for one by one. A bookie has its turn for some, which it is likely to read ahead."""
+        """The entries that were asked for one by one. A bookie has its turn for some, which it is likely to read
+        ahead.
+        """
         self.asked: dict[str, int] = {}
         """The entries that each bookie was asked for one by one, and has not answered."""
         self.lacking: dict[str, int] = {}
@@ -145,7 +153,9 @@ class Readings:
             if was_held_up:  # it is this process that was late, and what came meanwhile is still to be read
                 reading.late_at = max(reading.late_at, now + self.delay / 4)
             elif reading.late_at <= now:
-                reading.read_elsewhere([bookie for bookie, _ in reading.asked if not self._is_in_line(bookie, reading, now)])
+                reading.read_elsewhere(
+                    [bookie for bookie, _ in reading.asked if not self._is_in_line(bookie, reading, now)]
+                )
         self.lacking = {bookie: lacking // 2 for bookie, lacking in self.lacking.items() if lacking > 1}
         if self.under_way and self.timer is None:
             self._sweep_later(now)
@@ -166,7 +176,9 @@ class Readings:
         self._fail_wanted(error)
 
     def _lose_patience(self, error: StoreError) -> None:
-        """Nobody waits any more for a single entry: another bookie may have to be found for it. Whoever reads a batch sees to that."""
+        """Nobody waits any more for a single entry: another bookie may have to be found for it. Whoever reads a batch
+        sees to that.
+        """
         for reading in [*self.under_way]:
             if type(reading) is Singles:
                 reading.fail(error)
@@ -182,7 +194,9 @@ class Readings:
     # -- single entries ------------------------------------------------------------------------------------------------
 
     def want(self, entry_id: int) -> asyncio.Future[bytes]:
-        """An entry that somebody wants by itself: those of one turn of the loop are asked for together, and so are more while bookies are busy."""
+        """An entry that somebody wants by itself: those of one turn of the loop are asked for together, and so are more
+        while bookies are busy.
+        """
         future = self._create_future()
         if self.wanted.setdefault(entry_id, future) is not future:
             self.wanted_too.append((entry_id, future))
@@ -195,7 +209,9 @@ class Readings:
         return future
 
     def _ask_singly(self) -> None:
-        """Ask for the entries that are wanted one by one, unless it is better to wait for answers that are under way."""
+        """Ask for the entries that are wanted one by one, unless it is better to wait for answers that are under
+        way.
+        """
         self._is_asking = False
         if not self.wanted:
             return
@@ -256,7 +272,9 @@ class Readings:
         connection.send_reads(reading, self.role.ledger, entry_ids)
 
     def answered(self, bookie: str, entries: int, lacking: int) -> None:
-        """A bookie has answered for so many entries that were asked for one by one, or never will; some of them it could not give."""
+        """A bookie has answered for so many entries that were asked for one by one, or never will; some of them it
+        could not give.
+        """
         self.asked[bookie] -= entries
         if lacking:
             self.lacking[bookie] = self.lacking.get(bookie, 0) + lacking
@@ -267,7 +285,9 @@ class Readings:
             self.loop.call_soon(self._ask_singly)
 
     def ask(self, reading: Reading, entry_ids: Sequence[int], turn: int | None) -> None:
-        """Ask bookies for entries that are in one fragment, each the bookie whose ``turn`` it is (None: from entry to entry another one)."""
+        """Ask bookies for entries that are in one fragment, each the bookie whose ``turn`` it is (None: from entry to
+        entry another one).
+        """
         metadata, suspects = self.role.view.known(), self.role.suspects
         ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_ids[0]).ensemble), metadata.write_quorum
         asked: dict[str, list[int]] = {}
@@ -285,13 +305,17 @@ class Readings:
             self._send(reading, bookie, of_bookie)
 
     def ask_another(self, reading: Reading, bookie: str, entry_ids: Sequence[int]) -> None:
-        """Ask other bookies for entries of one fragment that a bookie did not give; every one of them is on more bookies than this."""
+        """Ask other bookies for entries of one fragment that a bookie did not give; every one of them is on more
+        bookies than this.
+        """
         metadata, suspects = self.role.view.known(), self.role.suspects
         ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_ids[0]).ensemble), metadata.write_quorum
         asked: dict[str, list[int]] = {}
         for entry_id in entry_ids:
             # Those that are on all bookies are asked of one: they follow one another.
-            order = order_to_ask(write_set(entry_id, ensemble, quorum), entry_ids[0] if quorum == len(ensemble) else entry_id, suspects)
+            order = order_to_ask(
+                write_set(entry_id, ensemble, quorum), entry_ids[0] if quorum == len(ensemble) else entry_id, suspects
+            )
             another = next_to_ask((bookie,), (bookie,), order, False)
             assert another is not None, "no write set of a single bookie"
             asked.setdefault(another, []).append(entry_id)
@@ -321,7 +345,9 @@ class Reading:
         raise NotImplementedError
 
     def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> tuple[int, int]:
-        """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the highest LAC that was told."""
+        """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the
+        highest LAC that was told.
+        """
         raise NotImplementedError
 
     def told(self, bookie: str, entries: int, lacking: int) -> None:
@@ -400,7 +426,9 @@ class Reading:
             if self.is_missing(entry_id) and entry_id not in self.elsewhere:
                 self._read_on(entry_id, bookie, None, is_waiting=True)
 
-    def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool = False) -> None:
+    def _read_on(
+        self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool = False
+    ) -> None:
         calls = self.readings.calls
         if not self.is_missing(entry_id) or calls.actor.is_closed:
             return
@@ -428,8 +456,9 @@ class Reading:
 class Stretch(Reading):
     """Entries that follow one another, which become a batch.
 
-    What a bookie lacks or does not send is asked of another bookie, all of it together: of a ledger that is written, one bookie is often
-    thousands of entries behind those that have confirmed them. The role reads what that one does not send either, and what is damaged.
+    What a bookie lacks or does not send is asked of another bookie, all of it together: of a ledger that is written,
+    one bookie is often thousands of entries behind those that have confirmed them. The role reads what that one does
+    not send either, and what is damaged.
 
     ``batch`` gives the entries up to the first that can not be had, if there are any, and the error if there is one.
     """
@@ -450,7 +479,9 @@ class Stretch(Reading):
         self.lacking: dict[str, list[int]] = {}
         """Entries that bookies have said in this turn of the loop that they lack."""
         self.asked_again: dict[int, str | None] = {}
-        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role was not told; None: it may yet."""
+        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role
+        was not told; None: it may yet.
+        """
 
     def is_missing(self, entry_id: int) -> bool:
         """See :class:`Reading`."""
@@ -563,7 +594,10 @@ class Stretch(Reading):
 
     def _made(self) -> EntryBatch:
         offsets = self.np.empty(len(self.table) + 1, self.np.int64)
-        lacs, lengths = (self.np.ascontiguousarray(self.table[:, column]) for column in (self.loops.HEADER_LAC, self.loops.HEADER_LENGTH))
+        lacs, lengths = (
+            self.np.ascontiguousarray(self.table[:, column])
+            for column in (self.loops.HEADER_LAC, self.loops.HEADER_LENGTH)
+        )
         out = self.block if self._is_ascending() else self.np.empty(self.end, self.np.uint8)
         if not self.loops.in_order(self.block, self.table, out, offsets):
             out = self.block
@@ -606,7 +640,9 @@ class Singles(Reading):
         if digest_type not in (loops.CRC32C, loops.CRC32) and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
         table = loops.np.empty((len(rows), loops.PLACE_COLUMNS), loops.np.int64)
-        refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, digests.size, digest_type, table)
+        refused, lac = loops.find_entries(
+            view, responses, rows, entry_ids, role.ledger, digests.size, digest_type, table
+        )
         data, wanted, others = view.data, self.wanted, self.others
         for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
             if start < 0:

@@ -165,9 +165,8 @@ async def replace_settled(
         await _copy_all(copier, place, lost, new)
         try:
             await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, lost, new), found.version)
-        except (
-            BadVersionError
-        ):  # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
+        # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
+        except BadVersionError:
             continue
         replaced += 1
 

@@ -13,18 +13,19 @@ from fencepost.store.wire.frames import DEFAULT_LIMIT
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds, sizes in bytes.
 
-    ``request_timeout``: a bookie that has not answered by then has failed, and what stands in line behind other requests has as long
-    since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata
-    service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to ``reconnect_delay_limit``.
-    ``quarantine``: how long a bookie that has failed is chosen last for new ensembles. ``session_timeout``: of the session with the metadata
-    service. ``metadata_timeout``: operations that need the metadata service fail when it was not to be reached for so long.
+    ``request_timeout``: a bookie that has not answered by then has failed, and what stands in line behind other
+    requests has as long since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata
+    service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to
+    ``reconnect_delay_limit``. ``quarantine``: how long a bookie that has failed is chosen last for new ensembles.
+    ``session_timeout``: of the session with the metadata service. ``metadata_timeout``: operations that need the
+    metadata service fail when it was not to be reached for so long.
 
-    ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed. ``frame_limit``: the
-    largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by default. ``tls``: speak TLS to bookies,
-    with this context.
+    ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed.
+    ``frame_limit``: the largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by
+    default. ``tls``: speak TLS to bookies, with this context.
 
-    ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how long a bookie holds the
-    question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
+    ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how
+    long a bookie holds the question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
     """
 
     request_timeout: float = 5.0

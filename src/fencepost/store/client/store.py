@@ -101,7 +101,9 @@ class Store:
         await self.close()
 
     async def close(self) -> None:
-        """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them next."""
+        """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them
+        next.
+        """
         await self._driver.close()
 
     @property
@@ -126,13 +128,15 @@ class Store:
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> Opening[LedgerWriter]:
-        """Create a ledger: ``async with store.create_ledger() as ledger`` closes it at the end, ``await`` leaves that to the caller.
+        """Create a ledger: ``async with store.create_ledger() as ledger`` closes it at the end, ``await`` leaves that
+        to the caller.
 
-        Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is confirmed when ``ack_quorum``
-        of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``, ``hmac`` or ``dummy``, of which only ``hmac`` protects from
-        whoever does not have the password. ``ledger``: its id, by default the next one, and never that of a ledger that was deleted, whose
-        entries bookies may still have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
-        ``explicit_lac_interval``: seconds after which readers are told of what is confirmed though no entry follows to tell them; 0: never.
+        Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is
+        confirmed when ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``,
+        ``hmac`` or ``dummy``, of which only ``hmac`` protects from whoever does not have the password. ``ledger``: its
+        id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still have.
+        ``deferred_sync``: entries are confirmed before they are durable; call ``force``. ``explicit_lac_interval``:
+        seconds after which readers are told of what is confirmed though no entry follows to tell them; 0: never.
         ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
@@ -166,8 +170,12 @@ class Store:
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger: int | None = None,
     ) -> int:
-        """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what :meth:`create_ledger` does."""
-        settings = _writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
+        """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what
+        :meth:`create_ledger` does.
+        """
+        settings = _writer_settings(
+            ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True
+        )
         writer = await self._created(settings, ledger, 1)
         writer._actor.close()
         return writer.id
@@ -183,8 +191,8 @@ class Store:
     ) -> Opening[LedgerWriter]:
         """Be the writer of a ledger that is reserved, as if this client had created it. Only one client can, once.
 
-        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and :class:`LedgerExistsError` if
-        the ledger has a writer already.
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and
+        :class:`LedgerExistsError` if the ledger has a writer already.
         """
 
         async def adopt() -> LedgerWriter:
@@ -205,7 +213,9 @@ class Store:
             try:
                 await writer._begin("adopt")
             except LedgerExistsError:
-                raise LedgerExistsError(f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted") from None
+                raise LedgerExistsError(
+                    f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted"
+                ) from None
             return writer
 
         return Opening(adopt)
@@ -234,12 +244,13 @@ class Store:
     ) -> Opening[LedgerReader]:
         """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.
 
-        ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and ``prefetch_bytes``: how many entries
-        and bytes are asked for ahead. ``confirmed``: an entry that the caller knows to be confirmed, as another reader was told. The entries up
-        to it are there to read, and the bookies are not asked what is confirmed.
+        ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and
+        ``prefetch_bytes``: how many entries and bytes are asked for ahead. ``confirmed``: an entry that the caller
+        knows to be confirmed, as another reader was told. The entries up to it are there to read, and the bookies are
+        not asked what is confirmed.
 
-        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with ``recover`` whatever
-        :meth:`recover_ledger` raises.
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with
+        ``recover`` whatever :meth:`recover_ledger` raises.
         """
 
         async def opened() -> LedgerReader:
@@ -262,7 +273,9 @@ class Store:
             if digest is not None and _digest(digest) is not reader.metadata.digest_type:
                 await reader.close()
                 actual = reader.metadata.digest_type.name.lower()
-                raise DigestMismatchError(f"ledger {ledger} has the digest {actual}, not {_digest(digest).name.lower()}")
+                raise DigestMismatchError(
+                    f"ledger {ledger} has the digest {actual}, not {_digest(digest).name.lower()}"
+                )
             return reader
 
         return Opening(opened)
@@ -270,13 +283,14 @@ class Store:
     async def recover_ledger(
         self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
     ) -> LedgerMetadata:
-        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced off.
+        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced
+        off.
 
         ``progress`` is called with the last entry that was found, ten times a second.
 
-        All that was confirmed is in it. A ledger that is closed already is left as it is. Raises :class:`NoSuchLedgerError`,
-        :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it
-        is not possible now.
+        All that was confirmed is in it. A ledger that is closed already is left as it is. Raises
+        :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
+        :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
         settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
         role = Recoverer(ledger, settings, traces=self._driver.trace is not None)
@@ -308,9 +322,11 @@ class Store:
         await self.metadata.delete_ledger(ledger)
 
     def log(self, name: str, *, password: bytes | str = b"") -> Log:
-        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there yet.
+        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there
+        yet.
 
-        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is no name.
+        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is
+        no name.
         """
         from fencepost.log.log import Log  # which is built on this
 
@@ -342,8 +358,8 @@ def _writer_settings(
     ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
     if not are_quorums(ensemble, write_quorum, ack_quorum):
         raise OptionError(
-            f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1 and at most the "
-            "write quorum, and that at most the ensemble"
+            f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1"
+            " and at most the write quorum, and that at most the ensemble"
         )
     for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
         if value < 1:

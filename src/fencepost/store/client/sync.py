@@ -59,7 +59,9 @@ class Loop:
         """Run a coroutine on the loop, and wait for it. Whoever is interrupted meanwhile cancels it."""
         if self.loop.is_closed() or threading.current_thread() is self.thread:
             coroutine.close()
-            raise OptionError("the store is closed" if self.loop.is_closed() else "this would wait for itself: await it")
+            raise OptionError(
+                "the store is closed" if self.loop.is_closed() else "this would wait for itself: await it"
+            )
         return self.result(self.submit(coroutine))
 
     def result(self, future: Future[T]) -> T:
@@ -77,7 +79,9 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Iterator[T]:
-        """The items of an asynchronous iteration, each as soon as it is there; ``at_once`` of them are drawn ahead at most."""
+        """The items of an asynchronous iteration, each as soon as it is there; ``at_once`` of them are drawn ahead at
+        most.
+        """
         return iter(_Pump(self, items, at_once))
 
     def stop(self) -> None:
@@ -134,7 +138,9 @@ class _Pump(Generic[T]):
 
 
 def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
-    """Entries, some at once: not too many, and not too many bytes. An error of whoever gives them comes after those before it."""
+    """Entries, some at once: not too many, and not too many bytes. An error of whoever gives them comes after those
+    before it.
+    """
     drawn, is_over = iter(entries), False
     while not is_over:
         chunk: list[bytes] = []
@@ -185,7 +191,9 @@ class SyncLedgerWriter:
         return self._loop.wait(self._writer.append(data))
 
     def append_many(self, entries: Iterable[Data]) -> list[int]:
-        """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be sent."""
+        """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be
+        sent.
+        """
         several, sending = self._writer.several(), None
         try:
             for some in _chunks(entries):
@@ -294,11 +302,15 @@ class SyncStore:
                 self._loop.stop()
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """What comes of a coroutine function that is given the :class:`Store`: several operations that need not wait for one another."""
+        """What comes of a coroutine function that is given the :class:`Store`: several operations that need not wait
+        for one another.
+        """
         return self._loop.wait(work(self._store))
 
     def iterate(self, work: Callable[[Store], AsyncIterator[T]], ahead: int = 4) -> Iterator[T]:
-        """The items of an asynchronous iteration over the :class:`Store`, each as soon as it is there; so many are drawn ahead at most."""
+        """The items of an asynchronous iteration over the :class:`Store`, each as soon as it is there; so many are
+        drawn ahead at most.
+        """
         return self._loop.iterate(work(self._store), ahead)
 
     def create_ledger(

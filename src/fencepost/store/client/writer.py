@@ -29,8 +29,9 @@ _AT_ONCE = 1024
 class LedgerWriter:
     """A ledger that this client has created, and is the only one to append to.
 
-    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; whoever appends more
-    waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is recovered by the next who opens it so.
+    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way;
+    whoever appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
+    recovered by the next who opens it so.
     """
 
     def __init__(self, driver: Driver, ledger: int, settings: WriterSettings, in_flight_bytes: int) -> None:
@@ -102,8 +103,9 @@ class LedgerWriter:
     async def append(self, data: Data) -> int:
         """Append an entry; its id, once it is confirmed: an ack quorum of bookies has it, and all entries before it.
 
-        Raises :class:`LedgerFencedError`, :class:`NotEnoughBookiesError`, :class:`WriteError` or another :class:`StoreError`; the entry may
-        be in the ledger or not then, and likewise when the append is cancelled while it waits.
+        Raises :class:`LedgerFencedError`, :class:`NotEnoughBookiesError`, :class:`WriteError` or another
+        :class:`StoreError`; the entry may be in the ledger or not then, and likewise when the append is cancelled while
+        it waits.
         """
         size = len(data)
         if not self._has_room(size):
@@ -128,7 +130,8 @@ class LedgerWriter:
     def submit_many(self, entries: list[bytes], told: Told) -> None:
         """Append entries without waiting for room; ``told`` hears what comes of each, for which see :class:`Told`.
 
-        It is for whoever limits by other means what is under way. Raises :class:`IllegalOperationError` if one is too large; none is sent then.
+        It is for whoever limits by other means what is under way. Raises :class:`IllegalOperationError` if one is too
+        large; none is sent then.
         """
         if not entries:
             return
@@ -144,7 +147,8 @@ class LedgerWriter:
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[int]:
         """Append entries one after another, many under way at once; their ids, once all are confirmed.
 
-        Raises as :meth:`append`, at the first that fails. Those up to :attr:`last_add_confirmed` are in the ledger then.
+        Raises as :meth:`append`, at the first that fails. Those up to :attr:`last_add_confirmed` are in the ledger
+        then.
         """
         several = self.several()
         if isinstance(entries, AsyncIterable):
@@ -329,7 +333,8 @@ class LedgerWriter:
     # -- force and close -----------------------------------------------------------------------------------------------
 
     async def force(self) -> int:
-        """Make all that is confirmed durable on every bookie of the ensemble, and confirm it to readers; gives the last add confirmed.
+        """Make all that is confirmed durable on every bookie of the ensemble, and confirm it to readers; gives the last
+        add confirmed.
 
         It is needed only where a ledger was created with ``deferred_sync``. Raises :class:`WriteError`.
         """
@@ -338,8 +343,9 @@ class LedgerWriter:
     async def close(self) -> int:
         """Wait for the appends that are under way, and close the ledger; gives its last entry, -1 if it is empty.
 
-        After :class:`NotEnoughBookiesError` or :class:`WriteError` the ledger is closed at its last add confirmed. Raises
-        :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be called again.
+        After :class:`NotEnoughBookiesError` or :class:`WriteError` the ledger is closed at its last add confirmed.
+        Raises :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be
+        called again.
         """
         if not self._actor.is_closed or self._error is not None:
             await self._ask("close")

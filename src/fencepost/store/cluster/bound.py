@@ -1,6 +1,7 @@
 """Becomes a command whose process does not outlive the one that started it: ``python bound.py PARENT COMMAND ...``.
 
-It is run by its path, before any package is imported: Python runs code between fork and exec only at the peril of its threads.
+It is run by its path, before any package is imported: Python runs code between fork and exec only at the peril of its
+threads.
 """
 
 import ctypes

@@ -1,4 +1,6 @@
-"""How the process that runs a cluster is spoken to from others: one request and one answer, a line of JSON each, over a socket in its directory."""
+"""How the process that runs a cluster is spoken to from others: one request and one answer, a line of JSON each, over a
+socket in its directory.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,8 @@ async def _answer(supervisor: Supervisor, line: bytes) -> Answer:
 
 
 def ask(directory: Path, do: str, parts: list[str] | None = None) -> dict[str, Any]:
-    """Ask the process that runs the cluster in a directory, and wait until what is asked for is done; how everything is then.
+    """Ask the process that runs the cluster in a directory, and wait until what is asked for is done; how everything is
+    then.
 
     Raises OptionError if nobody runs it or it is asked for something impossible, SystemFailure if that failed.
     """

@@ -1,4 +1,6 @@
-"""Which process a number stands for. Numbers are given again: a process is known by its number, the time of its start, and the boot."""
+"""Which process a number stands for. Numbers are given again: a process is known by its number, the time of its start,
+and the boot.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ def kill(process: Identity) -> None:
     except ProcessLookupError:
         return
     try:
-        # The descriptor stands for one process, whatever becomes of its number: it is the right one if it has the number still.
+        # The descriptor stands for one process, whatever becomes of its number: it is the right one if it has the
+        # number still.
         if is_alive(process):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(opened, signal.SIGKILL)

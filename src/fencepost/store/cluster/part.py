@@ -50,7 +50,9 @@ class State(enum.StrEnum):
 class Part:
     """A part of a cluster. ``changed`` is called with it whenever its state is another."""
 
-    def __init__(self, name: str, port: int, command: Sequence[str], log: Path, changed: Callable[[Part], None]) -> None:
+    def __init__(
+        self, name: str, port: int, command: Sequence[str], log: Path, changed: Callable[[Part], None]
+    ) -> None:
         self.name = name
         self.address = f"{HOST}:{port}"
         self.port = port
@@ -99,7 +101,9 @@ class Part:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it can not be started."""
+        """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it can
+        not be started.
+        """
         self._is_starting = True
         try:
             self.log.parent.mkdir(exist_ok=True)
@@ -165,7 +169,9 @@ class Part:
             await asyncio.shield(self._lived)
 
     async def stop(self, patience: float) -> None:
-        """Ask the process to end cleanly, and wait for its end; one that is paused goes on, to do so. After so many seconds it is killed."""
+        """Ask the process to end cleanly, and wait for its end; one that is paused goes on, to do so. After so many
+        seconds it is killed.
+        """
         if self.signal(signal.SIGTERM):
             self.signal(signal.SIGCONT)
             self._now(State.STOPPING)
@@ -211,7 +217,8 @@ class Part:
     # -- its health ---------------------------------------------------------------------------------------------------
 
     async def look(self, patience: float, seen: State = State.SERVES) -> None:
-        """See how the part is: whether others have paused or continued it, and whether anybody answers on its port within so many seconds.
+        """See how the part is: whether others have paused or continued it, and whether anybody answers on its port
+        within so many seconds.
 
         ``seen``: how it is if somebody does, as the metadata service knows it.
         """
@@ -237,7 +244,9 @@ class Part:
 
 
 def last_words(log: Path) -> str:
-    """The line of a log that says best why its process ended: its complaint if there is one, otherwise the last line."""
+    """The line of a log that says best why its process ended: its complaint if there is one, otherwise the last
+    line.
+    """
     try:
         with open(log, "rb") as file:
             file.seek(max(0, os.path.getsize(log) - TAIL))

@@ -27,7 +27,9 @@ MOST_BOOKIES = 100
 
 
 class Plan(msgspec.Struct):
-    """The ports of a cluster, which never change, and its processes by their names: ``metadata``, ``1``, ``2`` and so on."""
+    """The ports of a cluster, which never change, and its processes by their names: ``metadata``, ``1``, ``2`` and so
+    on.
+    """
 
     metadata_port: int
     bookie_ports: list[int]
@@ -61,7 +63,9 @@ def read(directory: Path) -> Plan | None:
     try:
         return msgspec.json.decode(content, type=Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SystemFailure(f"{directory / FILE} is damaged ({error}): put its ports back, the bookies' own directories have them") from None
+        raise SystemFailure(
+            f"{directory / FILE} is damaged ({error}): put its ports back, the bookies' own directories have them"
+        ) from None
 
 
 def write(directory: Path, plan: Plan) -> None:
@@ -70,7 +74,8 @@ def write(directory: Path, plan: Plan) -> None:
 
 
 def planned(directory: Path, bookies: int | None, metadata_port: int | None, bookie_port: int | None) -> Plan:
-    """The plan of a cluster that is to run in a directory: the one that is there, with more bookies if asked for, or a new one.
+    """The plan of a cluster that is to run in a directory: the one that is there, with more bookies if asked for, or a
+    new one.
 
     Raises OptionError if what is asked for is not what is there.
     """
@@ -82,9 +87,13 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
     if bookies is not None and bookies < there:
         raise OptionError(f"{directory} has {there} bookies, and ledgers on them: give --bookies {there} or more")
     if metadata_port not in (None, plan.metadata_port):
-        raise OptionError(f"the metadata service in {directory} has port {plan.metadata_port}: leave --metadata-port out")
+        raise OptionError(
+            f"the metadata service in {directory} has port {plan.metadata_port}: leave --metadata-port out"
+        )
     if bookie_port not in (None, plan.bookie_ports[0]):
-        raise OptionError(f"the bookies in {directory} have ports from {plan.bookie_ports[0]} on: leave --bookie-port out")
+        raise OptionError(
+            f"the bookies in {directory} have ports from {plan.bookie_ports[0]} on: leave --bookie-port out"
+        )
     if bookies is not None and bookies > there:
         last = plan.bookie_ports[-1]
         wanted = list(range(last + 1, last + 1 + bookies - there))
@@ -100,7 +109,9 @@ def _refuse_strangers(directory: Path) -> None:
     except OSError as error:
         raise SystemFailure(f"{directory} can not be used: {reason(error)}") from None
     if strangers:
-        raise OptionError(f"{directory} has {strangers[0]} in it, but no cluster ({FILE}): name a new or an empty directory")
+        raise OptionError(
+            f"{directory} has {strangers[0]} in it, but no cluster ({FILE}): name a new or an empty directory"
+        )
 
 
 def _new(bookies: int, metadata_port: int | None, bookie_port: int | None) -> Plan:
@@ -111,9 +122,14 @@ def _new(bookies: int, metadata_port: int | None, bookie_port: int | None) -> Pl
         return Plan(metadata, free_ports(list(range(BOOKIE_PORT, BOOKIE_PORT + bookies)), {metadata}))
     ports = list(range(bookie_port, bookie_port + bookies))
     if ports[-1] > 65_535:
-        raise OptionError(f"--bookie-port {bookie_port}: {bookies} bookies need ports up to {ports[-1]}, and there are 65535")
+        raise OptionError(
+            f"--bookie-port {bookie_port}: {bookies} bookies need ports up to {ports[-1]}, and there are 65535"
+        )
     if metadata in ports:
-        raise OptionError(f"--bookie-port {bookie_port}: the bookies have ports up to {ports[-1]}, and {metadata} is the metadata service's")
+        raise OptionError(
+            f"--bookie-port {bookie_port}: the bookies have ports up to {ports[-1]}, and {metadata} is the metadata"
+            " service's"
+        )
     for port in ports:
         if not is_free(port):
             raise OptionError(f"--bookie-port {bookie_port}: somebody listens on {HOST}:{port} already")

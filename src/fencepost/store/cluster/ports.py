@@ -27,7 +27,8 @@ def is_free(port: int) -> bool:
 def free_ports(wanted: list[int], taken: set[int]) -> list[int]:
     """The wanted ports if all of them are free, otherwise as many others, none of them in ``taken``.
 
-    The others are no ports that the kernel gives to outgoing connections: a bookie that is started again finds its port free.
+    The others are no ports that the kernel gives to outgoing connections: a bookie that is started again finds its port
+    free.
     """
     if not taken.intersection(wanted) and all(map(is_free, wanted)):
         return wanted
@@ -40,7 +41,9 @@ def free_ports(wanted: list[int], taken: set[int]) -> list[int]:
             found.append(port)
             if len(found) == len(wanted):
                 return found
-    raise SystemFailure(f"no {len(wanted)} free ports were found on {HOST}: give some with --metadata-port and --bookie-port")
+    raise SystemFailure(
+        f"no {len(wanted)} free ports were found on {HOST}: give some with --metadata-port and --bookie-port"
+    )
 
 
 def _outgoing() -> tuple[int, int]:

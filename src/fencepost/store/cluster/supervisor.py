@@ -34,7 +34,9 @@ LEFTOVER_TAKES = 0.01
 
 
 class Directory:
-    """The directory of a cluster, locked: nobody else runs a cluster in it. Raises OptionError if somebody does already."""
+    """The directory of a cluster, locked: nobody else runs a cluster in it. Raises OptionError if somebody does
+    already.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +74,9 @@ def wait_until_free(path: Path) -> None:
 
 
 class Supervisor:
-    """The parts of a cluster. ``changed`` is called with a part whenever its state is another. ``trace``: a folder for their traces."""
+    """The parts of a cluster. ``changed`` is called with a part whenever its state is another. ``trace``: a folder for
+    their traces.
+    """
 
     def __init__(
         self, directory: Directory, plan: Plan, changed: Callable[[Part], None], trace: Path | None = None
@@ -82,7 +86,9 @@ class Supervisor:
         self.plan = plan
         self._changed = changed
         self.parts = {
-            name: Part(name, plan.port(name), self._command(name), self.directory / LOGS / f"{label(name)}.log", self._note)
+            name: Part(
+                name, plan.port(name), self._command(name), self.directory / LOGS / f"{label(name)}.log", self._note
+            )
             for name in plan.names()
         }
         self.over = asyncio.Event()
@@ -157,7 +163,9 @@ class Supervisor:
     # -- what is asked of it ------------------------------------------------------------------------------------------
 
     async def do(self, action: str, names: list[str]) -> None:
-        """Do something to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if it fails."""
+        """Do something to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if it
+        fails.
+        """
         if self.over.is_set():
             raise OptionError(f"the cluster in {self.directory} stops")
         parts = [self._part(name) for name in dict.fromkeys(names)]
@@ -185,7 +193,9 @@ class Supervisor:
 
     def _part(self, name: str) -> Part:
         if name not in self.parts:
-            raise OptionError(f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {METADATA}")
+            raise OptionError(
+                f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {METADATA}"
+            )
         return self.parts[name]
 
 
@@ -209,7 +219,8 @@ def facts(directory: Path, plan: Plan, parts: list[dict[str, Any]], state: str) 
 def at_rest(directory: Path, plan: Plan) -> dict[str, Any]:
     """How a cluster is that nobody runs, for JSON."""
     parts = [
-        Part(name, plan.port(name), (), directory / LOGS / f"{label(name)}.log", lambda part: None).facts() for name in plan.names()
+        Part(name, plan.port(name), (), directory / LOGS / f"{label(name)}.log", lambda part: None).facts()
+        for name in plan.names()
     ]
     return facts(directory, plan, parts, "down")
 
@@ -226,4 +237,3 @@ async def _stop(part: Part) -> None:
 async def _start(part: Part) -> None:
     await part.start()
     await part.serving()
-

@@ -68,7 +68,10 @@ async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path |
 
 async def _serve(supervisor: Supervisor, view: views.View) -> None:
     await supervisor.start()
-    view.told(f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n", supervisor.facts())
+    view.told(
+        f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n",
+        supervisor.facts(),
+    )
     await supervisor.watch()
 
 
@@ -88,7 +91,8 @@ def _end(supervisor: Supervisor, view: views.View) -> None:
 
 
 def detach(directory: Path, words: list[str]) -> dict[str, Any]:
-    """Run ``fencepost cluster up`` with these arguments in a process that goes on by itself, and wait until it serves; how it is then.
+    """Run ``fencepost cluster up`` with these arguments in a process that goes on by itself, and wait until it serves;
+    how it is then.
 
     Raises OptionError or SystemFailure with its last words if it ends before that.
     """

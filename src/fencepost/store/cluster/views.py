@@ -152,14 +152,23 @@ def row(part: dict[str, Any]) -> tuple[str, ...]:
     state = f"{part['state']}: {part['reason']}" if part["reason"] else part["state"]
     if part["pid"] is None:
         return title(part), part["address"], state, "", "", ""
-    return title(part), part["address"], state, str(part["pid"]), numbers.size(part["memory"]), duration(time.time() - part["since"])
+    return (
+        title(part),
+        part["address"],
+        state,
+        str(part["pid"]),
+        numbers.size(part["memory"]),
+        duration(time.time() - part["since"]),
+    )
 
 
 def table(facts: dict[str, Any]) -> str:
     """How everything is, as lines."""
     rows = [HEADINGS, *map(row, facts["parts"])]
     widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADINGS))]
-    lines = ["   ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
+    lines = [
+        "   ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows
+    ]
     return "\n".join([f"metadata {facts['metadata']}", "", *lines])
 
 
@@ -170,7 +179,7 @@ def introduction(facts: dict[str, Any]) -> str:
     fewer = f" --ensemble {len(bookies)}" if len(bookies) < BOOKIES else ""
     return f"""\
 metadata   {uri}
-bookies    {' '.join(bookies)}
+bookies    {" ".join(bookies)}
 logs       {directory}/logs
 
 To try next, in another terminal:

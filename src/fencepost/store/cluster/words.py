@@ -1,4 +1,6 @@
-"""What the metadata service says of itself and of bookies, by the four-letter words that it answers without a session."""
+"""What the metadata service says of itself and of bookies, by the four-letter words that it answers without a
+session.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _REGISTERED = re.compile(r"^\t/ledgers/available/(readonly/)?([^/\s]+)$", re.MUL
 
 
 async def ask(port: int, word: str, patience: float) -> str | None:
-    """What a port answers to a word, an empty one too; None if nobody takes the connection, or the answer does not end within so many seconds."""
+    """What a port answers to a word, an empty one too; None if nobody takes the connection, or the answer does not end
+    within so many seconds.
+    """
     try:
         async with asyncio.timeout(patience):
             reader, writer = await asyncio.open_connection(HOST, port)

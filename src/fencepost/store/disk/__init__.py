@@ -1,1 +1,3 @@
-"""What a bookie keeps on disk: the formats of its files as pure codecs, the layer of files under them, and the storage made of both."""
+"""What a bookie keeps on disk: the formats of its files as pure codecs, the layer of files under them, and the storage
+made of both.
+"""

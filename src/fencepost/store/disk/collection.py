@@ -1,8 +1,8 @@
 """The collection of garbage: entry logs that hold little or nothing that is still found give their room back.
 
-What is still in use of an entry log is copied to a new section, together with what only this log says of ledgers. When the last such
-section is durable, it says that the old entry log is not there any more, and only then is that removed. A crash at any point leaves
-either the old entry log, or all of what was in use of it elsewhere.
+What is still in use of an entry log is copied to a new section, together with what only this log says of ledgers. When
+the last such section is durable, it says that the old entry log is not there any more, and only then is that removed. A
+crash at any point leaves either the old entry log, or all of what was in use of it elsewhere.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ CHUNK = 1 << 22
 
 @dataclass
 class Collected:
-    """What a collection did: the entry logs that it removed, the bytes of them, the bytes that it copied, and the entry logs that it had to
-    leave since something in them can not be read."""
+    """What a collection did: the entry logs that it removed, the bytes of them, the bytes that it copied, and the entry
+    logs that it had to leave since something in them can not be read.
+    """
 
     removed: list[int] = field(default_factory=list)
     bytes_removed: int = 0
@@ -50,10 +51,12 @@ class Collection:
     def run(
         self, threshold: float, writing: threading.Lock, rate: int, ended: Callable[[], bool] = lambda: False
     ) -> Collected:
-        """Remove entry logs that nothing is in use of, and compact those of which at most a share of ``threshold`` is, the emptiest first.
+        """Remove entry logs that nothing is in use of, and compact those of which at most a share of ``threshold`` is,
+        the emptiest first.
 
-        ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most (0: any), and nothing more is begun
-        once ``ended()`` is true. Entry logs for whose copies there is no room are left. Raises ``OSError``.
+        ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most (0: any),
+        and nothing more is begun once ``ended()`` is true. Entry logs for whose copies there is no room are left.
+        Raises ``OSError``.
         """
         collected = Collected()
         with self._running:
@@ -101,8 +104,9 @@ class Collection:
         collected.bytes_removed += size
 
     def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> int:
-        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with the last of them, remove
-        the entry log. The bytes copied."""
+        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with
+        the last of them, remove the entry log. The bytes copied.
+        """
         logs = self._logs
         chosen: dict[int, Located] = {}
         size = 0
@@ -115,7 +119,9 @@ class Collection:
             raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
         entries = self._read([*chosen.values()])
         without = () if runs else (log,)
-        states = [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
+        states = (
+            [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
+        )
         section = logs.write(entries, states, without=without)
         logs.sync(section)
         logs.commit(section)

@@ -1,11 +1,13 @@
 """Entry logs as files: writing sections, reading entries, and coming back after a crash or damage.
 
-A section counts from when it is synced. It is written by :meth:`EntryLogs.write`, :meth:`EntryLogs.sync` makes it durable, and
-:meth:`EntryLogs.commit` lets reads find what is in it; only then may whatever it replaces be removed: journal files, other entry logs.
+A section counts from when it is synced. It is written by :meth:`EntryLogs.write`, :meth:`EntryLogs.sync` makes it
+durable, and :meth:`EntryLogs.commit` lets reads find what is in it; only then may whatever it replaces be removed:
+journal files, other entry logs.
 
-So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and the entry logs
-that it replaces are all there still, the last section is cut off, and its entries come from the journal: even if it can be read, the
-sync of it may have failed. If they are not, then it was synced, and what can not be read of it is damage.
+So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and
+the entry logs that it replaces are all there still, the last section is cut off, and its entries come from the journal:
+even if it can be read, the sync of it may have failed. If they are not, then it was synced, and what can not be read of
+it is damage.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from fencepost.store.rules.codes import Code
 
 SUFFIX = ".log"
 PIECE = 1 << 20
-"""Bytes that are written together, and synced before more are: the journal's next sync waits for no more than these on a disk that both share."""
+"""Bytes that are written together, and synced before more are: the journal's next sync waits for no more than these on
+a disk that both share.
+"""
 
 STRETCH = 1 << 20
 """Bytes that are read together at the most, unless an entry is larger."""
@@ -67,7 +71,9 @@ class Entries(Protocol):
         ...
 
     def pieces(self) -> Iterator[Part]:
-        """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next one is asked for."""
+        """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next
+        one is asked for.
+        """
         ...
 
 
@@ -109,8 +115,9 @@ def name_of(log: int) -> str:
 
 
 def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
-    """What entry logs are to be told of the files of the journal when they are opened. With ``has_lost_files`` one of the two may be gone: then what one of
-    them says of the other does not count."""
+    """What entry logs are to be told of the files of the journal when they are opened. With ``has_lost_files`` one of
+    the two may be gone: then what one of them says of the other does not count.
+    """
     if not has_lost_files:
         return journals
     return (journals or None) if logs_in(files) else ()
@@ -154,7 +161,9 @@ def scan(file: File, log: int) -> Scan:
 
 
 class _Near:
-    """A file that is read from its beginning on. What is near to what was wanted is read with it, so that small sections take few reads."""
+    """A file that is read from its beginning on. What is near to what was wanted is read with it, so that small
+    sections take few reads.
+    """
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -191,8 +200,9 @@ def _placed(section: Section) -> Placed:
 class EntryLogs:
     """The entry logs of a bookie, opened, with their index.
 
-    ``logs``: those that there are. ``journal_start``: the journal is needed from this file on. ``states``: what the last sections say of
-    ledgers. ``sequence``: that of the last section. ``cut_off``: bytes of a section that was never finished, which are gone now.
+    ``logs``: those that there are. ``journal_start``: the journal is needed from this file on. ``states``: what the
+    last sections say of ledgers. ``sequence``: that of the last section. ``cut_off``: bytes of a section that was never
+    finished, which are gone now.
 
     Sections are written by one thread at a time; reads come from any.
     """
@@ -205,10 +215,11 @@ class EntryLogs:
         limit: int = 1 << 30,
         has_lost_files: bool = False,
     ) -> None:
-        """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises :class:`Damage` if something is missing or can not be
-        read, ``OSError`` if the disk fails.
+        """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises
+        :class:`Damage` if something is missing or can not be read, ``OSError`` if the disk fails.
 
-        ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a crash: nobody counts on that.
+        ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a
+        crash: nobody counts on that.
         """
         self.has_lost_files = has_lost_files
         self.files = files
@@ -230,7 +241,9 @@ class EntryLogs:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """If there is no section, write an empty one, which says that the journal has a first file. That must be durable already."""
+        """If there is no section, write an empty one, which says that the journal has a first file. That must be
+        durable already.
+        """
         if not self.sequence:
             section = self.write(Bodies({}))
             self.sync(section)
@@ -246,9 +259,9 @@ class EntryLogs:
     ) -> Section:
         """Write a section at the end of the current entry log, or of a new one; not durable yet.
 
-        ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not followed by
-        :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the entry logs are opened again: whoever
-        tries, in another thread than the one that failed, gets an ``OSError`` too.
+        ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not
+        followed by :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the
+        entry logs are opened again: whoever tries, in another thread than the one that failed, gets an ``OSError`` too.
         """
         if self._unfinished:
             raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
@@ -327,7 +340,9 @@ class EntryLogs:
                 if place is None:
                     return Code.NO_ENTRY, None
                 file = self.logs.get(place.log)
-                if file is not None:  # otherwise it was compacted since the index was asked, which knows the new place by now
+                if (
+                    file is not None
+                ):  # otherwise it was compacted since the index was asked, which knows the new place by now
                     body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
                     return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
         except (Damage, OSError):
@@ -342,13 +357,13 @@ class EntryLogs:
         most: int = NO_LIMIT,
         now: bool = False,
     ) -> tuple[int, int, NDArray[np.uint8] | None]:
-        """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
-        a ``MISS``.
+        """Read entries by compiled loops: those that have an id and whose rows in a table of
+        :class:`fencepost.store.rows.found.FoundRows` are a ``MISS``.
 
-        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many get ``IO_ERROR``; and
-        what the addresses point into. Of those with an error some may be read one by one: their entry log was compacted since the
-        index was asked, or one of their neighbours can not be read. ``now``: nothing waits for a disk, and what would have to is an error.
-        Raises :class:`Damage`.
+        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many
+        get ``IO_ERROR``; and what the addresses point into. Of those with an error some may be read one by one: their
+        entry log was compacted since the index was asked, or one of their neighbours can not be read. ``now``: nothing
+        waits for a disk, and what would have to is an error. Raises :class:`Damage`.
         """
         from fencepost.store.rows import cache as loops
 
@@ -432,8 +447,9 @@ class EntryLogs:
     def _last_section(
         self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int] | None
     ) -> Section | None:
-        """The section that counts as the last one, None if none does, given the newest entry logs that have two sections together, if there are
-        so many. Raises :class:`Damage` if something durable is missing."""
+        """The section that counts as the last one, None if none does, given the newest entry logs that have two
+        sections together, if there are so many. Raises :class:`Damage` if something durable is missing.
+        """
         sections = [section for log in sorted(newest) for section in newest[log].sections]
         if not sections:
             if len(logs) > 1:
@@ -451,7 +467,10 @@ class EntryLogs:
                 return None
             last = sections.pop()
         elif start not in journals:
-            raise Damage(f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be read")
+            raise Damage(
+                f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be"
+                " read"
+            )
         elif last.end > newest[last.log].length and self.has_lost_files:
             if not sections:
                 return None

@@ -1,4 +1,6 @@
-"""A layer of files that fails where it is told to, over another one: for tests of whole bookies and of parts of them."""
+"""A layer of files that fails where it is told to, over another one: for tests of whole bookies and of parts of
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,16 @@ from collections.abc import Callable, Sequence
 from fencepost.store.disk.files import File, Files, Part, Room, ShortWrite
 
 Fault = Callable[[str, str], BaseException | None]
-"""What an operation on a file is to raise, given the names of both, None if nothing: ``append``, ``sync``, ``read``, ``truncate`` and
-``preallocate`` of files, ``create``, ``open``, ``rename`` and ``remove``, and ``sync`` of the folder, whose name is empty."""
+"""What an operation on a file is to raise, given the names of both, None if nothing: ``append``, ``sync``, ``read``,
+``truncate`` and ``preallocate`` of files, ``create``, ``open``, ``rename`` and ``remove``, and ``sync`` of the folder,
+whose name is empty.
+"""
 
 
 def failing(operation: str, suffix: str, error: BaseException, times: int = 1, after: int = 0) -> Fault:
-    """Let an operation fail so many times on files whose names end with ``suffix``, after it has been done ``after`` times."""
+    """Let an operation fail so many times on files whose names end with ``suffix``, after it has been done ``after``
+    times.
+    """
     seen = 0
 
     def fault(done: str, name: str) -> BaseException | None:

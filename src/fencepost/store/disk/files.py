@@ -1,8 +1,9 @@
-"""The files of a bookie, as little of them as it needs: one flat folder, files that grow at their end, and syncs of both.
+"""The files of a bookie, as little of them as it needs: one flat folder, files that grow at their end, and syncs of
+both.
 
-Everything that a bookie keeps passes through here, so that a test can put a folder that fails in its place, and the simulator one
-that is made of bytes. All failures are ``OSError``. A write or a sync that failed is never tried again by anybody: what it left on the
-disk is not known.
+Everything that a bookie keeps passes through here, so that a test can put a folder that fails in its place, and the
+simulator one that is made of bytes. All failures are ``OSError``. A write or a sync that failed is never tried again by
+anybody: what it left on the disk is not known.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Room:
 
 
 class File(Protocol):
-    """An open file. It may be read by several threads, and written by one. It is closed when nobody refers to it any more."""
+    """An open file. It may be read by several threads, and written by one. It is closed when nobody refers to it any
+    more.
+    """
 
     name: str
     end: int
@@ -54,11 +57,15 @@ class File(Protocol):
         ...
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the end of the file."""
+        """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the
+        end of the file.
+        """
         ...
 
     def read_now(self, offset: int, buffer: memoryview) -> int:
-        """As :meth:`read_into`, without waiting for a disk: fewer bytes, or none, where others are not in the operating system's memory."""
+        """As :meth:`read_into`, without waiting for a disk: fewer bytes, or none, where others are not in the operating
+        system's memory.
+        """
         ...
 
     def sync(self) -> None:
@@ -238,7 +245,9 @@ class OsFiles:
 
 
 class Lock:
-    """Keeps a folder for one process, until it is released or the process ends. Raises ``BlockingIOError`` if another has it."""
+    """Keeps a folder for one process, until it is released or the process ends. Raises ``BlockingIOError`` if another
+    has it.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = open(os.path.join(path, "LOCK"), "ab")

@@ -1,12 +1,13 @@
 """The index: where each entry is, by runs of entries.
 
-A run is entries of one ledger that lie one after another in an entry log. Runs of a ledger never overlap: if entries come between or
-instead of those of a run that is there, the runs concerned are cut anew. So the run that may hold an entry is the last one that does not
-begin after it, and the last entry of a ledger is that of the last run.
+A run is entries of one ledger that lie one after another in an entry log. Runs of a ledger never overlap: if entries
+come between or instead of those of a run that is there, the runs concerned are cut anew. So the run that may hold an
+entry is the last one that does not begin after it, and the last entry of a ledger is that of the last run.
 
-The index is in memory, and made from the contents of all sections when entry logs are opened. It is a few tables of runs, the newest
-first, each in the order of ledgers and ids. What a section adds is a table of its own, which is put together with the next one when that
-is not much larger. A run that counts no more has no entries in its table, until the table is made anew.
+The index is in memory, and made from the contents of all sections when entry logs are opened. It is a few tables of
+runs, the newest first, each in the order of ledgers and ids. What a section adds is a table of its own, which is put
+together with the next one when that is not much larger. A run that counts no more has no entries in its table, until
+the table is made anew.
 """
 
 from __future__ import annotations
@@ -32,9 +33,21 @@ _GATHERED = 1 << 18
 """Runs whose bits are gathered together."""
 
 PLACED = np.dtype(
-    [("offset", "i8"), ("log", "u4"), ("span", "u4"), ("size", "u4"), ("base", "u4"), ("details", "u4"), ("count", "u2"), ("size_bits", "u1"), ("gap_bits", "u1")]
+    [
+        ("offset", "i8"),
+        ("log", "u4"),
+        ("span", "u4"),
+        ("size", "u4"),
+        ("base", "u4"),
+        ("details", "u4"),
+        ("count", "u2"),
+        ("size_bits", "u1"),
+        ("gap_bits", "u1"),
+    ]
 )
-"""A run in a table, besides its ledger and first id: as in :data:`fencepost.store.disk.sections.ROW`, with its place, and that of its bits."""
+"""A run in a table, besides its ledger and first id: as in :data:`fencepost.store.disk.sections.ROW`, with its place,
+and that of its bits.
+"""
 SPARE = 8
 """Bytes after the bits of all runs of a table, since the loops take bits by the word."""
 
@@ -58,7 +71,9 @@ class Located(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The runs of a section: the entry log, where the entries of the section begin, the runs, and ledgers of which no earlier run counts."""
+    """The runs of a section: the entry log, where the entries of the section begin, the runs, and ledgers of which no
+    earlier run counts.
+    """
 
     log: int
     offset: int
@@ -78,8 +93,8 @@ class Index:
 
     # -- reading ------------------------------------------------------------------------------------------------------
     #
-    # Whoever changes the index puts a new table there before a run in another one loses its entries. So what was not found is looked for again
-    # if there are other tables by then.
+    # Whoever changes the index puts a new table there before a run in another one loses its entries. So what was not
+    # found is looked for again if there are other tables by then.
 
     def find(self, ledger: int, entry_id: int) -> Place | None:
         """Where an entry is, None if it is nowhere."""
@@ -94,7 +109,9 @@ class Index:
                 return None
 
     def find_rows(self, ledgers: Numbers, entry_ids: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Where many entries are, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an entry that is nowhere."""
+        """Where many entries are, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an entry
+        that is nowhere.
+        """
         from fencepost.store.rows import runs as loops
 
         logs, offsets, sizes = np.zeros((3, len(ledgers)), np.int64)
@@ -116,8 +133,9 @@ class Index:
                 return max(found, default=None)
 
     def runs(self, ledger: int, first: int = _FIRST, last: int = _LAST) -> list[Located]:
-        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have others too, and while the index is
-        changed an entry may be in two."""
+        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have
+        others too, and while the index is changed an entry may be in two.
+        """
         while True:
             tables = self._tables
             located = [table.located(at) for table in tables for at in table.between(ledger, first, last)]
@@ -141,7 +159,9 @@ class Index:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def add(self, log: int, offset: int, runs: Runs) -> None:
-        """Put runs whose entries lie one after another from an offset of an entry log on; entries that are there already are replaced."""
+        """Put runs whose entries lie one after another from an offset of an entry log on; entries that are there
+        already are replaced.
+        """
         self.load([Placed(log, offset, runs)])
 
     def load(self, sections: Iterable[Placed]) -> None:
@@ -204,8 +224,12 @@ class Index:
         self._settle()
 
     def _cut_anew(self, new: _Table, cut: list[int], replaced: list[tuple[_Table, list[int]]]) -> _Table:
-        """The new table with other runs in place of some, which overlap runs of other tables and are to hold the entries of these too."""
-        concerned = [(table.located(at), 0) for table, ended in replaced for at in ended] + [(new.located(nth), 1) for nth in cut]
+        """The new table with other runs in place of some, which overlap runs of other tables and are to hold the
+        entries of these too.
+        """
+        concerned = [(table.located(at), 0) for table, ended in replaced for at in ended] + [
+            (new.located(nth), 1) for nth in cut
+        ]
         concerned.sort(key=lambda each: (each[0].run.ledger, each[0].run.first))
         pieces: list[Located] = []
         for together in _clusters(concerned):
@@ -231,7 +255,9 @@ class Index:
             self.live[log] += sign * int(counted["size"][counted["log"] == log].sum(dtype=np.int64))
 
     def _settle(self) -> None:
-        """Put the newest tables together as long as the next one is not much longer, and make those anew of which much counts no more."""
+        """Put the newest tables together as long as the next one is not much longer, and make those anew of which much
+        counts no more.
+        """
         tables = [_merged([table]) if table.ended > len(table) // 2 else table for table in self._tables]
         tables = [table for table in tables if len(table)]
         while len(tables) > 1 and len(tables[1]) <= _GROWTH * len(tables[0]):
@@ -244,9 +270,9 @@ class Index:
 class _Table:
     """Runs in the order of their ledgers and first ids, which do not overlap.
 
-    ``ledgers``: each once; the runs of the one with a number are those from ``starts[number]`` up to ``starts[number + 1]``. ``firsts``: the
-    first id of each run. ``runs``: all else of it. ``details``: their bits, as in :class:`fencepost.store.disk.sections.Runs`. ``ended``:
-    how many of the runs count no more.
+    ``ledgers``: each once; the runs of the one with a number are those from ``starts[number]`` up to ``starts[number +
+    1]``. ``firsts``: the first id of each run. ``runs``: all else of it. ``details``: their bits, as in
+    :class:`fencepost.store.disk.sections.Runs`. ``ended``: how many of the runs count no more.
     """
 
     __slots__ = ("_firsts", "_ledgers", "details", "ended", "firsts", "ledgers", "runs", "starts")
@@ -330,7 +356,9 @@ class _Table:
         _, other_first, other_last = other.span(there)
         if int(self.runs["gap_bits"][at]) == 0:
             return first <= other_first and other_last <= last
-        return (first, last) == (other_first, other_last) and {*other.located(there).run.ids} <= {*self.located(at).run.ids}
+        return (first, last) == (other_first, other_last) and {*other.located(there).run.ids} <= {
+            *self.located(at).run.ids
+        }
 
     def last(self, ledger: int) -> int | None:
         """The last entry of a ledger, None if it has none."""
@@ -340,7 +368,9 @@ class _Table:
 
     def with_entries(self) -> list[int]:
         """The ledgers that have entries."""
-        found: list[int] = np.unique(self.all_ledgers()[self.runs["count"] > 0] if self.ended else self.ledgers).tolist()
+        found: list[int] = np.unique(
+            self.all_ledgers()[self.runs["count"] > 0] if self.ended else self.ledgers
+        ).tolist()
         return found
 
     def place(self, at: int, entry_id: int) -> Place | None:
@@ -391,7 +421,11 @@ def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
     numbers = np.repeat(np.arange(len(sections)), lengths)
     before = np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
     starts = np.minimum(np.cumsum([0, *lengths[:-1]]), len(rows) - 1)
-    begins = np.array([section.offset for section in sections]) - before[starts] if len(rows) else np.zeros(len(sections), np.int64)
+    begins = (
+        np.array([section.offset for section in sections]) - before[starts]
+        if len(rows)
+        else np.zeros(len(sections), np.int64)
+    )
     logs = np.array([section.log for section in sections])
     details = b"".join(section.runs.details for section in sections)
     table, order = _table_of(Runs(rows, details), logs[numbers], begins[numbers] + before)
@@ -408,7 +442,9 @@ def _table_of(given: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Num
         runs[name] = rows[name]
     runs["log"], runs["offset"] = logs, offsets
     runs["details"][1:] = np.cumsum(_detail_bytes(runs))[:-1]
-    return _Table(ledgers[order], firsts[order], runs[order], np.frombuffer(given.details + bytes(SPARE), np.uint8)), order
+    return _Table(
+        ledgers[order], firsts[order], runs[order], np.frombuffer(given.details + bytes(SPARE), np.uint8)
+    ), order
 
 
 def _detail_bytes(runs: NDArray[Any]) -> Numbers:
@@ -465,7 +501,9 @@ def _overlapping(table: _Table) -> NDArray[np.bool_]:
 
 
 def _clusters(runs: list[tuple[Located, int]]) -> Iterator[list[tuple[Located, int]]]:
-    """Runs, given in order, by those that overlap one after another. So no other run lies between those that are together."""
+    """Runs, given in order, by those that overlap one after another. So no other run lies between those that are
+    together.
+    """
     together: list[tuple[Located, int]] = []
     ledger, last = 0, 0
     for each in runs:

@@ -1,7 +1,7 @@
 """What is in the directories of a bookie, and whether it is whole: only reads, also beside a bookie that runs.
 
-A running bookie goes on meanwhile. What is read is what a bookie would start with at some moment; if files come and go too quickly for
-that, it is read anew.
+A running bookie goes on meanwhile. What is read is what a bookie would start with at some moment; if files come and go
+too quickly for that, it is read anew.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class EntryLogSeen(msgspec.Struct, frozen=True):
 
 
 class LedgerSeen(msgspec.Struct, frozen=True):
-    """A ledger. ``bytes`` are those of the bodies of its entries; ``in_journal`` are the entries that are in no entry log yet."""
+    """A ledger. ``bytes`` are those of the bodies of its entries; ``in_journal`` are the entries that are in no entry
+    log yet.
+    """
 
     ledger: int
     entries: int
@@ -67,7 +69,8 @@ class LedgerSeen(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What there is. ``problems`` are lines that each say what is wrong; with some, the bookie may refuse to start, or serve not every entry.
+    """What there is. ``problems`` are lines that each say what is wrong; with some, the bookie may refuse to start, or
+    serve not every entry.
 
     ``verified`` is the number of entries whose checksums were compared.
     """
@@ -120,7 +123,10 @@ def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
     return Inspection(
         _journals_seen(journals, opened.journal_start, problems),
         [_log_seen(opened, log) for log in sorted(opened.logs)],
-        [_ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger]) for ledger in sorted(ledgers.states)],
+        [
+            _ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger])
+            for ledger in sorted(ledgers.states)
+        ],
         problems,
         _verify(opened, problems) if verify else 0,
     )
@@ -154,7 +160,9 @@ def _log_seen(opened: EntryLogs, log: int) -> EntryLogSeen:
     entries = sum(section.runs.entries for section in sections)
     size, live = opened.sizes[log], opened.index.live[log]
     held = sum(section.end - section.entries for section in sections)
-    return EntryLogSeen(name_of_log(log), size, len(sections), entries, live, round(1 - live / held, 4) if held else 0.0)
+    return EntryLogSeen(
+        name_of_log(log), size, len(sections), entries, live, round(1 - live / held, 4) if held else 0.0
+    )
 
 
 def _ledger_seen(ledgers: LedgerStore, ledger: int, in_journal: int, bytes_in_journal: int) -> LedgerSeen:

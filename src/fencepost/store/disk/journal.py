@@ -1,24 +1,27 @@
 """The journal: the bytes of a bookie's log of records, and what can be read back after a crash or damage.
 
-A journal is a sequence of files. A new one is begun at each start of its bookie, at each checkpoint, and when a file is large. A file
-begins with a sector that says which one it is and up to where the file before it counts. Then come groups, each from a sector boundary
-on: a header with a checksum of the whole group, records, and zeros up to the next boundary. So nothing that was synced is ever
-written again, and a torn write damages nothing that was durable. The last group of a file says that the next file is there.
+A journal is a sequence of files. A new one is begun at each start of its bookie, at each checkpoint, and when a file is
+large. A file begins with a sector that says which one it is and up to where the file before it counts. Then come
+groups, each from a sector boundary on: a header with a checksum of the whole group, records, and zeros up to the next
+boundary. So nothing that was synced is ever written again, and a torn write damages nothing that was durable. The last
+group of a file says that the next file is there.
 
-The header of a group says up to where the file was synced when the group was written. What can not be read is damage if a later group
-says that it was synced, and otherwise the torn tail that a crash leaves, whose records nobody was told of. The last group that
-was synced has no later one: whoever writes a journal appends an empty group before it rests.
+The header of a group says up to where the file was synced when the group was written. What can not be read is damage if
+a later group says that it was synced, and otherwise the torn tail that a crash leaves, whose records nobody was told
+of. The last group that was synced has no later one: whoever writes a journal appends an empty group before it rests.
 
-Records that no later group proves to be synced may be gone after the next crash, although they were read. The first group of the next
-file repeats them, and a file without its first group does not count.
+Records that no later group proves to be synced may be gone after the next crash, although they were read. The first
+group of the next file repeats them, and a file without its first group does not count.
 
-A file takes its room by the unit, so that its length is a multiple of that, and the room is durable before anything is written there. So one
-that was cut off is known: it has another length, and more in it than a crash while it grew would leave; or a group in it ends beyond it.
+A file takes its room by the unit, so that its length is a multiple of that, and the room is durable before anything is
+written there. So one that was cut off is known: it has another length, and more in it than a crash while it grew would
+leave; or a group in it ends beyond it.
 
-The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was written before in less time.
-So each file has a mark, and each group the mark of its file. A mark is drawn at random, since records are what clients send: nobody can
-make one that contains a group of a file to come. What has another mark is as good as zeros. Where the file ends that is written now can not
-be told from such bytes, and need not be: a group that a crash left no trace of, and one that was never written, come to the same.
+The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was
+written before in less time. So each file has a mark, and each group the mark of its file. A mark is drawn at random,
+since records are what clients send: nobody can make one that contains a group of a file to come. What has another mark
+is as good as zeros. Where the file ends that is written now can not be told from such bytes, and need not be: a group
+that a crash left no trace of, and one that was never written, come to the same.
 """
 
 from __future__ import annotations
@@ -35,8 +38,11 @@ from fencepost.store.disk.files import Part
 SECTOR = 512
 """Bytes that a disk writes at once. Groups begin at multiples of it."""
 
-_FILE = struct.Struct(">8sQQQQ")  # magic, number, up to where the file before it counts, unit of its length, mark; then a checksum
-_GROUP = struct.Struct(">4sQQQQQII")  # magic, number, mark of the file, own offset, synced offset, next file or 0, bytes of records, checksum; then a checksum
+# magic, number, up to where the file before it counts, unit of its length, mark; then a checksum
+_FILE = struct.Struct(">8sQQQQ")
+# magic, number, mark of the file, own offset, synced offset, next file or 0, bytes of records, checksum; then a
+# checksum
+_GROUP = struct.Struct(">4sQQQQQII")
 _CHECKSUM = struct.Struct(">I")
 _LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
@@ -47,7 +53,9 @@ _GROUP_MAGIC = b"FPJG"
 
 
 class Damage(Exception):
-    """Something that was durable can not be read. Whoever owned the journal must not go on as if it had never been there."""
+    """Something that was durable can not be read. Whoever owned the journal must not go on as if it had never been
+    there.
+    """
 
 
 class Ending(enum.Enum):
@@ -63,11 +71,12 @@ class Ending(enum.Enum):
 
 @dataclass(frozen=True)
 class Scan:
-    """What is in a journal file: its groups in order, each its offset and its records as they lie there; and where the readable part ends, and how.
+    """What is in a journal file: its groups in order, each its offset and its records as they lie there; and where the
+    readable part ends, and how.
 
-    ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset below which
-    everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is one, ``unit`` that of its length, ``mark``
-    that of its groups.
+    ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset
+    below which everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is
+    one, ``unit`` that of its length, ``mark`` that of its groups.
     """
 
     previous_end: int
@@ -89,10 +98,11 @@ class Scan:
 class Recovered:
     """What a journal holds.
 
-    ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
-    first group holds ``unproven``, the last records, which may not be durable. ``next_group`` is where the next group
-    of the file ``number`` goes, whose length is a multiple of ``unit`` and whose groups have the ``mark``. Files with higher numbers do not count.
-    ``places`` says of each group where its records lie: the number of the file, and the offset.
+    ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``,
+    the file before it counts up to ``end``, and its first group holds ``unproven``, the last records, which may not be
+    durable. ``next_group`` is where the next group of the file ``number`` goes, whose length is a multiple of ``unit``
+    and whose groups have the ``mark``. Files with higher numbers do not count. ``places`` says of each group where its
+    records lie: the number of the file, and the offset.
     """
 
     groups: tuple[bytes, ...]
@@ -113,8 +123,8 @@ class Recovered:
 class Writer:
     """Lays out one journal file. It is pure: the caller writes and syncs the bytes, and then raises ``synced``.
 
-    ``end`` is the offset of the next group, ``synced`` the offset below which all is durable. ``mark``: 64 bits that nobody can foresee, unless there
-    are only zeros where the file is written.
+    ``end`` is the offset of the next group, ``synced`` the offset below which all is durable. ``mark``: 64 bits that
+    nobody can foresee, unless there are only zeros where the file is written.
     """
 
     def __init__(self, number: int, mark: int = 0) -> None:
@@ -124,7 +134,8 @@ class Writer:
         self.synced = 0
 
     def begin(self, previous_end: int, records: Sequence[bytes] = (), unit: int = 1) -> bytes:
-        """The first bytes of the file: its header, and a group that repeats what the file before it does not prove to be durable.
+        """The first bytes of the file: its header, and a group that repeats what the file before it does not prove to
+        be durable.
 
         ``unit``: whatever its length will be, it is a multiple of this, and durable before anything is written there.
         """
@@ -132,8 +143,9 @@ class Writer:
         return _file_header(self.number, previous_end, unit, self.mark) + self.group(records)
 
     def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
-        """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the last one, and the next
-        file is there, with this number."""
+        """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the
+        last one, and the next file is there, with this number.
+        """
         return b"".join(self.gathered((laid_out(records),), following))
 
     def gathered(self, records: Sequence[Part], following: int = 0) -> list[Part]:
@@ -163,7 +175,9 @@ def aligned(offset: int) -> int:
 
 
 def scan(data: bytes, number: int) -> Scan:
-    """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail or damage."""
+    """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail
+    or damage.
+    """
     previous_end, unit, mark = _read_file_header(data, number)
     if previous_end < 0:
         return Scan(-1, (), 0, 0, Ending.DAMAGED if _proves(data, number, None, 0) else Ending.TORN)
@@ -192,10 +206,11 @@ def scan(data: bytes, number: int) -> Scan:
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
-    """The records of a whole journal from the file with the number ``start`` on, given the files with their numbers, in order.
+    """The records of a whole journal from the file with the number ``start`` on, given the files with their numbers, in
+    order.
 
-    Files before ``start`` are passed over; a checkpoint holds what is in them. Raises :class:`Damage` if something is missing that was
-    durable.
+    Files before ``start`` are passed over; a checkpoint holds what is in them. Raises :class:`Damage` if something is
+    missing that was durable.
     """
     found: list[bytes] = []
     places: list[tuple[int, int]] = []
@@ -225,7 +240,9 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             raise Damage(f"journal file {number - 1} is missing")
         before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit, seen.mark)
     if before is not None and before.following:
-        raise Damage(f"journal file {before.following} {'can not be read' if torn == before.following else 'is missing'}")
+        raise Damage(
+            f"journal file {before.following} {'can not be read' if torn == before.following else 'is missing'}"
+        )
     if before is None:
         if start > 1:
             raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
@@ -244,7 +261,9 @@ def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:
 
 
 def _read_file_header(data: bytes, number: int) -> tuple[int, int, int]:
-    """Up to where the file before it counts, -1 if the header of the file can not be read; the unit of the length of the file; and its mark."""
+    """Up to where the file before it counts, -1 if the header of the file can not be read; the unit of the length of
+    the file; and its mark.
+    """
     if len(data) < SECTOR:
         return -1, 1, 0
     _, found, previous_end, unit, mark = _FILE.unpack_from(data)
@@ -258,8 +277,9 @@ def _group_header(number: int, mark: int, start: int, synced: int, following: in
 
 
 def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple[int, int, int, int] | None:
-    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or None. It may have any
-    mark if that is None."""
+    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or
+    None. It may have any mark if that is None.
+    """
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None
     _, _, found, _, synced, following, length, checksum = _GROUP.unpack_from(data, start)

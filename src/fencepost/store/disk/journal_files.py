@@ -1,7 +1,7 @@
 """The journal as files: reading it, appending groups to its last file, going on in the next one.
 
-A file that is not needed any more is kept for the next one to be written in its place, one at a time: a disk syncs room that was written before in
-about half the time, and its pages are in memory already.
+A file that is not needed any more is kept for the next one to be written in its place, one at a time: a disk syncs room
+that was written before in about half the time, and its pages are in memory already.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def read_journal(files: Files, start: int) -> Recovered:
 def read_what_is_left(files: Files, start: int) -> Recovered:
     """As :func:`read_journal`, where entry logs may be gone, or tell of a journal that is.
 
-    Of files that were not needed any more, some may be there: they are before a gap, since a loss of power brings names back in any order.
+    Of files that were not needed any more, some may be there: they are before a gap, since a loss of power brings names
+    back in any order.
     """
     numbers = set(journals_in(files))
     first = max(numbers, default=0)
@@ -61,12 +62,18 @@ def draw_mark() -> int:
 class JournalFiles:
     """The journal, opened to be written. All methods raise ``OSError``, after which no other may be called.
 
-    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once. ``draw`` gives the mark of each
-    file. :meth:`remove_before` may be called by another thread than the other methods.
+    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once.
+    ``draw`` gives the mark of each file. :meth:`remove_before` may be called by another thread than the other methods.
     """
 
     def __init__(
-        self, files: Files, found: Recovered, *, synced: bool = True, unit: int = 4096, draw: Callable[[], int] = draw_mark
+        self,
+        files: Files,
+        found: Recovered,
+        *,
+        synced: bool = True,
+        unit: int = 4096,
+        draw: Callable[[], int] = draw_mark,
     ) -> None:
         """Begin the next file after those that were found; what in them does not count is removed."""
         self.files = files
@@ -74,7 +81,9 @@ class JournalFiles:
         self.unit = unit
         self.draw = draw
         self._has_spare = False
-        """Only who keeps files sets it, once there is a spare one, and only who begins a file clears it, once there is none any more."""
+        """Only who keeps files sets it, once there is a spare one, and only who begins a file clears it, once there is
+        none any more.
+        """
         if SPARE in files.names():
             files.remove(SPARE)  # a crash may have left it another name, by which it is needed
         for number in journals_in(files):
@@ -83,7 +92,9 @@ class JournalFiles:
         before = None
         if found.next_group:
             file = files.open(name_of(found.number), writable=True)
-            before = _JournalFile(file, file.end // found.unit * found.unit, Writer(found.number, found.mark), found.unit)
+            before = _JournalFile(
+                file, file.end // found.unit * found.unit, Writer(found.number, found.mark), found.unit
+            )
             file.end = before.writer.end = found.next_group
             before.writer.synced = found.end
         self._begin(found.number + 1, found.end, found.unproven, before)
@@ -108,7 +119,9 @@ class JournalFiles:
         self.gather((laid_out(records),))
 
     def gather(self, records: Sequence[Part]) -> None:
-        """Append a group of records that are laid out already, in several parts (:func:`fencepost.store.disk.journal.laid_out`), with one write."""
+        """Append a group of records that are laid out already, in several parts
+        (:func:`fencepost.store.disk.journal.laid_out`), with one write.
+        """
         self._last.append(self._last.writer.gathered(records))
 
     def sync(self) -> None:
@@ -118,8 +131,9 @@ class JournalFiles:
             self._last.writer.synced = self._last.writer.end
 
     def roll(self, records: Sequence[bytes] = ()) -> int:
-        """Go on in the next file, which begins with some records; its number. All that is in those before, and these records, are durable
-        then."""
+        """Go on in the next file, which begins with some records; its number. All that is in those before, and these
+        records, are durable then.
+        """
         before = self._last
         before.file.sync()
         self._begin(before.writer.number + 1, before.writer.end, records, before)
@@ -150,7 +164,8 @@ class JournalFiles:
     def _made(self, name: str) -> tuple[File, int]:
         """A file with a name, in place of the spare one if there is one, and its length.
 
-        The name is durable, and the spare one's is gone: until then a crash may leave what is in it by a name by which it is needed.
+        The name is durable, and the spare one's is gone: until then a crash may leave what is in it by a name by which
+        it is needed.
         """
         if not self._has_spare:
             file = self.files.create(name)

@@ -1,6 +1,8 @@
-"""What a bookie holds of its ledgers: entries in memory until a checkpoint, then in entry logs; and what is known of each ledger.
+"""What a bookie holds of its ledgers: entries in memory until a checkpoint, then in entry logs; and what is known of
+each ledger.
 
-It has no thread and no lock of its own. The storage of a bookie puts it behind both, the simulator drives it on virtual time.
+It has no thread and no lock of its own. The storage of a bookie puts it behind both, the simulator drives it on virtual
+time.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from fencepost.store.rules.codes import Code
 
 
 class Checkpoint:
-    """What is written to an entry log together. ``journal_start``: the file of the journal that begins after all records about it; 0 until
-    there is one."""
+    """What is written to an entry log together. ``journal_start``: the file of the journal that begins after all
+    records about it; 0 until there is one.
+    """
 
     __slots__ = ("cache", "forgotten", "journal_start", "states")
 
@@ -42,8 +45,8 @@ class Checkpoint:
 class LedgerStore:
     """Entries and states of ledgers. ``flushing`` is the checkpoint that is being written, None if none is.
 
-    ``compiled()`` says whether there are compiled loops by now. Changes are made by one thread at a time; what looks entries up may be called
-    by any at any time.
+    ``compiled()`` says whether there are compiled loops by now. Changes are made by one thread at a time; what looks
+    entries up may be called by any at any time.
     """
 
     def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False, ahead: int = 16 << 20) -> None:
@@ -100,10 +103,14 @@ class LedgerStore:
         return bool(len(self.cache) or self._changed or self.forgotten)
 
     def swap(self) -> Checkpoint:
-        """Begin a checkpoint with all that has changed, while there is none. What changes from now on is for the next one."""
+        """Begin a checkpoint with all that has changed, while there is none. What changes from now on is for the next
+        one.
+        """
         states = [copy.copy(self.states[ledger]) for ledger in sorted(self._changed)]
         checkpoint = Checkpoint(self.cache, states, self.forgotten)
-        self.flushing = checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
+        self.flushing = (
+            checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
+        )
         self.cache, self._changed, self.forgotten = write_cache(self.compiled(), self.cache), set(), set()
         return checkpoint
 
@@ -126,8 +133,9 @@ class LedgerStore:
             yield from state.records()
 
     def look_up(self, ledger: int, entry_id: int, ahead: bool = True) -> tuple[Code, int, bytes | None]:
-        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
-        that was asked for, and None. ``ahead``: those after it may be read, too."""
+        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or
+        ``IO_ERROR``, the id that was asked for, and None. ``ahead``: those after it may be read, too.
+        """
         wanted: int | None = entry_id
         if entry_id < 0:
             try:
@@ -160,7 +168,9 @@ class LedgerStore:
         return body
 
     def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """Entries that are in memory, or are known to be nowhere. The others are a ``MISS``, and so is the last entry of a ledger (-1)."""
+        """Entries that are in memory, or are known to be nowhere. The others are a ``MISS``, and so is the last entry
+        of a ledger (-1).
+        """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         table = missing(entry_ids)
         blocks = self.cache.find(ledgers, entry_ids, table)
@@ -172,7 +182,9 @@ class LedgerStore:
         return FoundRows(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to ``most`` bytes, or all."""
+        """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to
+        ``most`` bytes, or all.
+        """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         if not self.compiled():
             return self._one_by_one(ledgers, entry_ids, FoundRows(missing(entry_ids), ()), most)
@@ -199,8 +211,9 @@ class LedgerStore:
         return body
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`read_rows` finds without waiting for a disk: of entries that the operating system has in memory, too. The others are a
-        ``MISS``, and so is what can not be read."""
+        """What :meth:`read_rows` finds without waiting for a disk: of entries that the operating system has in memory,
+        too. The others are a ``MISS``, and so is what can not be read.
+        """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch
         table, cached, _ = self.cached_rows(ledgers, entry_ids)
@@ -229,7 +242,9 @@ class LedgerStore:
         many: int,
         now: bool = False,
     ) -> None:
-        """As :meth:`_read_ahead`, given what was looked up and has come to a table, and what of it was not in memory."""
+        """As :meth:`_read_ahead`, given what was looked up and has come to a table, and what of it was not in
+        memory.
+        """
         asked = np.flatnonzero(was_missing)
         if len(asked):
             size = bytes_ahead(int(table[:, found.SIZE].sum()), len(table), many)
@@ -253,7 +268,9 @@ class LedgerStore:
             if block is not None:
                 self.ahead.keep(epoch, ledger, table[:count], block, stride)
 
-    def _one_by_one(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int) -> FoundRows:
+    def _one_by_one(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int
+    ) -> FoundRows:
         """Look up by itself what was missed so far, or could not be read."""
         table, blocks = rows.table, [*rows.blocks]
         codes = table[:, found.CODE]
@@ -268,7 +285,9 @@ class LedgerStore:
         return FoundRows(table, blocks)
 
     def last(self, ledger: int) -> int | None:
-        """The id of the last entry of a ledger, None if it has none. Raises :class:`fencepost.store.disk.journal.Damage`."""
+        """The id of the last entry of a ledger, None if it has none. Raises
+        :class:`fencepost.store.disk.journal.Damage`.
+        """
         found = [self.cache.last(ledger)]
         flushing = self.flushing
         if flushing is not None and ledger not in self.forgotten:
@@ -289,7 +308,9 @@ class LedgerStore:
         return sorted(ids)
 
     def with_entries(self) -> Iterator[int]:
-        """The ledgers that have entries in entry logs. Of some of them nothing else may be known: those that were deleted before a compaction."""
+        """The ledgers that have entries in entry logs. Of some of them nothing else may be known: those that were
+        deleted before a compaction.
+        """
         return (ledger for ledger in self.logs.index.ledgers() if not self._is_forgotten(ledger))
 
     def _is_forgotten(self, ledger: int) -> bool:

@@ -1,7 +1,7 @@
 """The read cache: entries that were read from entry logs ahead of those who read a ledger from one entry to the next.
 
-It is for compiled loops alone. Nobody has to keep it up to date: it is emptied whenever the index changes, and whoever looks into it has looked
-into the write cache before.
+It is for compiled loops alone. Nobody has to keep it up to date: it is emptied whenever the index changes, and whoever
+looks into it has looked into the write cache before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ MANY = 64
 SEVERAL = 8
 """The same of entries that no disk was waited for."""
 STRIDE = 16
-"""The ids of entries that follow one another are so far apart at the most: a bookie may have every third entry of a ledger."""
+"""The ids of entries that follow one another are so far apart at the most: a bookie may have every third entry of a
+ledger.
+"""
 _READERS = 1_024
 """Ledgers whose readers are remembered."""
 
@@ -46,7 +48,9 @@ class ReadCache:
         self._lock = threading.Lock()
         self._halves: tuple[RowsWriteCache, ...] = ()
         self._readers: dict[int, tuple[int, int]] = {}
-        """For a ledger, the last entry that was read or read ahead, and how far it is from the one before it; 0 if that is not known."""
+        """For a ledger, the last entry that was read or read ahead, and how far it is from the one before it; 0 if that
+        is not known.
+        """
 
     def __bool__(self) -> bool:
         """Whether there are entries."""
@@ -60,13 +64,16 @@ class ReadCache:
                 return body
         return None
 
-    def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
+    def find(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
+    ) -> Sequence[object]:
         """As that of a write cache."""
         return [half.find(ledgers, entry_ids, table) for half in self._halves]
 
     def next_of(self, ledger: int, entry_ids: list[int]) -> tuple[int, int] | None:
-        """The entry that somebody is likely to read next, given those of a ledger that were not in memory just now, and how far those after it
-        are apart; None if they are not read in such an order."""
+        """The entry that somebody is likely to read next, given those of a ledger that were not in memory just now, and
+        how far those after it are apart; None if they are not read in such an order.
+        """
         with self._lock:
             last, stride = self._readers.get(ledger, (-1, 0))
             before = entry_ids[-2] if len(entry_ids) > 1 else last
@@ -80,8 +87,10 @@ class ReadCache:
         return (entry_ids[-1] + distance, distance) if goes_on and distance and self._half else None
 
     def keep(self, epoch: int, ledger: int, table: NDArray[np.int64], block: NDArray[np.uint8], stride: int) -> None:
-        """Keep entries of a ledger that were read ahead, given as a table of :class:`fencepost.store.rows.found.FoundRows` with all that is in a
-        block, and the epoch from before they were looked up."""
+        """Keep entries of a ledger that were read ahead, given as a table of
+        :class:`fencepost.store.rows.found.FoundRows` with all that is in a block, and the epoch from before they were
+        looked up.
+        """
         read = table[table[:, found.CODE] == Code.OK.value]
         rows = entries_of(np.full(len(read), ledger), read, block)
         with self._lock:
@@ -106,7 +115,9 @@ class ReadCache:
 
 
 def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDArray[np.uint8]) -> EntryRows:
-    """Entries that were found, given their ledgers, as :class:`fencepost.store.rows.found.FoundRows` has them, all in one block."""
+    """Entries that were found, given their ledgers, as :class:`fencepost.store.rows.found.FoundRows` has them, all in
+    one block.
+    """
     rows = np.empty((len(table), entries.COLUMNS), np.int64)
     rows[:, entries.LEDGER], rows[:, entries.LAC] = ledgers, -1
     rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = table[:, found.ENTRY_ID], table[:, found.SIZE]
@@ -115,8 +126,10 @@ def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDAr
 
 
 def bytes_ahead(size: int, count: int, many: int = MANY) -> int:
-    """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more times.
+    """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more
+    times.
 
-    None for whoever reads ``many``: the next ones are asked for already while these are read, and nothing would be saved.
+    None for whoever reads ``many``: the next ones are asked for already while these are read, and nothing would be
+    saved.
     """
     return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < many else 0

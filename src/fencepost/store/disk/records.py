@@ -1,6 +1,7 @@
 """The records of a bookie's journal as bytes: one byte for the kind, then the fields.
 
-An entry has its ledger, id and LAC as 8 bytes each and then its body, since most records are that; the others are MessagePack.
+An entry has its ledger, id and LAC as 8 bytes each and then its body, since most records are that; the others are
+MessagePack.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def decode(data: bytes) -> Record:
 
 
 def decode_rows(group: bytes) -> Iterator[Record | EntryRows]:
-    """The records of a group of the journal, each with its length before it: those of entries by rows, as many as follow one another, and the others
-    by themselves. Raises ``ValueError`` if there is something that is no record."""
+    """The records of a group of the journal, each with its length before it: those of entries by rows, as many as
+    follow one another, and the others by themselves. Raises ``ValueError`` if there is something that is no record.
+    """
     offsets: list[int] = []
     lengths: list[int] = []
     at, unpack = 0, _HEAD.unpack_from

@@ -1,14 +1,16 @@
 """Entry logs: the bytes of the files that hold the entries of a bookie.
 
-An entry log begins with a sector that says which one it is. Then come sections, each from a sector boundary on: a header, the contents,
-and the entries in the order of their ledgers and ids. A section is what one flush or one step of a compaction wrote. It is synced before
-anything relies on it, and never written again.
+An entry log begins with a sector that says which one it is. Then come sections, each from a sector boundary on: a
+header, the contents, and the entries in the order of their ledgers and ids. A section is what one flush or one step of
+a compaction wrote. It is synced before anything relies on it, and never written again.
 
-The contents say everything about a section that is not in its entries: which runs of entries it has, what is known of ledgers, which
-ledgers are forgotten, which entry logs there are, and at which file the journal begins whose records are not in entry logs yet. So each
-section is a checkpoint too, and the index of entries can always be made anew from the contents of all sections, in order.
+The contents say everything about a section that is not in its entries: which runs of entries it has, what is known of
+ledgers, which ledgers are forgotten, which entry logs there are, and at which file the journal begins whose records are
+not in entry logs yet. So each section is a checkpoint too, and the index of entries can always be made anew from the
+contents of all sections, in order.
 
-Every entry has a checksum of its own, over its ledger, its id, its length and its body, which whoever reads it compares.
+Every entry has a checksum of its own, over its ledger, its id, its length and its body, which whoever reads it
+compares.
 """
 
 from __future__ import annotations
@@ -31,9 +33,12 @@ RUN = 128
 """The entries that a run has at most."""
 
 _FILE = struct.Struct(">8sQ")  # magic, number; then a checksum
-_SECTION = struct.Struct(">8sQQQIQI")  # magic, number of the file, own offset, sequence, bytes of contents, of entries, checksum of contents
+# magic, number of the file, own offset, sequence, bytes of contents, of entries, checksum of contents
+_SECTION = struct.Struct(">8sQQQIQI")
 _ENTRY = struct.Struct(">Iqq")  # bytes of the body, ledger, entry id; a checksum before it
-_RUN = struct.Struct(">qqIIIHBB")  # ledger, first entry id, how far the last id is from it, bytes of all entries, of the smallest, entries, bits for a size, bits for a gap
+# ledger, first entry id, how far the last id is from it, bytes of all entries, of the smallest, entries, bits for a
+# size, bits for a gap
+_RUN = struct.Struct(">qqIIIHBB")
 _COUNT = struct.Struct(">I")
 _CHECKSUM = struct.Struct(">I")
 ROW = np.dtype(
@@ -53,7 +58,9 @@ ENTRY_HEADER = _CHECKSUM.size + _ENTRY.size
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """Entries of a ledger that lie one after another in an entry log. ``sizes`` are those of the entries with their headers."""
+    """Entries of a ledger that lie one after another in an entry log. ``sizes`` are those of the entries with their
+    headers.
+    """
 
     ledger: int
     ids: Sequence[int]
@@ -81,9 +88,9 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 class Contents(msgspec.Struct, array_like=True, frozen=True):
     """What a section says besides its entries.
 
-    ``journal_start``: the journal is needed from this file on. ``logs``: the entry logs that there are. ``runs``: its entries in the
-    order in which they lie, as :class:`Runs` has them. ``states``: what is known of ledgers, instead of all that was said before. ``forgotten``: ledgers of
-    which nothing counts that was said before.
+    ``journal_start``: the journal is needed from this file on. ``logs``: the entry logs that there are. ``runs``: its
+    entries in the order in which they lie, as :class:`Runs` has them. ``states``: what is known of ledgers, instead of
+    all that was said before. ``forgotten``: ledgers of which nothing counts that was said before.
     """
 
     journal_start: int
@@ -94,11 +101,12 @@ class Contents(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Runs:
-    """Many runs as they are on disk: how many there are, a row for each, and the bits that tell their sizes and ids apart.
+    """Many runs as they are on disk: how many there are, a row for each, and the bits that tell their sizes and ids
+    apart.
 
-    ``rows`` has the columns of ``ROW``, ``details`` the bits of all runs, each from a byte on. The bits of a run are numbers, from the lowest
-    bit of the first byte on: for each entry by how much it is larger than the smallest one, in ``size_bits`` each, then for each but
-    the first how many ids were passed over before it, in ``gap_bits`` each.
+    ``rows`` has the columns of ``ROW``, ``details`` the bits of all runs, each from a byte on. The bits of a run are
+    numbers, from the lowest bit of the first byte on: for each entry by how much it is larger than the smallest one, in
+    ``size_bits`` each, then for each but the first how many ids were passed over before it, in ``gap_bits`` each.
     """
 
     def __init__(self, rows: NDArray[Any], details: bytes) -> None:
@@ -119,7 +127,9 @@ class Runs:
                 bits = bits << gap_bits | gap
             for size in reversed(larger if size_bits else []):
                 bits = bits << size_bits | size
-            rows.append(_RUN.pack(run.ledger, run.first, run.last - run.first, run.size, base, len(run), size_bits, gap_bits))
+            rows.append(
+                _RUN.pack(run.ledger, run.first, run.last - run.first, run.size, base, len(run), size_bits, gap_bits)
+            )
             details.append(bits.to_bytes(detail_bytes(len(run), size_bits, gap_bits), "little"))
         return cls(np.frombuffer(b"".join(rows), ROW), b"".join(details))
 
@@ -154,7 +164,9 @@ class Runs:
     def spans(self) -> list[tuple[int, int, int]]:
         """The ledger, the first and the last id of each."""
         first = self.rows["first"]
-        return list(zip(self.rows["ledger"].tolist(), first.tolist(), (first + self.rows["span"]).tolist(), strict=True))
+        return list(
+            zip(self.rows["ledger"].tolist(), first.tolist(), (first + self.rows["span"]).tolist(), strict=True)
+        )
 
     @property
     def entries(self) -> int:
@@ -196,7 +208,9 @@ def unpacked(ledger: int, first: int, base: int, count: int, size_bits: int, gap
 
 @dataclass(frozen=True)
 class Section:
-    """A section where it lies: its entry log, its place among all sections, its offset, where its entries begin and where it ends."""
+    """A section where it lies: its entry log, its place among all sections, its offset, where its entries begin and
+    where it ends.
+    """
 
     log: int
     sequence: int
@@ -227,7 +241,9 @@ def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
     first = 0
     while first < len(ids):
         last = min(first + RUN, len(ids))
-        while last - first > 1 and not (ids[last - 1] - ids[first] < _SPAN > sum(sizes[first:last]) + (last - first) * ENTRY_HEADER):
+        while last - first > 1 and not (
+            ids[last - 1] - ids[first] < _SPAN > sum(sizes[first:last]) + (last - first) * ENTRY_HEADER
+        ):
             last -= 1
         contiguous = ids[last - 1] - ids[first] == last - first - 1
         in_run = range(ids[first], ids[first] + last - first) if contiguous else ids[first:last]
@@ -287,13 +303,17 @@ def is_file_header(data: bytes, log: int) -> bool:
 
 
 def contents_at(data: bytes, log: int, offset: int) -> tuple[int, int] | None:
-    """Where the contents of the section at an offset are, and their bytes, given at least its header; None if there is no section."""
+    """Where the contents of the section at an offset are, and their bytes, given at least its header; None if there is
+    no section.
+    """
     header = _header(data, log, offset)
     return None if header is None else (offset + HEADER, header[1])
 
 
 def section_at(data: bytes, log: int, offset: int) -> Section | None:
-    """The section at an offset, given at least its header and contents; None if there is none, or it can not be read."""
+    """The section at an offset, given at least its header and contents; None if there is none, or it can not be
+    read.
+    """
     header = _header(data, log, offset)
     if header is None:
         return None

@@ -38,7 +38,9 @@ class StorageSettings(
         "disk_check_interval": "diskCheckInterval",
     },
 ):
-    """What a storage is to be like. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds unless said."""
+    """What a storage is to be like. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds
+    unless said.
+    """
 
     journal_directory: str
     ledger_directory: str

@@ -1,14 +1,15 @@
 """A bookie's storage: its journal, its entries and what it knows of its ledgers, on the disks of one machine.
 
-The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed``, calls :meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same names.
-An entry is given to :meth:`Storage.journal` first and then to :meth:`Storage.store`.
+The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed``, calls
+:meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same
+names. An entry is given to :meth:`Storage.journal` first and then to :meth:`Storage.store`.
 
-Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other one takes
-checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache held is written to an entry
-log and synced, and then the files of the journal before are removed.
+Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other
+one takes checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache
+held is written to an entry log and synced, and then the files of the journal before are removed.
 
-Nothing here is retried and nothing is hidden: when a write or a sync has failed, ``failed`` is called once, nothing is called back any
-more, and the process must end.
+Nothing here is retried and nothing is hidden: when a write or a sync has failed, ``failed`` is called once, nothing is
+called back any more, and the process must end.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ def _ignore(*_: object) -> None:
 class Storage:
     """One bookie's directories, opened.
 
-    ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on. ``busy(is_busy)``: the
-    write cache is full while its other half is still being flushed, and whoever feeds it should stop reading requests until it is not busy
-    any more; what was taken until then is stored all the same. ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all
-    have room again. ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the
-    storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
+    ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on.
+    ``busy(is_busy)``: the write cache is full while its other half is still being flushed, and whoever feeds it should
+    stop reading requests until it is not busy any more; what was taken until then is stored all the same.
+    ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all have room again. ``took(what, seconds)``: a
+    ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the storage, except that
+    ``busy`` may be called within :meth:`store` and :meth:`take`.
     """
 
     def __init__(
@@ -78,13 +80,15 @@ class Storage:
         compiled: Callable[[], bool] = lambda: False,
         has_lost_files: bool = False,
     ) -> None:
-        """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in tests.
+        """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in
+        tests.
 
-        ``has_lost_files``: one of the directories may have been lost, and what is in the other is to be taken up by itself.
-        ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops are compiled.
+        ``has_lost_files``: one of the directories may have been lost, and what is in the other is to be taken up by
+        itself. ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops
+        are compiled.
 
-        Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was durable is missing or
-        damaged, or if they can not be read.
+        Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was
+        durable is missing or damaged, or if they can not be read.
         """
         self.settings = settings
         self.synced = synced
@@ -143,9 +147,11 @@ class Storage:
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the journal since.
+        """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the
+        journal since.
 
-        The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises :class:`fencepost.SystemFailure`.
+        The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises
+        :class:`fencepost.SystemFailure`.
         """
         yield from self._ledgers.records()
         for group in self._found.groups:
@@ -158,7 +164,9 @@ class Storage:
                         self._ledgers.note(record)
                         yield record
             except ValueError as error:
-                raise SystemFailure(f"{self.settings.journal_directory}: a record can not be understood: {error}") from None
+                raise SystemFailure(
+                    f"{self.settings.journal_directory}: a record can not be understood: {error}"
+                ) from None
 
     def unproven(self) -> Iterator[Record]:
         """The last records of the journal, which may never have been synced. To be asked before :meth:`start`."""
@@ -185,7 +193,8 @@ class Storage:
             thread.start()
 
     def close(self) -> bool:
-        """Flush everything, end the threads and let others have the directories. Records that were queued are called back before.
+        """Flush everything, end the threads and let others have the directories. Records that were queued are called
+        back before.
 
         Does as much of that as is left to do if the storage has failed. Gives whether everything is in entry logs.
         """
@@ -237,10 +246,13 @@ class Storage:
         elif is_busy:
             self.busy(True)
 
-    def take(self, records: Sequence[tuple[int, Record | EntryRows]], entries: Sequence[tuple[int, int, bytes]]) -> None:
+    def take(
+        self, records: Sequence[tuple[int, Record | EntryRows]], entries: Sequence[tuple[int, int, bytes]]
+    ) -> None:
         """What :meth:`journal` and :meth:`store` do, for all records and entries that arrived together.
 
-        Entries may stand among the records as rows, with the position of the last of them: these are stored too, ahead of ``entries``.
+        Entries may stand among the records as rows, with the position of the last of them: these are stored too, ahead
+        of ``entries``.
         """
         with self._lock:
             note, cache = self._ledgers.note, self._ledgers.cache
@@ -267,31 +279,40 @@ class Storage:
                 return
         self.busy(True)
 
-    # -- reading: may block for a read of the disk, and may be called by any thread --------------------------------------
+    # -- reading: may block for a read of the disk, and may be called by any thread
+    # --------------------------------------
 
     def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
-        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
-        that was asked for, and None."""
+        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or
+        ``IO_ERROR``, the id that was asked for, and None.
+        """
         return self._ledgers.look_up(ledger, entry_id)
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
-        """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does; None if it can not."""
+        """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does;
+        None if it can not.
+        """
         return self._ledgers.look_up_now(ledger, entry_id)
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`read_rows` finds without waiting for a disk. Rows that :meth:`read_rows` must be asked for have the code ``MISS``."""
+        """What :meth:`read_rows` finds without waiting for a disk. Rows that :meth:`read_rows` must be asked for have
+        the code ``MISS``.
+        """
         return self._ledgers.rows_now(ledgers, entry_ids, most)
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the ledger.
+        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the
+        ledger.
 
-        Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go beyond.
+        Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go
+        beyond.
         """
         return self._ledgers.read_rows(ledgers, entry_ids, most)
 
     def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
-        """What looks entries of a ledger up by their ids, for a batch read from the ``first`` one on: up to ``count`` of them, or ``size`` bytes, are
-        read at once."""
+        """What looks entries of a ledger up by their ids, for a batch read from the ``first`` one on: up to ``count``
+        of them, or ``size`` bytes, are read at once.
+        """
         codes: list[int] = []
         with contextlib.suppress(Damage, OSError):
             last = self._ledgers.last(ledger)
@@ -310,7 +331,9 @@ class Storage:
         return look_up
 
     def entries_of(self, ledger: int) -> list[int]:
-        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""
+        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be
+        read.
+        """
         with _one_line(self.settings.ledger_directory):
             return self._ledgers.entries_of(ledger)
 
@@ -327,13 +350,16 @@ class Storage:
     # -- housekeeping: blocks, and may be called by any thread ---------------------------------------------------------
 
     def forget(self, ledger: int) -> None:
-        """A ledger was deleted: nothing of it is found any more, and :meth:`collect` gives its room back. Never blocks."""
+        """A ledger was deleted: nothing of it is found any more, and :meth:`collect` gives its room back. Never
+        blocks.
+        """
         with self._lock:
             self._ledgers.forget(ledger)
 
     def checkpoint(self, always: bool = False) -> None:
-        """Make everything that was stored so far durable in entry logs, which say from where on the journal is needed besides; ``always``: also if nothing
-        was. Raises :class:`fencepost.SystemFailure` if that fails."""
+        """Make everything that was stored so far durable in entry logs, which say from where on the journal is needed
+        besides; ``always``: also if nothing was. Raises :class:`fencepost.SystemFailure` if that fails.
+        """
         with self._lock:
             if always or self._ledgers.flushing is not None or self._ledgers.has_changed:
                 awaited = self._checkpoints_begun + 1
@@ -345,8 +371,10 @@ class Storage:
                 raise SystemFailure(self._failure or "the storage is closed")
 
     def collect(self) -> Collected:
-        """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact those of which little is,
-        when the time of a minor or a major compaction has come. Raises :class:`fencepost.SystemFailure`."""
+        """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact
+        those of which little is, when the time of a minor or a major compaction has come. Raises
+        :class:`fencepost.SystemFailure`.
+        """
         if self._ledgers.forgotten:
             self.checkpoint()
         settings, now = self.settings, time.monotonic()
@@ -367,7 +395,9 @@ class Storage:
         return self._closing or bool(self._failure)
 
     def _make_room(self) -> bool:
-        """Begin a checkpoint, if that can be; whether the cache is full once more and the storage is busy from now on."""
+        """Begin a checkpoint, if that can be; whether the cache is full once more and the storage is busy from now
+        on.
+        """
         self._begin_checkpoint()
         if self._ledgers.flushing is None or self._is_busy or self._ledgers.cache.size < self._half:
             return False
@@ -375,7 +405,9 @@ class Storage:
         return True
 
     def _begin_checkpoint(self) -> None:
-        """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache; otherwise do so later."""
+        """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache;
+        otherwise do so later.
+        """
         if self._ledgers.flushing is not None or self._entries_journalled != self._entries_stored:
             self._checkpoint_wanted = True
             return
@@ -422,7 +454,8 @@ class Storage:
         except Exception as error:
             self._fail(f"{threading.current_thread().name} can not go on: {type(error).__name__}: {error}")
 
-    # -- the thread of the journal --------------------------------------------------------------------------------------
+    # -- the thread of the journal
+    # --------------------------------------------------------------------------------------
 
     def _write_journal(self) -> None:
         proven = True
@@ -453,8 +486,9 @@ class Storage:
             self._journal.sync()
 
     def _wait_for_company(self, records: int) -> None:
-        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from those it confirmed. What is
-        enough bytes for a group does not wait."""
+        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from
+        those it confirmed. What is enough bytes for a group does not wait.
+        """
         if self._queue and self._queued < records:
             most = self.settings.journal_buffered_writes_threshold
             end = time.monotonic() + self.settings.journal_max_group_wait_msec / 1000
@@ -498,7 +532,9 @@ class Storage:
         self._write_group(group, single, position)
 
     def _write_group(self, group: list[Part], single: list[bytes], position: int) -> None:
-        """Write a group, of records that are laid out and then single ones, sync it, and tell that; both are empty afterwards."""
+        """Write a group, of records that are laid out and then single ones, sync it, and tell that; both are empty
+        afterwards.
+        """
         if single:
             group.append(laid_out(single))
             single.clear()
@@ -510,10 +546,13 @@ class Storage:
             self.took("journal sync", time.monotonic() - since)
         if position and not self._failure:
             self.synced(position)
-        if self._journal.end >= self.settings.journal_max_size_mb * MIB:  # the next file proves the sync, which is told before
+        if (
+            self._journal.end >= self.settings.journal_max_size_mb * MIB
+        ):  # the next file proves the sync, which is told before
             self._journal.roll()
 
-    # -- the thread of checkpoints --------------------------------------------------------------------------------------
+    # -- the thread of checkpoints
+    # --------------------------------------------------------------------------------------
 
     def _take_checkpoints(self) -> None:
         settings = self.settings
@@ -565,7 +604,9 @@ class Storage:
         settings = self.settings
         usage = max(room.usage for room in self.room())
         if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
-            _log.warning("a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory)
+            _log.warning(
+                "a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory
+            )
         self._has_warned = usage >= settings.disk_usage_warn_threshold
         threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
         is_full = usage >= threshold
@@ -575,7 +616,9 @@ class Storage:
 
 
 def _give_memory_back() -> None:
-    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it otherwise."""
+    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it
+    otherwise.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

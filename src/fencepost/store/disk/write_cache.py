@@ -1,7 +1,7 @@
 """The write cache: entries that are in the journal and not in an entry log yet.
 
-There are two kinds. One has entries as rows, where compiled loops find them; the other one is its plain twin, for when there are no loops.
-A cache is of one kind all its life. Which one the next is, is decided when that begins.
+There are two kinds. One has entries as rows, where compiled loops find them; the other one is its plain twin, for when
+there are no loops. A cache is of one kind all its life. Which one the next is, is decided when that begins.
 """
 
 from __future__ import annotations
@@ -55,16 +55,21 @@ class WriteCache(Protocol):
         ...
 
     def put_rows(self, rows: EntryRows) -> None:
-        """Keep entries that arrived together, in this order. Their bytes are not copied: nobody changes them any more."""
+        """Keep entries that arrived together, in this order. Their bytes are not copied: nobody changes them any
+        more.
+        """
         ...
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry, None if it is not here."""
         ...
 
-    def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
-        """Find those entries whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are a ``MISS``; the rest stays so. Gives what
-        the addresses in the table point into."""
+    def find(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
+    ) -> Sequence[object]:
+        """Find those entries whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are a ``MISS``; the
+        rest stays so. Gives what the addresses in the table point into.
+        """
         ...
 
     def last(self, ledger: int) -> int | None:
@@ -131,7 +136,9 @@ class PlainWriteCache:
         entries = self.entries.get(ledger)
         return None if entries is None else entries.get(entry_id)
 
-    def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
+    def find(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
+    ) -> Sequence[object]:
         blocks: list[object] = []
         for row in np.flatnonzero(table[:, found.CODE] == MISS).tolist():
             entry_id = int(entry_ids[row])
@@ -164,9 +171,11 @@ _SEED = int.from_bytes(os.urandom(8), signed=True)
 
 
 class RowsWriteCache:
-    """A write cache of rows, by the loops of :mod:`fencepost.store.rows.cache`, which are compiled or loaded with the first one.
+    """A write cache of rows, by the loops of :mod:`fencepost.store.rows.cache`, which are compiled or loaded with the
+    first one.
 
-    A block stays in memory until the cache is gone, whatever became of the entries in it, and counts as long. So does a row.
+    A block stays in memory until the cache is gone, whatever became of the entries in it, and counts as long. So does a
+    row.
     """
 
     __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_single", "_table", "size")
@@ -259,7 +268,9 @@ class RowsWriteCache:
         _, _, address, size = rows[row].tolist()
         return ctypes.string_at(address, size) if size >= 0 else None
 
-    def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
+    def find(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
+    ) -> Sequence[object]:
         slots, rows = self._table
         self._loops.find_rows(slots, rows, _SEED, ledgers, entry_ids, table)
         return self._blocks

@@ -35,7 +35,9 @@ from fencepost.store.roles.writer import Writer, WriterStatus
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_COMPARED: Mapping[str, str] = {
-    "client.pending_add_ops: fragment and ensemble": "a role does not note where it sends entries; the messages are compared",
+    "client.pending_add_ops: fragment and ensemble": (
+        "a role does not note where it sends entries; the messages are compared"
+    ),
     "client.written_back": "a role writes back an entry as soon as it has found it; the messages are compared",
     "client.update": "what is on its way to and from the metadata service is compared when it gets there",
     "client.lac and lap of a recovery, while it fences": "a role works them out when it begins to read",

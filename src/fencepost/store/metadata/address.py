@@ -1,4 +1,6 @@
-"""The address of a cluster's metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``, or BookKeeper's ``zk+hierarchical://HOST:PORT;HOST:PORT/ledgers``."""
+"""The address of a cluster's metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``, or BookKeeper's
+``zk+hierarchical://HOST:PORT;HOST:PORT/ledgers``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _PORT = 2181
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where metadata are: the servers as (host, port), the path of the cluster's root, and the layout that is asked for, if any."""
+    """Where metadata are: the servers as (host, port), the path of the cluster's root, and the layout that is asked
+    for, if any.
+    """
 
     servers: tuple[tuple[str, int], ...]
     root: str

@@ -1,8 +1,10 @@
-"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, laid out as BookKeeper does it.
+"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, laid out as BookKeeper
+does it.
 
-kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called on it. An
-operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make it
-:class:`OutcomeUnknownError`, and whatever comes later is not heard. When a session expires, another is opened, and listeners are told.
+kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called
+on it. An operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make
+it :class:`OutcomeUnknownError`, and whatever comes later is not heard. When a session expires, another is opened, and
+listeners are told.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class Session(enum.Enum):
 
 
 class LedgerInService(msgspec.Struct, frozen=True):
-    """The metadata of a ledger, the version to replace them on, and the time of their creation in milliseconds since 1970."""
+    """The metadata of a ledger, the version to replace them on, and the time of their creation in milliseconds since
+    1970.
+    """
 
     metadata: LedgerMetadata
     version: int
@@ -88,7 +92,9 @@ class Bookies(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The registration of a bookie: where it is, its version, and what it says, None if there is nothing but the bookie's id."""
+    """The registration of a bookie: where it is, its version, and what it says, None if there is nothing but the
+    bookie's id.
+    """
 
     path: str
     version: int
@@ -106,9 +112,10 @@ class Node(msgspec.Struct, frozen=True):
 class MetadataClient:
     """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
 
-    Whatever is awaited raises :class:`MetadataServiceError` if the service refuses it, and :class:`OutcomeUnknownError`, which is one of
-    those, if its answer was lost. Questions are asked again by themselves until ``operation_timeout`` is over, and so is what can be
-    done twice; a ledger is created, replaced or deleted once.
+    Whatever is awaited raises :class:`MetadataServiceError` if the service refuses it, and
+    :class:`OutcomeUnknownError`, which is one of those, if its answer was lost. Questions are asked again by themselves
+    until ``operation_timeout`` is over, and so is what can be done twice; a ledger is created, replaced or deleted
+    once.
     """
 
     def __init__(self, address: Address, session_timeout: float, operation_timeout: float) -> None:
@@ -144,9 +151,9 @@ class MetadataClient:
     ) -> Self:
         """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds.
 
-        The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no address,
-        :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the ledgers of the cluster are laid
-        out in another way than BookKeeper's hierarchical ones.
+        The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
+        address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
+        ledgers of the cluster are laid out in another way than BookKeeper's hierarchical ones.
         """
         client = cls(parse(uri), session_timeout, operation_timeout)
         try:
@@ -195,7 +202,9 @@ class MetadataClient:
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
     async def initialise(self) -> str:
-        """Make a new cluster, as ``bookkeeper shell initnewcluster`` does; gives its instance id. Raises :class:`ClusterExistsError`."""
+        """Make a new cluster, as ``bookkeeper shell initnewcluster`` does; gives its instance id. Raises
+        :class:`ClusterExistsError`.
+        """
         instance_id = str(uuid.uuid4())
         layout = f"2\n{_LAYOUTS}{self.address.layout or _HIERARCHICAL}:1"
         parent = self.address.root.rpartition("/")[0]
@@ -217,7 +226,9 @@ class MetadataClient:
         return instance_id
 
     async def sync(self) -> None:
-        """Come back when all that was done before, by anybody, is seen by what is asked next: a server of a quorum may be behind."""
+        """Come back when all that was done before, by anybody, is seen by what is asked next: a server of a quorum may
+        be behind.
+        """
         await self._asked(self._kazoo.sync_async, self.address.root)
 
     async def is_initialised(self) -> bool:
@@ -225,7 +236,9 @@ class MetadataClient:
         return await self._asked(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
 
     async def instance_id(self) -> str:
-        """The id that was drawn for the cluster when it was made; bookies have it in their cookies. Raises :class:`NoClusterError`."""
+        """The id that was drawn for the cluster when it was made; bookies have it in their cookies. Raises
+        :class:`NoClusterError`.
+        """
         try:
             data, _ = await self._asked(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
         except exceptions.NoNodeError:
@@ -239,12 +252,20 @@ class MetadataClient:
             return
         version, _, manager = data.decode(errors="replace").partition("\n")
         layout = manager.strip().partition(":")[0].removeprefix(_LAYOUTS)
-        if version not in ("1", "2") or layout not in (_HIERARCHICAL, _LONG_HIERARCHICAL, "hierarchical", "longhierarchical"):
+        if version not in ("1", "2") or layout not in (
+            _HIERARCHICAL,
+            _LONG_HIERARCHICAL,
+            "hierarchical",
+            "longhierarchical",
+        ):
             raise UnknownLayoutError(
-                f"the ledgers at {self.address} are laid out by {layout or version!r}, and only {_HIERARCHICAL} is known"
+                f"the ledgers at {self.address} are laid out by {layout or version!r}, and only {_HIERARCHICAL} is"
+                " known"
             )
         if self.address.layout not in (None, layout):
-            raise UnknownLayoutError(f"the ledgers at {self.address} are laid out by {layout}, not by {self.address.layout}")
+            raise UnknownLayoutError(
+                f"the ledgers at {self.address} are laid out by {layout}, not by {self.address.layout}"
+            )
         self._long_paths = layout in (_LONG_HIERARCHICAL, "longhierarchical")
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
@@ -264,10 +285,11 @@ class MetadataClient:
                 await self._make_path(path.rpartition("/")[0])
 
     async def read_ledger(self, ledger: int, watch: Callable[[int], None] | None = None) -> LedgerInService:
-        """The metadata of a ledger, and their version. ``watch`` is called with the ledger once, when they have changed or may have.
+        """The metadata of a ledger, and their version. ``watch`` is called with the ledger once, when they have changed
+        or may have.
 
-        They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and :class:`UnknownLayoutError` if
-        the metadata can not be read.
+        They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and
+        :class:`UnknownLayoutError` if the metadata can not be read.
         """
         try:
             watched = (watch, ledger) if watch is not None else None
@@ -280,8 +302,9 @@ class MetadataClient:
             raise UnknownLayoutError(f"the metadata of ledger {ledger} are damaged or foreign: {error}") from error
 
     async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        """Replace the metadata of a ledger if their version is still this one; gives the next. Raises :class:`BadVersionError` if it
-        is another, and :class:`NoSuchLedgerError`."""
+        """Replace the metadata of a ledger if their version is still this one; gives the next. Raises
+        :class:`BadVersionError` if it is another, and :class:`NoSuchLedgerError`.
+        """
         data = serialization.to_bytes(metadata)
         try:
             stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
@@ -350,7 +373,9 @@ class MetadataClient:
                     yield leaf
 
     async def new_ledger_id(self) -> int:
-        """An id that no ledger has had: the number of a sequential node. Up to 2^31 - 2 they are of one kind, then of another."""
+        """An id that no ledger has had: the number of a sequential node. Up to 2^31 - 2 they are of one kind, then of
+        another.
+        """
         if await self._asked(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
             number = await self._sequential(paths.ID_GENERATOR)
             if number is not None:
@@ -382,7 +407,9 @@ class MetadataClient:
         return await self._read_bookies(None)
 
     async def watch_bookies(self, callback: Callable[[Bookies], None]) -> Callable[[], None]:
-        """Call ``callback`` with the bookies now and whenever they have changed, until the function that this gives is called."""
+        """Call ``callback`` with the bookies now and whenever they have changed, until the function that this gives is
+        called.
+        """
         watching = _BookieWatch(self, callback)
         await watching.read()
         return watching.stop
@@ -399,8 +426,9 @@ class MetadataClient:
         return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
-        """What a bookie has registered with; None if it is not registered, or by its id alone. Raises ``ValueError`` if that can not be
-        read."""
+        """What a bookie has registered with; None if it is not registered, or by its id alone. Raises ``ValueError`` if
+        that can not be read.
+        """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
             with contextlib.suppress(exceptions.NoNodeError):
                 data, _ = await self._asked(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
@@ -408,7 +436,8 @@ class MetadataClient:
         return None
 
     async def read_registration(self, bookie: str, watch: Callable[[str], None]) -> Registered | None:
-        """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has changed or may have.
+        """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has
+        changed or may have.
 
         Raises ``ValueError`` for a registration that can not be read.
         """
@@ -422,9 +451,13 @@ class MetadataClient:
         return None
 
     async def replace_registration(self, registered: Registered, info: BookieServiceInfo) -> None:
-        """Have a bookie registered otherwise, for the life of its own session. Raises :class:`BadVersionError` if that has changed meanwhile."""
+        """Have a bookie registered otherwise, for the life of its own session. Raises :class:`BadVersionError` if that
+        has changed meanwhile.
+        """
         try:
-            await self._once(registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version)
+            await self._once(
+                registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version
+            )
         except (exceptions.BadVersionError, exceptions.NoNodeError):
             raise BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
 
@@ -433,8 +466,9 @@ class MetadataClient:
     ) -> None:
         """Register a bookie for the life of this session, as writable or as read-only, and no more as the other.
 
-        Another session that has registered it is waited for, one session timeout at the most, and then :class:`BookieExistsError` is
-        raised; with ``replace``, for whoever knows that the process of that session is gone, its registration is deleted.
+        Another session that has registered it is waited for, one session timeout at the most, and then
+        :class:`BookieExistsError` is raised; with ``replace``, for whoever knows that the process of that session is
+        gone, its registration is deleted.
         """
         folder, other = (paths.READ_ONLY, paths.AVAILABLE) if read_only else (paths.AVAILABLE, paths.READ_ONLY)
         path, data = self._path(f"{folder}/{bookie}"), registration.to_bytes(info)
@@ -611,7 +645,9 @@ class MetadataClient:
                 missing.append(missing[-1].rpartition("/")[0])
 
     async def _once(self, what: str, operation: Callable[..., Any], *arguments: Any) -> Any:
-        """What comes of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the others."""
+        """What comes of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the
+        others.
+        """
         try:
             async with asyncio.timeout(self.operation_timeout):
                 return await self._answer(operation(*arguments))
@@ -619,7 +655,12 @@ class MetadataClient:
             raise OutcomeUnknownError(
                 f"the metadata service at {self.address.hosts} did not answer: whether {what} was changed is not known"
             ) from None
-        except (exceptions.NoNodeError, exceptions.NodeExistsError, exceptions.BadVersionError, exceptions.NotEmptyError):
+        except (
+            exceptions.NoNodeError,
+            exceptions.NodeExistsError,
+            exceptions.BadVersionError,
+            exceptions.NotEmptyError,
+        ):
             raise
         except exceptions.KazooException as error:
             raise self._refused(what, error) from error
@@ -681,7 +722,9 @@ class MetadataClient:
         self._hop(self._changed, event.path)
 
     def _changed(self, path: str | None) -> None:
-        """Tell those who watch a node. Without a path it is all of them: kazoo forgets its watches with a connection."""
+        """Tell those who watch a node. Without a path it is all of them: kazoo forgets its watches with a
+        connection.
+        """
         changed = [path] if path is not None else [*self._watches]
         for each in changed:
             for callback, *arguments in self._watches.pop(each, {}):

@@ -1,4 +1,6 @@
-"""What a bookie says of itself where it is registered: ``BookieServiceInfo``, at which addresses it offers which services."""
+"""What a bookie says of itself where it is registered: ``BookieServiceInfo``, at which addresses it offers which
+services.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _CLASSES = message_classes(
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An address at which a bookie offers a service. ``extensions``: ``tls`` if the connection can be made one with TLS."""
+    """An address at which a bookie offers a service. ``extensions``: ``tls`` if the connection can be made one with
+    TLS.
+    """
 
     id: str
     host: str

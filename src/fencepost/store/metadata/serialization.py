@@ -1,7 +1,8 @@
 """The bytes of a ledger's metadata, as BookKeeper's ``LedgerMetadataSerDe`` writes and reads them.
 
-They begin with a line ``BookieMetadataFormatVersion<tab>VERSION``. Version 3 is a ``LedgerMetadataFormat`` of protobuf behind its length,
-version 2 the same as text, and version 1 lines of text. A ledger keeps the version that it was created with.
+They begin with a line ``BookieMetadataFormatVersion<tab>VERSION``. Version 3 is a ``LedgerMetadataFormat`` of protobuf
+behind its length, version 2 the same as text, and version 1 lines of text. A ledger keeps the version that it was
+created with.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def from_bytes(data: bytes) -> LedgerMetadata:
             return _of_lines(rest.decode())
     except (DecodeError, text_format.ParseError, ValueError, IndexError) as error:
         raise MetadataFormatError(f"version {version.decode()} of them can not be read: {error}") from error
-    raise MetadataFormatError(f"they have the version {version.decode(errors='replace')}, and only 1, 2 and 3 can be read")
+    raise MetadataFormatError(
+        f"they have the version {version.decode(errors='replace')}, and only 1, 2 and 3 can be read"
+    )
 
 
 # -- versions 2 and 3 -------------------------------------------------------------------------------------------------

@@ -171,7 +171,9 @@ class UnderReplication:
     async def _ledgers(
         self, folder: str, order: Callable[[list[str]], list[str]], changed: Changed | None
     ) -> AsyncIterator[int]:
-        """The ledgers that may be under-replicated, by the paths that their nodes would have: each is alone in its folder."""
+        """The ledgers that may be under-replicated, by the paths that their nodes would have: each is alone in its
+        folder.
+        """
         for name in order(await self.client.names_in(folder, changed) or []):
             path = f"{folder}/{name}"
             ledger = paths.ledger_of_folder(path)

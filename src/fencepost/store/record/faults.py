@@ -1,4 +1,5 @@
-"""Faults: which messages a proxy drops, delays, or cuts the connection at, by rules that are typed or drawn from a seed.
+"""Faults: which messages a proxy drops, delays, or cuts the connection at, by rules that are typed or drawn from a
+seed.
 
 A rule is a line of words: what is done, to requests or to responses, of which kind, and conditions.
 
@@ -6,8 +7,8 @@ A rule is a line of words: what is done, to requests or to responses, of which k
     delay request read fence=yes by=200ms count=all
     cut response any ledger=7 entry=5..9
 
-Rules are looked at in their order, and the first that is due acts. Each counts the messages that fit it, over all connections: the first
-``after`` of them pass, the next ``count`` suffer.
+Rules are looked at in their order, and the first that is due acts. Each counts the messages that fit it, over all
+connections: the first ``after`` of them pass, the next ``count`` suffer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ SPREAD = 100
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule. ``bookie``: its id; ``entries``: first and last; ``count``: None for all; ``by``: seconds of a delay."""
+    """One rule. ``bookie``: its id; ``entries``: first and last; ``count``: None for all; ``by``: seconds of a
+    delay.
+    """
 
     action: str
     direction: str
@@ -79,7 +82,11 @@ class Rule(msgspec.Struct, frozen=True):
         if self.entries is not None:
             first, last = self.entries
             words.append(f"entry={first}" if first == last else f"entry={first}..{last}")
-        words += [f"{name}={'yes' if value else 'no'}" for name in ("recovery", "fence") if (value := getattr(self, name)) is not None]
+        words += [
+            f"{name}={'yes' if value else 'no'}"
+            for name in ("recovery", "fence")
+            if (value := getattr(self, name)) is not None
+        ]
         if self.code is not None:
             words.append(f"code={self.code}")
         words += [f"after={self.after}", f"count={'all' if self.count is None else self.count}"]
@@ -97,13 +104,19 @@ class Faults:
         self.acted = [0] * len(self.rules)
 
     def due(self, direction: str, bookie: str, told: Told) -> int | None:
-        """The place of the rule that a message suffers from; None if it may pass. Every message is to be asked about once."""
+        """The place of the rule that a message suffers from; None if it may pass. Every message is to be asked about
+        once.
+        """
         chosen = None
         for place, rule in enumerate(self.rules):
             if not rule.fits(direction, bookie, told):
                 continue
             self.fitted[place] += 1
-            if chosen is None and self.fitted[place] > rule.after and (rule.count is None or self.acted[place] < rule.count):
+            if (
+                chosen is None
+                and self.fitted[place] > rule.after
+                and (rule.count is None or self.acted[place] < rule.count)
+            ):
                 self.acted[place] += 1
                 chosen = place
         return chosen
@@ -113,7 +126,8 @@ class Faults:
 
 
 def parse(text: str, bookies: Sequence[str]) -> Rule:
-    """The rule that a line is. ``bookies``: the ids of those that are recorded, which a rule can also name by their numbers from 1 on.
+    """The rule that a line is. ``bookies``: the ids of those that are recorded, which a rule can also name by their
+    numbers from 1 on.
 
     Raises :class:`fencepost.OptionError`, which says which word is wrong and what could stand there.
     """
@@ -122,10 +136,17 @@ def parse(text: str, bookies: Sequence[str]) -> Rule:
     if any("=" in word for word in words[: len(plain)]):
         raise _wrong(text, "first come what is done, to which direction and to which kind, then conditions as bookie=2")
     if len(plain) < 2:
-        raise _wrong(text, f"say what is done ({_either(ACTIONS)}) and to what ({_either(DIRECTIONS)}), as in: drop response add bookie=2")
+        raise _wrong(
+            text,
+            f"say what is done ({_either(ACTIONS)}) and to what ({_either(DIRECTIONS)}), as in: drop response add"
+            " bookie=2",
+        )
     if len(plain) > 3:
         raise _wrong(text, f"{plain[3]} is one word too many: a condition is written with =, as bookie=2")
-    given: dict[str, object] = {"action": _one_of(text, plain[0], ACTIONS), "direction": _one_of(text, plain[1], DIRECTIONS)}
+    given: dict[str, object] = {
+        "action": _one_of(text, plain[0], ACTIONS),
+        "direction": _one_of(text, plain[1], DIRECTIONS),
+    }
     if len(plain) == 3:
         given["kind"] = _one_of(text, plain[2], _KINDS)
     for word in words[len(plain) :]:
@@ -165,7 +186,9 @@ def _either(words: Sequence[str]) -> str:
 def _one_of(text: str, word: str, words: Sequence[str]) -> str:
     if word not in words:
         near = difflib.get_close_matches(word, words, n=1)
-        raise _wrong(text, f"there is no {word!r}: " + (f"did you mean {near[0]}?" if near else f"write {_either(words)}"))
+        raise _wrong(
+            text, f"there is no {word!r}: " + (f"did you mean {near[0]}?" if near else f"write {_either(words)}")
+        )
     return word
 
 

@@ -1,8 +1,8 @@
 """Follows the metadata of ledgers, and tells the trace every version: what it has seen, and which versions it has not.
 
-A ledger that comes to be while this watches is followed from its first version on; one that was there before, from when a message is about
-it. The metadata service tells that a node has changed, not how: two changes at once are one to whoever reads it then. Versions count
-by one, so that what was missed is known, and told.
+A ledger that comes to be while this watches is followed from its first version on; one that was there before, from when
+a message is about it. The metadata service tells that a node has changed, not how: two changes at once are one to
+whoever reads it then. Versions count by one, so that what was missed is known, and told.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LEDGERS = 100_000
 """Ledgers that are followed at the most. What happens to others is not told, which is told."""
 
 NAMES = 200_000
-"""Names of nodes that are known at the most, to know a ledger that is new. With more, ledgers are followed from their first message on."""
+"""Names of nodes that are known at the most, to know a ledger that is new. With more, ledgers are followed from their
+first message on.
+"""
 
 PAUSE = 1.0
 """Seconds after which a reading that failed is tried again."""
@@ -32,7 +34,9 @@ _log = logging.getLogger("fencepost.store.record")
 
 
 class Ledgers:
-    """The ledgers that are followed. :meth:`begin` first, then :meth:`noticed` for every ledger that a message is about."""
+    """The ledgers that are followed. :meth:`begin` first, then :meth:`noticed` for every ledger that a message is
+    about.
+    """
 
     def __init__(self, client: MetadataClient, trace: Trace, most: int = LEDGERS, most_names: int = NAMES) -> None:
         self.client = client
@@ -77,7 +81,9 @@ class Ledgers:
             if not self._is_full:
                 self._is_full = True
                 self.trace.emit("metadata_unfollowed", None, {"ledger": ledger, "followed": self.most})
-                _log.warning("ledger %d and those after it are not followed: %d are, and no more can be", ledger, self.most)
+                _log.warning(
+                    "ledger %d and those after it are not followed: %d are, and no more can be", ledger, self.most
+                )
             return
         self._followed[ledger] = _Followed(self, ledger, version)
         self._followed[ledger].read()
@@ -92,7 +98,10 @@ class Ledgers:
         """Whether a ledger may have been there before this began: then there may be versions that nobody could see."""
         if not self._is_watching:
             return True
-        places = (paths.ledger_path(ledger).rpartition("/"), paths.ledger_path(ledger, always_long=True).rpartition("/"))
+        places = (
+            paths.ledger_path(ledger).rpartition("/"),
+            paths.ledger_path(ledger, always_long=True).rpartition("/"),
+        )
         return any(name in self._names.get(below, ()) for below, _, name in places)
 
     # -- ledgers that are new -----------------------------------------------------------------------------------------
@@ -143,7 +152,9 @@ class Ledgers:
             self._is_watching = False
             self._names.clear()
             self.trace.emit("new_ledgers_unwatched", None, {"names": self.most_names})
-            _log.warning("there are more than %d ledgers: each is followed from the first message about it on", self.most_names)
+            _log.warning(
+                "there are more than %d ledgers: each is followed from the first message about it on", self.most_names
+            )
 
 
 class _Followed:
@@ -203,4 +214,3 @@ class _Followed:
 
     def _emit(self, action: str, parameters: dict[str, Any]) -> None:
         self.ledgers.trace.emit(action, str(self.ledger), parameters, actor="metadata")
-

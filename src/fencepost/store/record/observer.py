@@ -29,9 +29,10 @@ Key = tuple[Any, ...]
 class Told(NamedTuple):
     """What a message says.
 
-    ``protocol``: its version, 3 or 2. ``number``: the one by which version 3, and batch reads of version 2, know a response; None otherwise. ``key``: what a request has in
-    common with its response, and with no other request of the connection that is under way, but those of version 2 for the same entry.
-    ``flags``: what of a request its response is told with. ``size``: bytes of the payload.
+    ``protocol``: its version, 3 or 2. ``number``: the one by which version 3, and batch reads of version 2, know a
+    response; None otherwise. ``key``: what a request has in common with its response, and with no other request of the
+    connection that is under way, but those of version 2 for the same entry. ``flags``: what of a request its response
+    is told with. ``size``: bytes of the payload.
     """
 
     kind: str
@@ -56,7 +57,9 @@ def request_of(payload: bytes) -> Told:
 
 
 def response_of(payload: bytes) -> Told:
-    """What a response says. Raises :class:`WireError` for what is none. Without ledger or entry, only its key tells what it is about."""
+    """What a response says. Raises :class:`WireError` for what is none. Without ledger or entry, only its key tells
+    what it is about.
+    """
     codec: Any = v2 if is_version_2(payload) else v3
     txn, response = codec.decode_response(payload)
     kind, tell = _RESPONSES[type(response)]
@@ -64,7 +67,14 @@ def response_of(payload: bytes) -> Told:
 
 
 def _told(
-    codec: Any, kind: str, txn: int, message: Any, code: str | None, fields: dict[str, Any], flags: dict[str, bool], size: int
+    codec: Any,
+    kind: str,
+    txn: int,
+    message: Any,
+    code: str | None,
+    fields: dict[str, Any],
+    flags: dict[str, bool],
+    size: int,
 ) -> Told:
     ledger: int | None = message.ledger if message.ledger >= 0 else None
     entry: int | None = getattr(message, "entry_id", None)
@@ -89,7 +99,12 @@ def _of_add(request: m.AddEntry) -> dict[str, Any]:
 def _of_read(request: m.ReadEntry) -> dict[str, Any]:
     if request.previous_lac is None:
         return {"fence": request.fence}
-    return {"fence": False, "previous_lac": request.previous_lac, "wait": request.wait // 1_000, "piggyback": request.piggyback}
+    return {
+        "fence": False,
+        "previous_lac": request.previous_lac,
+        "wait": request.wait // 1_000,
+        "piggyback": request.piggyback,
+    }
 
 
 def _of_batch(request: m.BatchRead) -> dict[str, Any]:

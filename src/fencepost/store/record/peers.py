@@ -9,7 +9,9 @@ from typing import Any
 
 
 def process_of(peer: Any, own: Any) -> int | None:
-    """The number of the process that a connection comes from. None if it comes from another machine, or that is not told."""
+    """The number of the process that a connection comes from. None if it comes from another machine, or that is not
+    told.
+    """
     try:
         if not peer or not own or ":" in peer[0]:
             return None

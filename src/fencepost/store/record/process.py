@@ -31,10 +31,12 @@ Address = tuple[str, int]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is to be recorded. ``bookies``: each its id, None if it is to be found by its address, and where it listens; ``listen``: where the proxy
-    stands in for each, port 0 for any free one. Without both, all bookies that are registered are recorded.
+    """What is to be recorded. ``bookies``: each its id, None if it is to be found by its address, and where it listens;
+    ``listen``: where the proxy stands in for each, port 0 for any free one. Without both, all bookies that are
+    registered are recorded.
 
-    ``faults``: rules as they are typed (:mod:`.faults`); ``random_faults``: so many more, drawn from ``seed``. ``limit``: bytes of the largest message.
+    ``faults``: rules as they are typed (:mod:`.faults`); ``random_faults``: so many more, drawn from ``seed``.
+    ``limit``: bytes of the largest message.
     """
 
     metadata: str
@@ -70,18 +72,28 @@ class ClosingTrace(Trace, Protocol):
         ...
 
 
-async def record(asked: Asked, open_trace: Callable[[dict[str, Any]], ClosingTrace], ready: Callable[[Recording], None]) -> Done:
-    """Record until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called when clients are led to the proxy.
+async def record(
+    asked: Asked, open_trace: Callable[[dict[str, Any]], ClosingTrace], ready: Callable[[Recording], None]
+) -> Done:
+    """Record until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called when clients are led
+    to the proxy.
 
-    ``open_trace`` opens the trace, whose first event has these parameters. Raises :class:`fencepost.FencepostError` if it can not start.
+    ``open_trace`` opens the trace, whose first event has these parameters. Raises :class:`fencepost.FencepostError` if
+    it can not start.
     """
     _check(asked)
     ended = _Ended()
     async with await MetadataClient.connect(asked.metadata) as client:
         bookies = await _bookies(asked, client)
         with contextlib.ExitStack() as stack:
-            bound = [stack.enter_context(contextlib.closing(bind(*_listen(asked, place, bookie)))) for place, bookie in enumerate(bookies)]
-            standing = {bookie: _address(asked, place, each) for place, (bookie, each) in enumerate(zip(bookies, bound, strict=True))}
+            bound = [
+                stack.enter_context(contextlib.closing(bind(*_listen(asked, place, bookie))))
+                for place, bookie in enumerate(bookies)
+            ]
+            standing = {
+                bookie: _address(asked, place, each)
+                for place, (bookie, each) in enumerate(zip(bookies, bound, strict=True))
+            }
             ids = [bookie.id for bookie in bookies]
             rules = [of_faults.parse(text, ids) for text in asked.faults]
             rules += of_faults.drawn(asked.random_faults, asked.seed, ids)
@@ -103,7 +115,14 @@ async def record(asked: Asked, open_trace: Callable[[dict[str, Any]], ClosingTra
             finally:
                 await proxy.close()
                 await ledgers.close()
-                trace.close({**msgspec.to_builtins(proxy.counts), "acted": faults.acted, "seen": ledgers.seen, "missed": ledgers.missed})
+                trace.close(
+                    {
+                        **msgspec.to_builtins(proxy.counts),
+                        "acted": faults.acted,
+                        "seen": ledgers.seen,
+                        "missed": ledgers.missed,
+                    }
+                )
     unused = tuple(str(rule) for rule, acted in zip(rules, faults.acted, strict=True) if not acted)
     return Done(proxy.counts, ledgers.seen, ledgers.missed, unused)
 
@@ -122,15 +141,20 @@ def _check(asked: Asked) -> None:
     """Raise for options that are at odds with each other."""
     if len(asked.listen) != len(asked.bookies):
         raise OptionError(
-            f"listen is given {len(asked.listen)} times and bookie {len(asked.bookies)} times: give one address to listen on for each bookie, "
-            "or neither, to record all bookies that are registered"
+            f"listen is given {len(asked.listen)} times and bookie {len(asked.bookies)} times: give one address to"
+            " listen on for each bookie, or neither, to record all bookies that are registered"
         )
     if len(asked.faults) + asked.random_faults > of_faults.MOST_RULES:
-        raise OptionError(f"{len(asked.faults) + asked.random_faults:,} faults are too many: give at most {of_faults.MOST_RULES:,}")
+        raise OptionError(
+            f"{len(asked.faults) + asked.random_faults:,} faults are too many: give at most {of_faults.MOST_RULES:,}"
+        )
     for host, _ in asked.listen:
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_unspecified:
-                raise OptionError(f"listen {host}: clients must be told an address that they can connect to, and this one means all of them")
+                raise OptionError(
+                    f"listen {host}: clients must be told an address that they can connect to, and this one means all"
+                    " of them"
+                )
 
 
 async def _bookies(asked: Asked, client: MetadataClient) -> list[Bookie]:
@@ -138,15 +162,25 @@ async def _bookies(asked: Asked, client: MetadataClient) -> list[Bookie]:
     registered = await registered_bookies(client)
     if not asked.bookies:
         if not registered:
-            raise OptionError(f"no bookie is registered at {client.address}: start bookies first, or name those to come as ID=HOST:PORT")
+            raise OptionError(
+                f"no bookie is registered at {client.address}: start bookies first, or name those to come as"
+                " ID=HOST:PORT"
+            )
         return [Bookie(bookie, *address) for bookie, address in sorted(registered.items())]
     found = []
     for place, (bookie_id, (host, port)) in enumerate(asked.bookies):
         # A bookie may tell clients to come to the proxy by itself.
-        ids = [bookie_id] if bookie_id else [each for each, at in registered.items() if at in ((host, port), asked.listen[place])]
+        ids = (
+            [bookie_id]
+            if bookie_id
+            else [each for each, at in registered.items() if at in ((host, port), asked.listen[place])]
+        )
         if not ids:
             known = ", ".join(f"{each} at {at[0]}:{at[1]}" for each, at in registered.items()) or "none"
-            raise OptionError(f"no bookie is registered at {host}:{port}: there is {known}; one that registers later is given as ID={host}:{port}")
+            raise OptionError(
+                f"no bookie is registered at {host}:{port}: there is {known}; one that registers later is given as"
+                f" ID={host}:{port}"
+            )
         found.append(Bookie(ids[0], host, port))
     if len({bookie.id for bookie in found}) < len(found):
         raise OptionError("a bookie is given twice: give each once, with one address to listen on")
@@ -158,7 +192,10 @@ def _listen(asked: Asked, place: int, bookie: Bookie) -> Address:
     if asked.listen:
         return asked.listen[place]
     if not _is_loopback(bookie.host):
-        raise OptionError(f"the bookie {bookie.id} is at {bookie.host}: say where to listen for it, at an address that its clients can connect to")
+        raise OptionError(
+            f"the bookie {bookie.id} is at {bookie.host}: say where to listen for it, at an address that its clients"
+            " can connect to"
+        )
     return _LOOPBACK, 0
 
 
@@ -183,7 +220,9 @@ class _Ended:
         self._error: BaseException | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread, as in tests
+            with contextlib.suppress(
+                NotImplementedError, ValueError, RuntimeError
+            ):  # not in the main thread, as in tests
                 loop.add_signal_handler(number, self._signalled, number)
         loop.set_exception_handler(self._raised)
 

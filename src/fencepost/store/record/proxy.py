@@ -1,12 +1,13 @@
 """The proxy: listens for each bookie, passes on what clients and bookies send each other, and tells the trace.
 
-Bytes are passed on unchanged, message by message: a message goes on when all of it is there, so that one that is dropped is dropped whole.
-All connections are on one event loop, and an event is emitted before the bytes that it tells of go on: whatever follows from a message
-comes later in the trace than the message itself.
+Bytes are passed on unchanged, message by message: a message goes on when all of it is there, so that one that is
+dropped is dropped whole. All connections are on one event loop, and an event is emitted before the bytes that it tells
+of go on: whatever follows from a message comes later in the trace than the message itself.
 
-What is no message goes on too, and is told. So does a message that is longer than the limit; nothing after it on that side of its
-connection can be told from anything else. A side that does not take what is passed on stops the other side from being read, so that the
-proxy holds of a connection one message in each direction, and what is in the buffers of its sockets.
+What is no message goes on too, and is told. So does a message that is longer than the limit; nothing after it on that
+side of its connection can be told from anything else. A side that does not take what is passed on stops the other side
+from being read, so that the proxy holds of a connection one message in each direction, and what is in the buffers of
+its sockets.
 """
 
 from __future__ import annotations
@@ -54,7 +55,12 @@ class Trace(Protocol):
     """Where events go."""
 
     def emit(
-        self, action: str, subject: str | None = None, parameters: dict[str, Any] = ..., state: dict[str, Any] | None = None, actor: str = ""
+        self,
+        action: str,
+        subject: str | None = None,
+        parameters: dict[str, Any] = ...,
+        state: dict[str, Any] | None = None,
+        actor: str = "",
     ) -> None:
         """One event."""
         ...
@@ -107,7 +113,9 @@ class Proxy:
 
     async def listen(self, bookie: Bookie, bound: socket.socket) -> None:
         """Take connections for a bookie on a socket that is bound."""
-        self._servers.append(await self.loop.create_server(lambda: Link(self, bookie).client, sock=bound, backlog=_BACKLOG))
+        self._servers.append(
+            await self.loop.create_server(lambda: Link(self, bookie).client, sock=bound, backlog=_BACKLOG)
+        )
 
     async def close(self) -> None:
         """Take no more connections, and end those that there are."""
@@ -124,11 +132,17 @@ class Proxy:
         """Tell, once, of a client that asks for TLS."""
         if not self._has_told_of_tls:
             self._has_told_of_tls = True
-            _log.warning("a client asks for TLS, and what is encrypted can not be recorded: switch TLS off in the clients, at %s first", link.label)
+            _log.warning(
+                "a client asks for TLS, and what is encrypted can not be recorded: switch TLS off in the clients, at %s"
+                " first",
+                link.label,
+            )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that is bound to an address, and takes no connections yet. Raises :class:`SystemFailure` for one that is taken."""
+    """A socket that is bound to an address, and takes no connections yet. Raises :class:`SystemFailure` for one that is
+    taken.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -139,7 +153,9 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise SystemFailure(f"the proxy can not listen on {host}:{port}: {error.strerror}; give another port") from error
+        raise SystemFailure(
+            f"the proxy can not listen on {host}:{port}: {error.strerror}; give another port"
+        ) from error
     return bound
 
 
@@ -179,7 +195,9 @@ class Link:
     async def _connect(self) -> None:
         """Go on to the bookie."""
         loop, transport = self.proxy.loop, self.client.transport
-        looking = loop.run_in_executor(None, process_of, transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
+        looking = loop.run_in_executor(
+            None, process_of, transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        )
         try:
             async with asyncio.timeout(CONNECTING):
                 await loop.create_connection(lambda: self.server, self.bookie.host, self.bookie.port)
@@ -227,7 +245,9 @@ class Link:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def take(self, direction: str, payload: bytes, is_released: bool) -> float | bool:
-        """Decide on a message: True to pass it on, False not to, or the seconds that it is to wait. ``is_released``: it has waited."""
+        """Decide on a message: True to pass it on, False not to, or the seconds that it is to wait. ``is_released``: it
+        has waited.
+        """
         proxy = self.proxy
         try:
             told = request_of(payload) if direction == REQUEST else self._answering(response_of(payload))
@@ -327,7 +347,9 @@ class _Side(asyncio.Protocol):
         self.direction = direction
         self.has_transport = False
         self._held = bytearray()
-        """What has arrived and is not passed on: the beginning of a message, or all that waits for one that is delayed."""
+        """What has arrived and is not passed on: the beginning of a message, or all that waits for one that is
+        delayed.
+        """
         self._needed = LENGTH_SIZE
         self._is_opaque = False
         """Whether messages can not be told apart any more."""
@@ -340,7 +362,10 @@ class _Side(asyncio.Protocol):
     # -- asyncio's ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport, self.has_transport = cast(asyncio.Transport, transport), True  # uvloop's are of a class of their own
+        self.transport, self.has_transport = (
+            cast(asyncio.Transport, transport),
+            True,
+        )  # uvloop's are of a class of their own
         transport = self.transport
         transport.set_write_buffer_limits(high=_BUFFER)
         with contextlib.suppress(OSError, AttributeError):
@@ -437,7 +462,11 @@ class _Side(asyncio.Protocol):
             length = length_of(view, start, end)
             if not 0 < length <= self.link.proxy.limit:
                 self._is_opaque = True
-                self.link.unparsed(self.direction, end - start, f"{refused_length(length, self.link.proxy.limit)}, so that nothing after it is told")
+                self.link.unparsed(
+                    self.direction,
+                    end - start,
+                    f"{refused_length(length, self.link.proxy.limit)}, so that nothing after it is told",
+                )
                 break
             stop = start + LENGTH_SIZE + length
             if stop > end:

@@ -1,8 +1,10 @@
-"""Has clients come to the proxy instead of to the bookies: it stands in the registrations of the bookies as their address.
+"""Has clients come to the proxy instead of to the bookies: it stands in the registrations of the bookies as their
+address.
 
-Clients find a bookie by its id, in what it has registered with (``BookieServiceInfo``). That is a node of the bookie's session, which anybody
-may write to: the proxy puts its own address there, keeps the bookie's in a property beside it, and does so again when the bookie has
-registered anew. Ids, cookies and the metadata of ledgers stay as they are. At the end the bookie's own address is put back.
+Clients find a bookie by its id, in what it has registered with (``BookieServiceInfo``). That is a node of the bookie's
+session, which anybody may write to: the proxy puts its own address there, keeps the bookie's in a property beside it,
+and does so again when the bookie has registered anew. Ids, cookies and the metadata of ledgers stay as they are. At the
+end the bookie's own address is put back.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Redirects:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """Have clients come to the proxy from now on: to every bookie that is registered, and to the others once they are."""
+        """Have clients come to the proxy from now on: to every bookie that is registered, and to the others once they
+        are.
+        """
         for bookie in self.bookies:
             await self._redirect(bookie)
         self._tasks = [asyncio.create_task(self._keep(bookie)) for bookie in self.bookies]
@@ -77,7 +81,9 @@ class Redirects:
         except BadVersionError:
             self._changed[bookie].set()
             return
-        self.trace.emit("bookie_redirected", None, {"bookie": bookie, "from": f"{host}:{port}", "to": f"{to[0]}:{to[1]}"})
+        self.trace.emit(
+            "bookie_redirected", None, {"bookie": bookie, "from": f"{host}:{port}", "to": f"{to[0]}:{to[1]}"}
+        )
 
     def _has_changed(self, bookie: str) -> None:
         self._changed[bookie].set()
@@ -87,11 +93,17 @@ class Redirects:
             async with asyncio.timeout(PAUSE):
                 registered = await self.client.read_registration(bookie, lambda bookie: None)
                 own = None if registered is None else address_before(registered.info)
-                if registered is not None and own is not None and address_of(bookie, registered.info) == self.bookies[bookie][1]:
+                if (
+                    registered is not None
+                    and own is not None
+                    and address_of(bookie, registered.info) == self.bookies[bookie][1]
+                ):
                     await self.client.replace_registration(registered, _with(registered, own, {}))
         except (BadVersionError, MetadataServiceError, TimeoutError, ValueError) as error:
             _log.warning(
-                "clients are still led to the proxy of bookie %s, until the bookie is started again: %s", bookie, str(error) or "no answer"
+                "clients are still led to the proxy of bookie %s, until the bookie is started again: %s",
+                bookie,
+                str(error) or "no answer",
             )
 
 
@@ -113,7 +125,9 @@ def _with(registered: Registered, address: tuple[str, int], properties: Mapping[
         for endpoint in info.endpoints
     )
     kept = {name: value for name, value in info.properties if name != PROPERTY}
-    return BookieServiceInfo(endpoints or (Endpoint("bookie", host, port),), tuple(sorted({**kept, **properties}.items())))
+    return BookieServiceInfo(
+        endpoints or (Endpoint("bookie", host, port),), tuple(sorted({**kept, **properties}.items()))
+    )
 
 
 async def registered_bookies(client: MetadataClient) -> dict[str, tuple[str, int]]:

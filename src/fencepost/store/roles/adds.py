@@ -1,4 +1,6 @@
-"""Adds that are under way: what the owner of a ledger and a recovery do alike to get entries to an ack quorum of bookies."""
+"""Adds that are under way: what the owner of a ledger and a recovery do alike to get entries to an ack quorum of
+bookies.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,15 @@ from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.quorums import is_committed, is_in_write_set, write_set
 
 Masks: TypeAlias = "array[int] | list[int]"
-"""A ring with a mask for each entry in flight, at its id modulo the length, a power of two: a bit for each bookie that has confirmed it."""
+"""A ring with a mask for each entry in flight, at its id modulo the length, a power of two: a bit for each bookie that
+has confirmed it.
+"""
 
 _BITS = 63
 """Bits that a mask in an array has. Ensembles that are larger have a list of masks, for which there are no loops."""
 
 
-def trace_of_answer(
-    who: str, ledger: int, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome
-) -> Trace:
+def trace_of_answer(who: str, ledger: int, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome) -> Trace:
     """What a trace tells of an answer to adds, or (no code) of none; ``who`` begins the names of its actions."""
     fields: dict[str, Any] = {"bookie": bookie, "entries": entries}
     if outcome is AddOutcome.CONFIRMED:
@@ -47,7 +49,9 @@ def trace_of_answer(
 
 
 class PlainAdds:
-    """Entries that follow one another, an object for each. ``lengths``: bytes of data of the ledger up to and including each."""
+    """Entries that follow one another, an object for each. ``lengths``: bytes of data of the ledger up to and including
+    each.
+    """
 
     __slots__ = ("first", "lengths", "requests")
 
@@ -73,18 +77,25 @@ class PlainAdds:
 class AddLoops(Protocol):
     """What is done for many entries at once."""
 
-    def batch(
-        self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]
-    ) -> AddBatch:
-        """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of the ledger before."""
+    def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
+        """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of
+        the ledger before.
+        """
         ...
 
     def confirm(
-        self, masks: Masks, entry_ids: Sequence[int], number: int, place: int, pending: tuple[int, int], quorums: tuple[int, int]
+        self,
+        masks: Masks,
+        entry_ids: Sequence[int],
+        number: int,
+        place: int,
+        pending: tuple[int, int],
+        quorums: tuple[int, int],
     ) -> None:
         """Set the bit ``number`` of entries that the bookie at a place has confirmed, of those that count.
 
-        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write quorum.
+        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write
+        quorum.
         """
         ...
 
@@ -98,9 +109,7 @@ class AddLoops(Protocol):
 class PlainLoops:
     """One entry after another."""
 
-    def batch(
-        self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]
-    ) -> AddBatch:
+    def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
         """See :class:`AddLoops`."""
         requests, lengths = [], []
         for entry_id, data in enumerate(entries, first.entry_id):
@@ -113,7 +122,13 @@ class PlainLoops:
         return PlainAdds(requests, lengths)
 
     def confirm(
-        self, masks: Masks, entry_ids: Sequence[int], number: int, place: int, pending: tuple[int, int], quorums: tuple[int, int]
+        self,
+        masks: Masks,
+        entry_ids: Sequence[int],
+        number: int,
+        place: int,
+        pending: tuple[int, int],
+        quorums: tuple[int, int],
     ) -> None:
         """See :class:`AddLoops`."""
         confirmed, pushed = pending
@@ -136,7 +151,9 @@ PLAIN = PlainLoops()
 
 
 class PendingAdds(msgspec.Struct):
-    """Entries that were sent together and are not all confirmed. ``token``: of their call; ``is_batch``: the call may have had more of them."""
+    """Entries that were sent together and are not all confirmed. ``token``: of their call; ``is_batch``: the call may
+    have had more of them.
+    """
 
     adds: AddBatch
     token: int
@@ -144,8 +161,9 @@ class PendingAdds(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """A bookie that failed: up to which entry all were sent when it did so last, the entries that it has failed to confirm, and whether it works
-    again. Entries may be among them that are confirmed since."""
+    """A bookie that failed: up to which entry all were sent when it did so last, the entries that it has failed to
+    confirm, and whether it works again. Entries may be among them that are confirmed since.
+    """
 
     pushed: int
     missed: set[int]
@@ -155,10 +173,10 @@ class Failure(msgspec.Struct):
 class Adds:
     """The entries that a client has sent and that are not confirmed, and the ensemble they are sent to.
 
-    ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to there.
-    ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed; ``failed_before``: those that were.
-    One that can not be replaced is sent what comes all the same, and counts again when it confirms some of that.
-    Requests are numbered from ``txns``.
+    ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to
+    there. ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed;
+    ``failed_before``: those that were. One that can not be replaced is sent what comes all the same, and counts again
+    when it confirms some of that. Requests are numbered from ``txns``.
     """
 
     def __init__(
@@ -288,7 +306,9 @@ class Adds:
     def confirm(self, changing_ensemble: bool = False) -> list[PendingAdds]:
         """Go on with the entries that are confirmed now; those of which all that were sent together are, in order."""
         masks, ring, before = self.masks, len(self.masks) - 1, self.confirmed
-        if self.protections.confirmed_in_order and not is_committed(masks[before + 1 & ring].bit_count(), self.ack_quorum):
+        if self.protections.confirmed_in_order and not is_committed(
+            masks[before + 1 & ring].bit_count(), self.ack_quorum
+        ):
             return []  # as after most answers
         pending = before, self.pushed
         reached = self.loops.reached(masks, pending, self.ack_quorum, changing_ensemble, self.protections)
@@ -346,8 +366,9 @@ class Adds:
         return is_pending and not self.masks[entry_id & len(self.masks) - 1] >> self.numbers[bookie] & 1
 
     def send_missed(self, effects: list[Effect]) -> list[dict[str, Any]]:
-        """Send to bookies that work again what they have missed, as far as that is not committed without them. They have not failed any more.
-        What a trace tells of it, for each bookie."""
+        """Send to bookies that work again what they have missed, as far as that is not committed without them. They
+        have not failed any more. What a trace tells of it, for each bookie.
+        """
         sent: list[dict[str, Any]] = []
         for bookie in [bookie for bookie, failure in self.failed.items() if failure.is_over]:
             missed, anew = self.failed.pop(bookie).missed, list[int]()
@@ -363,7 +384,9 @@ class Adds:
         return sent
 
     def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
-        """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none can be replaced."""
+        """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none
+        can be replaced.
+        """
         failed, candidates = [*self.failed], preferred(bookies, self.failed_before)
         for number in range(len(failed), 0, -1):
             changed = replaced(ensemble, failed[:number], candidates)
@@ -376,7 +399,10 @@ class Adds:
         if may_be_committed(len(self.failed), self.write_quorum, self.ack_quorum):
             return True  # as mostly: even if all of these have failed the same entry
         missed_by = Counter(
-            entry_id for bookie, failure in self.failed.items() for entry_id in failure.missed if self._is_missed(bookie, entry_id)
+            entry_id
+            for bookie, failure in self.failed.items()
+            for entry_id in failure.missed
+            if self._is_missed(bookie, entry_id)
         )
         return may_be_committed(max(missed_by.values(), default=0), self.write_quorum, self.ack_quorum)
 
@@ -389,12 +415,16 @@ class Adds:
         return adds
 
     def resent(self, ensemble: Sequence[str]) -> dict[str, Any]:
-        """What a trace tells of a change of the ensemble: what is sent anew, each entry to those that are new in its write set."""
+        """What a trace tells of a change of the ensemble: what is sent anew, each entry to those that are new in its
+        write set.
+        """
         entries = ((self.confirmed + 1, self.pushed),) if self.pending else ()
         return {"entries": entries, "before": list(self.ensemble), "ensemble": list(ensemble)}
 
     def change_ensemble(self, ensemble: Sequence[str], effects: list[Effect]) -> None:
-        """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they lack."""
+        """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they
+        lack.
+        """
         before, self.ensemble = self.ensemble, ensemble
         left = [bookie for bookie in before if bookie not in ensemble]
         self.failed_before += [bookie for bookie in left if bookie not in self.failed_before]

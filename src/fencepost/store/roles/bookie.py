@@ -1,8 +1,9 @@
 """The bookie: stores entries, serves them, and lets itself be fenced.
 
-Every answer waits until what it shows is durable: an add until its entry is, a refusal or a fencing read until the fence is, whoever asked
-for that first, and a read until the entry that it returns is. Only an add with deferred sync does not wait. (A real bookie answers
-some fencing reads before the fence is in its journal, and forgets it when it is killed.)
+Every answer waits until what it shows is durable: an add until its entry is, a refusal or a fencing read until the
+fence is, whoever asked for that first, and a read until the entry that it returns is. Only an add with deferred sync
+does not wait. (A real bookie answers some fencing reads before the fence is in its journal, and forgets it when it is
+killed.)
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ from fencepost.store.rules.reading import (
 class Limits(msgspec.Struct, frozen=True):
     """What a bookie has under way at most; whoever asks for more is answered ``TOO_MANY_REQUESTS``.
 
-    ``look_ups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC. ``poll_wait``: microseconds that
-    one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes: what a response to a batch read has at most.
+    ``look_ups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC.
+    ``poll_wait``: microseconds that one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes:
+    what a response to a batch read has at most.
     """
 
     look_ups: int = 10_000
@@ -111,7 +113,9 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct):
-    """What a bookie knows of a ledger besides its entries. ``position``: that of the last record in the journal about this."""
+    """What a bookie knows of a ledger besides its entries. ``position``: that of the last record in the journal about
+    this.
+    """
 
     master_key: bytes | None = None
     fenced: bool = False
@@ -123,10 +127,13 @@ class Ledger(msgspec.Struct):
 
 
 class Bookie:
-    """One bookie. ``read_only``: it takes entries from recoveries alone. ``traces``: it says what it does, see :class:`Trace`.
+    """One bookie. ``read_only``: it takes entries from recoveries alone. ``traces``: it says what it does, see
+    :class:`Trace`.
 
-    It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave limbo``, each
-    with a ledger; ``store entry``, with a ledger, an entry id, its LAC and its body, which were copied from another bookie. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a ledger that was deleted.
+    It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave
+    limbo``, each with a ledger; ``store entry``, with a ledger, an entry id, its LAC and its body, which were copied
+    from another bookie. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a
+    ledger that was deleted.
     """
 
     def __init__(self, protections: Protections = ALL, limits: Limits | None = None, traces: bool = False) -> None:
@@ -138,12 +145,18 @@ class Bookie:
         self.synced = 0
         self.read_only = False
         self.stopped = False
-        self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result | None, tuple[int, int] | None]] = deque()
-        """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry that is durable then."""
+        self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result | None, tuple[int, int] | None]] = (
+            deque()
+        )
+        """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry
+        that is durable then.
+        """
         self.unsynced: dict[tuple[int, int], int] = {}
         """Entries that came by themselves and are not durable yet, by ledger and id, and their positions."""
         self.unsynced_adds: dict[int, deque[tuple[int, Adds]]] = {}
-        """Those that came together, by ledger, with the position of the first; and ``batches``: as they came, with that of the last."""
+        """Those that came together, by ledger, with the position of the first; and ``batches``: as they came, with that
+        of the last.
+        """
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
         """The adds that are not durable yet."""
@@ -209,8 +222,9 @@ class Bookie:
         self._hear_of_lac(ledger, request.lac, effects)
 
     def _adds(self, event: AskedToAdd, effects: list[Effect]) -> None:
-        """Take adds that came together. No add changes what another one is answered, but that the first key of a ledger is its key from
-        then on: keys are journalled first, and all entries after them."""
+        """Take adds that came together. No add changes what another one is answered, but that the first key of a ledger
+        is its key from then on: keys are journalled first, and all entries after them.
+        """
         connection, taken = event.connection, list[Adds]()
         for adds in event.adds:
             ledger = self.ledgers.get(adds.ledger, _UNKNOWN)
@@ -403,7 +417,9 @@ class Bookie:
             self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
 
     def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
-        """Reads by the positions that have to be durable before what they have found is shown, in the order of these."""
+        """Reads by the positions that have to be durable before what they have found is shown, in the order of
+        these.
+        """
         low, high = reads.low, reads.high
         others = self.unsynced_adds.get(of_ledger, ())
         if all(adds.high < low or adds.low > high for _, adds in others) and not any(
@@ -578,7 +594,9 @@ class Bookie:
         positions: tuple[int, int],
         effects: list[Effect],
     ) -> None:
-        """``positions`` of the journal: when the look-up began, and up to which it must be durable before the answer is given."""
+        """``positions`` of the journal: when the look-up began, and up to which it must be durable before the answer is
+        given.
+        """
         since, position = positions
         fields = {"entries": entries, "fence": fence, "code": code.name, "position": position}
         if code is not Code.OK:
@@ -624,7 +642,9 @@ class Bookie:
     def _fence_by_read(
         self, connection: int, request: ReadEntry | BatchRead, ledger: Ledger, effects: list[Effect]
     ) -> tuple[Code, Ledger]:
-        """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it may."""
+        """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it
+        may.
+        """
         code = answer_to_fence(
             key_matches=key_matches(ledger.master_key, request.master_key), protections=self.protections
         )
@@ -645,7 +665,9 @@ class Bookie:
             self._end_polls(ledger, effects)
 
     def _forget(self, of_ledger: int, effects: list[Effect]) -> None:
-        """Know nothing of a ledger any more. Whatever the journal still has of it comes back after a start, to be forgotten again."""
+        """Know nothing of a ledger any more. Whatever the journal still has of it comes back after a start, to be
+        forgotten again.
+        """
         ledger = self.ledgers.pop(of_ledger, None)
         if ledger is not None:
             for number, poll in ledger.polls.items():
@@ -672,7 +694,9 @@ class Bookie:
             self._end_poll(ledger.polls.pop(number), ledger, effects)
 
     def _end_poll(self, poll: Asked, ledger: Ledger, effects: list[Effect]) -> None:
-        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now, or the one it asked for."""
+        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now, or the one it
+        asked for.
+        """
         request = poll.request
         assert type(request) is ReadEntry
         wanted = _previous_lac(poll) + 1

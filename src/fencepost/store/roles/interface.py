@@ -1,7 +1,8 @@
 """What happens to a role and what it wants done: its events and its effects.
 
-Whoever drives a role gives it events one at a time, in the order in which they happen, and carries its effects out in the order in which
-they are given. A request of a client is known by its number, ``txn``, on which the answer, the failure or the timer comes back.
+Whoever drives a role gives it events one at a time, in the order in which they happen, and carries its effects out in
+the order in which they are given. A request of a client is known by its number, ``txn``, on which the answer, the
+failure or the timer comes back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Role(Protocol):
 
 
 class SetTimer(Effect, frozen=True, gc=False):
-    """Give back ``key`` as a :class:`TimerFired` in ``delay`` microseconds, and up to ``jitter`` more, as the driver draws.
+    """Give back ``key`` as a :class:`TimerFired` in ``delay`` microseconds, and up to ``jitter`` more, as the driver
+    draws.
 
     A role ignores timers that it no longer waits for.
     """
@@ -60,8 +62,9 @@ class TimerFired(Event, frozen=True, gc=False):
 class Trace(Effect, frozen=True, gc=False):
     """Write to the trace that the role has done something, at the place among its effects where that takes effect.
 
-    ``action`` is its name in the protocol, if it has one; ``ledger`` is None for what concerns all of them. ``connection``: the one by which a
-    bookie was asked. Roles have this effect only if they are made with ``traces``; whoever carries it out does nothing else with it.
+    ``action`` is its name in the protocol, if it has one; ``ledger`` is None for what concerns all of them.
+    ``connection``: the one by which a bookie was asked. Roles have this effect only if they are made with ``traces``;
+    whoever carries it out does nothing else with it.
     """
 
     action: str
@@ -74,7 +77,9 @@ class Trace(Effect, frozen=True, gc=False):
 
 
 class Send(Effect, frozen=True, gc=False):
-    """Send a request to a bookie; exactly one :class:`Received` or :class:`Unanswered` with this ``txn`` is to come of it."""
+    """Send a request to a bookie; exactly one :class:`Received` or :class:`Unanswered` with this ``txn`` is to come of
+    it.
+    """
 
     txn: int
     bookie: str
@@ -113,8 +118,9 @@ class AddBatch(Protocol):
 
 
 class SendAdds(Effect, frozen=True, gc=False):
-    """Send the adds of a batch that are for the bookie at this place of the ensemble; each of their entries is to come back once in an
-    :class:`AddsAnswered`."""
+    """Send the adds of a batch that are for the bookie at this place of the ensemble; each of their entries is to come
+    back once in an :class:`AddsAnswered`.
+    """
 
     bookie: str
     adds: AddBatch
@@ -124,7 +130,9 @@ class SendAdds(Effect, frozen=True, gc=False):
 
 
 class AddsAnswered(Event, frozen=True, gc=False):
-    """A bookie gave the same answer to the adds of some entries, or (None) did not answer in time, or the connection to it broke."""
+    """A bookie gave the same answer to the adds of some entries, or (None) did not answer in time, or the connection to
+    it broke.
+    """
 
     bookie: str
     entry_ids: Sequence[int]
@@ -189,7 +197,9 @@ class MetadataAnswer(Event, frozen=True, gc=False):
 
 
 class MetadataChanged(Event, frozen=True, gc=False):
-    """The metadata of a ledger that were read with a watch have changed; there is no other notice before they are read again."""
+    """The metadata of a ledger that were read with a watch have changed; there is no other notice before they are read
+    again.
+    """
 
     ledger: int
 
@@ -219,23 +229,29 @@ class Call(Event, frozen=True, gc=False):
 
 
 class Append(Event, frozen=True, gc=False):
-    """The caller appends entries. What is confirmed of them comes as :class:`Confirmed`, and an error, if there is one, with the ``token``."""
+    """The caller appends entries. What is confirmed of them comes as :class:`Confirmed`, and an error, if there is one,
+    with the ``token``.
+    """
 
     token: int
     entries: Sequence[bytes]
 
 
 class Confirmed(Effect, frozen=True, gc=False):
-    """Entries that were appended by :class:`Append` are confirmed up to this one, at which the ledger has so many bytes of data."""
+    """Entries that were appended by :class:`Append` are confirmed up to this one, at which the ledger has so many bytes
+    of data.
+    """
 
     entry_id: int
     length: int
 
 
 class ReadOn(Event, frozen=True, gc=False):
-    """An entry was asked of a bookie together with others, and that bookie has answered otherwise than with the entry, or (no response) did not
-    answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from another one, under the ``token`` of the call; what comes of
-    it is an :class:`Entry` (``with_header``), or the data alone."""
+    """An entry was asked of a bookie together with others, and that bookie has answered otherwise than with the entry,
+    or (no response) did not answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from
+    another one, under the ``token`` of the call; what comes of it is an :class:`Entry` (``with_header``), or the data
+    alone.
+    """
 
     token: int
     entry_id: int
@@ -301,7 +317,8 @@ class Answer(Effect, frozen=True, gc=False):
 
 
 class Adds(Protocol):
-    """Adds of one ledger that came together, with the same master key and flags. ``lac`` is the highest that they carry.
+    """Adds of one ledger that came together, with the same master key and flags. ``lac`` is the highest that they
+    carry.
 
     The entries themselves are the driver's: the role knows how many they are, and where among them one is.
     """
@@ -330,8 +347,9 @@ class Adds(Protocol):
 
 
 class AskedToAdd(Event, frozen=True, gc=False):
-    """Adds came over a connection one after another; those of a ledger are one of ``adds``. What comes of them is what would come of each
-    by itself."""
+    """Adds came over a connection one after another; those of a ledger are one of ``adds``. What comes of them is what
+    would come of each by itself.
+    """
 
     connection: int
     adds: tuple[Adds, ...]
@@ -346,7 +364,9 @@ class AnswerAdds(Effect, frozen=True, gc=False):
 
 
 class Reads(Protocol):
-    """Plain reads of one ledger that came together, without fences and long polls, and have come to one code. What was found is the driver's."""
+    """Plain reads of one ledger that came together, without fences and long polls, and have come to one code. What was
+    found is the driver's.
+    """
 
     low: int
     """The lowest id of an entry that is read."""
@@ -367,15 +387,18 @@ class Reads(Protocol):
 
 
 class AskedToRead(Event, frozen=True, gc=False):
-    """So many plain reads came over a connection one after another. What comes of them is what would come of each by itself."""
+    """So many plain reads came over a connection one after another. What comes of them is what would come of each by
+    itself.
+    """
 
     connection: int
     count: int
 
 
 class LookUpReads(Effect, frozen=True, gc=False):
-    """Find the entries of the first ``count`` reads of those that were asked for; :class:`ReadsFound` come back until all of them have. The reads after
-    them are answered ``TOO_MANY_REQUESTS``."""
+    """Find the entries of the first ``count`` reads of those that were asked for; :class:`ReadsFound` come back until
+    all of them have. The reads after them are answered ``TOO_MANY_REQUESTS``.
+    """
 
     number: int
     connection: int
@@ -392,7 +415,9 @@ class ReadsFound(Event, frozen=True, gc=False):
 
 
 class AnswerReads(Effect, frozen=True, gc=False):
-    """Answer every one of these reads over the connection they came by, with what was found if the code is OK; nothing happens if that is gone."""
+    """Answer every one of these reads over the connection they came by, with what was found if the code is OK; nothing
+    happens if that is gone.
+    """
 
     connection: int
     reads: Reads
@@ -407,22 +432,27 @@ class ConnectionClosed(Event, frozen=True, gc=False):
 
 
 class Journal(Effect, frozen=True, gc=False):
-    """Append a record to the journal. ``position`` counts the records of this process from 1; they become durable in that order."""
+    """Append a record to the journal. ``position`` counts the records of this process from 1; they become durable in
+    that order.
+    """
 
     position: int
     record: Record
 
 
 class JournalAdds(Effect, frozen=True, gc=False):
-    """Append the entries of these adds to the journal, one after another, the last one at ``position``, and keep them where
-    :class:`LookUp` finds them. They become durable together."""
+    """Append the entries of these adds to the journal, one after another, the last one at ``position``, and keep them
+    where :class:`LookUp` finds them. They become durable together.
+    """
 
     position: int
     adds: tuple[Adds, ...]
 
 
 class Replayed(Event, frozen=True, gc=False):
-    """A record that the journal holds since before the process began. They are replayed in their order, ahead of everything else."""
+    """A record that the journal holds since before the process began. They are replayed in their order, ahead of
+    everything else.
+    """
 
     record: Record
 
@@ -454,7 +484,9 @@ class LookUp(Effect, frozen=True, gc=False):
 
 
 class Found(Event, frozen=True, gc=False):
-    """What a look-up came to. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and can not be read."""
+    """What a look-up came to. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and can not be
+    read.
+    """
 
     number: int
     code: Code
@@ -463,7 +495,9 @@ class Found(Event, frozen=True, gc=False):
 
 
 class LookUpBatch(Effect, frozen=True, gc=False):
-    """Find entries one after another, as :func:`fencepost.store.rules.reading.batch` does; a :class:`BatchFound` comes back."""
+    """Find entries one after another, as :func:`fencepost.store.rules.reading.batch` does; a :class:`BatchFound` comes
+    back.
+    """
 
     number: int
     ledger: int
@@ -488,7 +522,9 @@ class FindRuns(Effect, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and apart. ``IO_ERROR``: that can not be read."""
+    """The entries that there are, as runs from a first to a last id, ascending and apart. ``IO_ERROR``: that can not be
+    read.
+    """
 
     number: int
     code: Code

@@ -1,4 +1,6 @@
-"""What a client knows of the metadata of its ledger, and how it changes them: through conflicts, lost answers and expired sessions."""
+"""What a client knows of the metadata of its ledger, and how it changes them: through conflicts, lost answers and
+expired sessions.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,9 @@ def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
 class MetadataView:
     """The metadata of one ledger as a client last saw them. One operation is under way at a time.
 
-    Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have been done.
-    After a lost answer that is tried again every ``retry_delay`` microseconds. A view that ``watches`` is told of the next change.
+    Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have
+    been done. After a lost answer that is tried again every ``retry_delay`` microseconds. A view that ``watches`` is
+    told of the next change.
     """
 
     def __init__(self, ledger: int, retry_delay: int, watches: bool = False) -> None:
@@ -72,7 +75,9 @@ class MetadataView:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the metadata stay as they were last seen unless somebody begins to change them: no write of this client may yet do it."""
+        """Whether the metadata stay as they were last seen unless somebody begins to change them: no write of this
+        client may yet do it.
+        """
         return is_settled(self.version, self.tried_on)
 
     def create(self, metadata: LedgerMetadata) -> Effect:
@@ -94,11 +99,15 @@ class MetadataView:
         return WriteMetadata(self.txn, self.ledger, metadata, self.version)
 
     def fields(self, offered: LedgerMetadata | None = None) -> dict[str, Any]:
-        """What an event of a trace tells of it: the version that was last seen, and its metadata, or those that are to replace them."""
+        """What an event of a trace tells of it: the version that was last seen, and its metadata, or those that are to
+        replace them.
+        """
         return {"version": self.version, "metadata": described(offered or self.metadata)}
 
     def take(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> Seen | None:
-        """Take an answer, or the timer after a lost one; None while nothing is settled, or it is of an operation long forgotten."""
+        """Take an answer, or the timer after a lost one; None while nothing is settled, or it is of an operation long
+        forgotten.
+        """
         if type(event) is TimerFired:
             if event.key == ("metadata", self.txn):
                 effects.append(self.read())

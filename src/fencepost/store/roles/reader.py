@@ -1,9 +1,9 @@
 """The reader: reads a ledger without recovering it, up to what is confirmed, and follows it while it is written.
 
-An entry is asked of one bookie, and of the next if that one lacks it, fails, or takes long; answers may come in any order. Before a
-read ends badly the metadata are read once more, since the entry may be in a fragment that the reader does not know of yet. (The
-Java client relies on its watch alone.) Whoever waits for an entry polls one bookie at a time for the LAC, and watches the metadata
-for the next fragment and for the end.
+An entry is asked of one bookie, and of the next if that one lacks it, fails, or takes long; answers may come in any
+order. Before a read ends badly the metadata are read once more, since the entry may be in a fragment that the reader
+does not know of yet. (The Java client relies on its watch alone.) Whoever waits for an entry polls one bookie at a time
+for the LAC, and watches the metadata for the next fragment and for the end.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ from fencepost.store.rules.recovery import confirmed_before
 class ReaderSettings(msgspec.Struct, frozen=True):
     """How a ledger is read. Times are in microseconds.
 
-    ``speculation_delay``: how long to wait for a bookie before the next one is asked too, or anew; ``poll_wait``: how long a bookie is to hold a
-    question for a higher LAC. ``lac``: the highest that is known already, as another reader was told it; nobody is asked then when the ledger is
-    opened.
+    ``speculation_delay``: how long to wait for a bookie before the next one is asked too, or anew; ``poll_wait``: how
+    long a bookie is to hold a question for a higher LAC. ``lac``: the highest that is known already, as another reader
+    was told it; nobody is asked then when the ledger is opened.
     """
 
     password: bytes = b""
@@ -91,8 +91,9 @@ class ReaderStatus(enum.Enum):
 
 
 class Read(msgspec.Struct):
-    """The read of one entry: who was asked, who lacks it, who failed, and whether somebody sent a copy that is damaged. ``with_header``: what comes
-    of it is an :class:`Entry`, not the data alone."""
+    """The read of one entry: who was asked, who lacks it, who failed, and whether somebody sent a copy that is damaged.
+    ``with_header``: what comes of it is an :class:`Entry`, not the data alone.
+    """
 
     token: int
     entry_id: int
@@ -125,11 +126,12 @@ class Poll(msgspec.Struct):
 class Reader:
     """A client that reads one ledger. ``traces``: it says what it is told, see :class:`Trace`.
 
-    Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data, or the :class:`Entry` if the
-    second argument says so) and ``tail`` of an entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
+    Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data, or
+    the :class:`Entry` if the second argument says so) and ``tail`` of an entry: its data as soon as it is confirmed, or
+    None when the ledger has ended before it.
 
-    Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` and :func:`least_asked` say; what does
-    not come of it as it should comes here (:class:`ReadOn`).
+    Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` and
+    :func:`least_asked` say; what does not come of it as it should comes here (:class:`ReadOn`).
     """
 
     def __init__(
@@ -271,7 +273,8 @@ class Reader:
             elif operation is self.poll:
                 self._poll_answered(response, now, effects, event.bookie)
 
-    # -- entries that were asked for by the batch -----------------------------------------------------------------------
+    # -- entries that were asked for by the batch
+    # -----------------------------------------------------------------------
 
     def _entries_read(self, event: EntriesRead, now: int, effects: list[Effect]) -> None:
         if event.lac is None:
@@ -343,7 +346,9 @@ class Reader:
             effects.append(self.view.read())
 
     def _read_doubted(self, effects: list[Effect]) -> None:
-        """The metadata have been read: entries that were looked for in the wrong place are read anew, the others are not there."""
+        """The metadata have been read: entries that were looked for in the wrong place are read anew, the others are
+        not there.
+        """
         doubted, self.doubted = self.doubted, []
         for read in doubted:
             del self.reads[read.token]
@@ -415,7 +420,9 @@ class Reader:
     # -- following a ledger that is written ----------------------------------------------------------------------------
 
     def _serve_tails(self, now: int, effects: list[Effect]) -> None:
-        """Read the entries that are waited for and can be read, tell of those that will never be, and poll for the others."""
+        """Read the entries that are waited for and can be read, tell of those that will never be, and poll for the
+        others.
+        """
         for entry_id in [*self.tails]:
             if is_readable(entry_id, self.lac, self.end):
                 for token in self.tails.pop(entry_id):
@@ -435,7 +442,9 @@ class Reader:
         request = ReadEntry(self.ledger, NO_ENTRY_YET, previous_lac=self.lac, wait=wait)
         self._send(bookie, request, self.poll, effects)
 
-    def _poll_answered(self, response: ReadEntryResponse | None, now: int, effects: list[Effect], bookie: str = "") -> None:
+    def _poll_answered(
+        self, response: ReadEntryResponse | None, now: int, effects: list[Effect], bookie: str = ""
+    ) -> None:
         poll, self.poll = self.poll, None
         assert poll is not None
         if response is not None and says_lac(response.code):
@@ -449,7 +458,8 @@ class Reader:
         if self.poll is not None or not self.tails:
             return
         if now < poll.over_at and not is_beyond(self.lac, poll.lac):
-            self.poll = poll  # answered at once by a bookie that is fenced, or lacks the ledger, or is gone: do not ask in a loop
+            # A bookie that is fenced, or lacks the ledger, or is gone answers at once: it is not asked in a loop.
+            self.poll = poll
             effects.append(SetTimer(("poll", self.polled), self.settings.speculation_delay))
         else:
             self._ask_to_poll(now, effects)

@@ -1,9 +1,10 @@
 """The recoverer: closes a ledger whose owner is gone, or taken for gone, so that nothing that was confirmed is lost.
 
-It marks the ledger as in recovery, fences the last ensemble, reads forward from the highest LAC that it is told, several entries at once,
-and writes back what it finds while it reads on. Entries are read from the ensemble that the recovery began with; where bookies
-fail that are written to, it goes on with others, and tells nobody before it closes the ledger. It closes on the version that it
-has marked: when somebody else has marked the ledger since, it begins anew. (The Java client closes on the newer version.)
+It marks the ledger as in recovery, fences the last ensemble, reads forward from the highest LAC that it is told,
+several entries at once, and writes back what it finds while it reads on. Entries are read from the ensemble that the
+recovery began with; where bookies fail that are written to, it goes on with others, and tells nobody before it closes
+the ledger. It closes on the version that it has marked: when somebody else has marked the ledger since, it begins anew.
+(The Java client closes on the newer version.)
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ from fencepost.store.rules.recovery import (
 class RecovererSettings(msgspec.Struct, frozen=True):
     """How a ledger is recovered. Times are in microseconds. ``in_flight_limit``: entries that are read at once.
 
-    When somebody else recovers the ledger too, it begins anew after ``restart_delay``, doubled each time up to 64 times, and up to
-    ``restart_jitter`` more.
+    When somebody else recovers the ledger too, it begins anew after ``restart_delay``, doubled each time up to 64
+    times, and up to ``restart_jitter`` more.
     """
 
     password: bytes = b""
@@ -107,7 +108,8 @@ class RecoveryRead(msgspec.Struct):
 class Recoverer:
     """A client that recovers one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
-    Call: ``recover`` gives the metadata of the closed ledger, which it may have been already. After an error it may be called again.
+    Call: ``recover`` gives the metadata of the closed ledger, which it may have been already. After an error it may be
+    called again.
     """
 
     def __init__(
@@ -302,7 +304,9 @@ class Recoverer:
             self.next_read += 1
 
     def _read(self, entry_id: int, ensemble: Sequence[str], fence: bool, effects: list[Effect]) -> None:
-        """Ask the whole write set at once, so that it is all fenced. (The Java client asks one bookie after another.)"""
+        """Ask the whole write set at once, so that it is all fenced. (The Java client asks one bookie after
+        another.)
+        """
         bookies = write_set(entry_id, ensemble, self._marked().write_quorum)
         self.reads[entry_id] = RecoveryRead(bookies, [], [])
         if self.traces:
@@ -449,7 +453,9 @@ class Recoverer:
                 self._close(effects)
 
     def _read_length(self, effects: list[Effect]) -> None:
-        """Nothing was found after the LAC, and no bookie has told of the entry at the LAC, which knows the length of the ledger."""
+        """Nothing was found after the LAC, and no bookie has told of the entry at the LAC, which knows the length of
+        the ledger.
+        """
         if not self.reads:
             fragment = fragment_of(self._marked().fragments, self.found)
             self._read(self.found, tuple(fragment.ensemble), False, effects)

@@ -1,8 +1,10 @@
-"""The repair of a bookie that may have lost entries (BP-46): its ledgers are marked before it serves, and made whole while it does.
+"""The repair of a bookie that may have lost entries (BP-46): its ledgers are marked before it serves, and made whole
+while it does.
 
-Phase one puts every ledger in limbo that is not closed, and fences those that are, durably. Phase two has each of them closed by a recovery, has
-copied what belongs here and is missing from other bookies, and only then ends the limbo of the ledger. It looks through them again until nothing
-is missing. It goes on after any crash: limbo is in the journal, and that there is a repair is noted in the directories.
+Phase one puts every ledger in limbo that is not closed, and fences those that are, durably. Phase two has each of them
+closed by a recovery, has copied what belongs here and is missing from other bookies, and only then ends the limbo of
+the ledger. It looks through them again until nothing is missing. It goes on after any crash: limbo is in the journal,
+and that there is a repair is noted in the directories.
 """
 
 from __future__ import annotations
@@ -18,20 +20,25 @@ from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.protections import ALL, Protections
 
 MARKS_AT_ONCE = 1_000
-"""Marks that are not durable yet, at the most, together with those of one page of ledgers: they share the syncs of the journal."""
+"""Marks that are not durable yet, at the most, together with those of one page of ledgers: they share the syncs of the
+journal.
+"""
 
 PAUSE = 3_000_000
 """Microseconds after which what could not be repaired is tried again."""
 
 MAY_LACK = "bookie_may_lack_entries"
-"""What a trace is told of each ledger that is looked at. Whoever carries it out adds which entries of the ledger the bookie has."""
+"""What a trace is told of each ledger that is looked at. Whoever carries it out adds which entries of the ledger the
+bookie has.
+"""
 
 _AGAIN = "again"
 
 
 class ListLedgers(Effect, frozen=True, gc=False):
-    """Give some ledgers with their metadata as :class:`LedgersListed`: those that come after the ones that were given before; ``anew``: the first ones,
-    as they are now or later."""
+    """Give some ledgers with their metadata as :class:`LedgersListed`: those that come after the ones that were given
+    before; ``anew``: the first ones, as they are now or later.
+    """
 
     anew: bool
 
@@ -62,7 +69,9 @@ class Done(Event, frozen=True, gc=False):
 
 
 class RecoverLedger(Effect, frozen=True, gc=False):
-    """Read the metadata of a ledger, have it closed by a recovery if it is not, and give what came of it as :class:`LedgerRecovered`."""
+    """Read the metadata of a ledger, have it closed by a recovery if it is not, and give what came of it as
+    :class:`LedgerRecovered`.
+    """
 
     ledger: int
 
@@ -76,7 +85,9 @@ class LedgerRecovered(Event, frozen=True, gc=False):
 
 
 class CopyEntries(Effect, frozen=True, gc=False):
-    """Copy the entries of a closed ledger that belong to the bookie and are missing; how many are missing still is to come as :class:`EntriesCopied`."""
+    """Copy the entries of a closed ledger that belong to the bookie and are missing; how many are missing still is to
+    come as :class:`EntriesCopied`.
+    """
 
     ledger: int
     metadata: LedgerMetadata
@@ -90,11 +101,12 @@ class EntriesCopied(Event, frozen=True, gc=False):
 
 
 class Repair:
-    """The repair of one ``bookie``, whose state it reads, and which it changes by calls alone. ``left``: the ledgers that are still to be looked at in
-    this round, and those that could not be repaired.
+    """The repair of one ``bookie``, whose state it reads, and which it changes by calls alone. ``left``: the ledgers
+    that are still to be looked at in this round, and those that could not be repaired.
 
-    Calls: ``mark ledgers``, phase one, gives how many ledgers are in limbo and how many are only fenced when all of that is durable, or an error if the
-    metadata can not be read: it may be called again. ``repair``, phase two, gives nothing, when nothing is missing any more.
+    Calls: ``mark ledgers``, phase one, gives how many ledgers are in limbo and how many are only fenced when all of
+    that is durable, or an error if the metadata can not be read: it may be called again. ``repair``, phase two, gives
+    nothing, when nothing is missing any more.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """The writer: creates a ledger, owns it, appends to it and closes it.
 
-Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are replaced, all that
-failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the ledger is somebody else's now
-ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery, it goes on without a bookie that it can not
-replace while the others are enough for every entry, and with that bookie when it works again; where they are not enough it leaves the closing
-to its caller.
+Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are
+replaced, all that failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the
+ledger is somebody else's now ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery,
+it goes on without a bookie that it can not replace while the others are enough for every entry, and with that bookie
+when it works again; where they are not enough it leaves the closing to its caller.
 """
 
 from __future__ import annotations
@@ -78,10 +78,12 @@ from fencepost.store.rules.quorums import are_quorums
 
 
 class WriterSettings(msgspec.Struct, frozen=True):
-    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is told with entries alone.
+    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is told with entries
+    alone.
 
-    ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them to be.
-    ``creation_token``: a number that no other client draws. ``reserves``: a ledger is created for another writer, who adopts it.
+    ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them
+    to be. ``creation_token``: a number that no other client draws. ``reserves``: a ledger is created for another
+    writer, who adopts it.
     """
 
     ensemble_size: int = 3
@@ -116,8 +118,9 @@ class WriterStatus(enum.Enum):
 
 
 class Force(msgspec.Struct):
-    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it closes. ``number``: of all that it has
-    begun."""
+    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it
+    closes. ``number``: of all that it has begun.
+    """
 
     number: int
     token: int | None
@@ -138,8 +141,9 @@ class WaitingAppend(msgspec.Struct):
 class Writer:
     """The owner of one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
-    Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has; ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
-    error other than fencing, ``close`` still closes the ledger, at its LAC. Many entries at once come by :class:`Append`, and ``loops``
+    Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has;
+    ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an error other than
+    fencing, ``close`` still closes the ledger, at its LAC. Many entries at once come by :class:`Append`, and ``loops``
     do for them what is done for each.
     """
 
@@ -153,7 +157,9 @@ class Writer:
     ) -> None:
         quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         if not are_quorums(*quorums):
-            raise ValueError("a ledger can not have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums))
+            raise ValueError(
+                "a ledger can not have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums)
+            )
         self.ledger = ledger
         self.settings = settings
         self.protections = protections
@@ -307,7 +313,11 @@ class Writer:
 
     def _disconnected(self, event: Disconnected, effects: list[Effect]) -> None:
         safe = outlives_connection(self.adds.pushed, self.forced, self.settings.deferred_sync)
-        if not safe and event.bookie in self.adds.ensemble and self.status in (WriterStatus.OPEN, WriterStatus.DRAINING):
+        if (
+            not safe
+            and event.bookie in self.adds.ensemble
+            and self.status in (WriterStatus.OPEN, WriterStatus.DRAINING)
+        ):
             self._fail(Error.WRITE_FAILED, effects)
 
     def _confirm(self, effects: list[Effect]) -> None:

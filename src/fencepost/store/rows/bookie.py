@@ -1,7 +1,8 @@
 """The loops of a bookie: frames into rows, adds by ledger, entries as they are journalled, and the frames of answers.
 
-Whoever imports this compiles it, or loads what was compiled before: :mod:`fencepost.store.rows.ready` sees to that. Every loop is compiled for
-the types in its first line alone, and refuses others; it looks at no bounds but those that it says.
+Whoever imports this compiles it, or loads what was compiled before: :mod:`fencepost.store.rows.ready` sees to that.
+Every loop is compiled for the types in its first line alone, and refuses others; it looks at no bounds but those that
+it says.
 """
 
 from __future__ import annotations
@@ -18,22 +19,39 @@ from fencepost.store.rows.found import SIZE as FOUND_SIZE
 from fencepost.store.rows.native import copy, copy_from, inner, load_int32, load_int64, njit, store_int32, store_int64
 
 KIND, TXN, LEDGER, ENTRY_ID, LAC, FLAGS, BODY, SIZE, KEY, KEY_SIZE, FRAME, FRAME_SIZE = range(12)
-"""The columns of a request: what it is, its fields, and where its body, its master key and its payload begin, with their sizes."""
+"""The columns of a request: what it is, its fields, and where its body, its master key and its payload begin, with
+their sizes.
+"""
 COLUMNS = 12
 
 OTHER, ADD, READ = range(3)
-"""Kinds of requests. Whatever is not a plain add or read in the form that all clients give it is of the kind OTHER, and has no other
-columns than its payload's: the codecs of :mod:`fencepost.store.wire` say what it is."""
+"""Kinds of requests. Whatever is not a plain add or read in the form that all clients give it is of the kind OTHER, and
+has no other columns than its payload's: the codecs of :mod:`fencepost.store.wire` say what it is.
+"""
 
 RECOVERY, DEFERRED_SYNC = 1, 2
 """The flags of an add."""
 
 COMPLETE, PARTIAL, REFUSED = range(3)
-"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not taken."""
+"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not
+taken.
+"""
 
-GROUP_LEDGER, GROUP_FLAGS, GROUP_KEY, GROUP_KEY_SIZE, GROUP_LAC, GROUP_LOW, GROUP_HIGH, GROUP_START, GROUP_STOP, GROUP_BYTES = range(10)
-"""The columns of a group of requests of one ledger: what is the same in all of them, the highest LAC, the lowest and the highest id, which rows they are,
-and the bytes of all bodies."""
+(
+    GROUP_LEDGER,
+    GROUP_FLAGS,
+    GROUP_KEY,
+    GROUP_KEY_SIZE,
+    GROUP_LAC,
+    GROUP_LOW,
+    GROUP_HIGH,
+    GROUP_START,
+    GROUP_STOP,
+    GROUP_BYTES,
+) = range(10)
+"""The columns of a group of requests of one ledger: what is the same in all of them, the highest LAC, the lowest and
+the highest id, which rows they are, and the bytes of all bodies.
+"""
 GROUP_COLUMNS = 10
 
 ANSWER = 80
@@ -152,8 +170,9 @@ def _take_version_2(data, start, stop, table, row):
 
 @njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64, int64[:, ::1])")
 def parse(data, start, stop, limit, version, table):
-    """Rows for the frames of ``data[start:stop]`` in a version, whose payloads have at most ``limit`` bytes: how many, where the next frame
-    begins, and how it goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``)."""
+    """Rows for the frames of ``data[start:stop]`` in a version, whose payloads have at most ``limit`` bytes: how many,
+    where the next frame begins, and how it goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
+    """
     row, at = np.int64(0), start
     while row < len(table) and at < stop:
         if stop - at < 4:
@@ -213,7 +232,9 @@ def _is_same(data, table, row, groups, group):
 
 @inner
 def _slot(ledger, slots, groups, seed):
-    """Where the group of a ledger is, or goes. The ``seed`` is another one in every process, so that nobody can choose ledgers that meet."""
+    """Where the group of a ledger is, or goes. The ``seed`` is another one in every process, so that nobody can choose
+    ledgers that meet.
+    """
     mask = len(slots) - 1
     hashed = (ledger ^ seed) * _SPREAD
     hashed = (hashed ^ (hashed >> 32)) * _SPREAD
@@ -223,13 +244,18 @@ def _slot(ledger, slots, groups, seed):
     return slot
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64, int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+@njit(
+    "UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64, int64, int64[::1], int64[:, ::1], int64[::1],"
+    " int64[::1])"
+)
 def group(data, table, first, stop, seed, slots, groups, places, order):
-    """Put adds together by ledger, in the order of the first of each: the number of groups, and the row after the last that is in one of them.
+    """Put adds together by ledger, in the order of the first of each: the number of groups, and the row after the last
+    that is in one of them.
 
-    That is the first one that has not the key and the flags of those before it of its ledger, or ``stop``. ``slots``: twice as many as adds
-    at least, a power of two, all of them -1, and so they are again afterwards; ``seed``: any number. ``groups``: room for as many as adds. ``places`` and ``order``: one
-    for each add; the rows of the adds, by group, are left in ``order``.
+    That is the first one that has not the key and the flags of those before it of its ledger, or ``stop``. ``slots``:
+    twice as many as adds at least, a power of two, all of them -1, and so they are again afterwards; ``seed``: any
+    number. ``groups``: room for as many as adds. ``places`` and ``order``: one for each add; the rows of the adds, by
+    group, are left in ``order``.
     """
     count, last = np.int64(0), np.int64(0)
     row = first
@@ -254,7 +280,9 @@ def group(data, table, first, stop, seed, slots, groups, places, order):
         groups[last, GROUP_HIGH] = max(groups[last, GROUP_HIGH], table[row, ENTRY_ID])
         row += 1
     start = np.int64(0)
-    for each in range(count - 1, -1, -1):  # the last first, as no group was put further than it had to be by one that came later
+    for each in range(
+        count - 1, -1, -1
+    ):  # the last first, as no group was put further than it had to be by one that came later
         slots[_slot(groups[each, GROUP_LEDGER], slots, groups, seed)] = -1
     for each in range(count):
         size = groups[each, GROUP_STOP]
@@ -280,7 +308,9 @@ def ids(table, order, into):
 
 @njit("void(uint8[::1], int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1])")
 def _lay_out(data, table, order, records, entries):
-    """Write the records of entries one after another, and a row for each (:class:`fencepost.store.rows.entries.EntryRows`)."""
+    """Write the records of entries one after another, and a row for each
+    (:class:`fencepost.store.rows.entries.EntryRows`).
+    """
     at = np.int64(0)
     for place in range(len(order)):
         row = order[place]
@@ -289,13 +319,19 @@ def _lay_out(data, table, order, records, entries):
         records[at + 4] = 0
         copy(records, at + 5, data, body, _IDS)
         copy(records, at + RECORD, data, body, size)
-        entries[place, 0], entries[place, 1], entries[place, 2] = table[row, LEDGER], table[row, ENTRY_ID], table[row, LAC]
+        entries[place, 0], entries[place, 1], entries[place, 2] = (
+            table[row, LEDGER],
+            table[row, ENTRY_ID],
+            table[row, LAC],
+        )
         entries[place, 3], entries[place, 4] = at + RECORD, size
         at += RECORD + size
 
 
 def lay_out(data, table, order, size, recovery):
-    """The entries of adds, whose bodies have so many bytes, as they are journalled. ``recovery``: a recovery sent some of them."""
+    """The entries of adds, whose bodies have so many bytes, as they are journalled. ``recovery``: a recovery sent some
+    of them.
+    """
     count = len(order)
     rows = EntryRows(np.empty(size + RECORD * count, np.uint8), np.empty((count, ENTRY_COLUMNS), np.int64), recovery)
     _lay_out(data, table, order, rows.data, rows.table)
@@ -328,7 +364,8 @@ def _put_ids(out, at, ledger, entry_id, code):
 
 @njit("int64(uint8[::1], int64, int64[:, ::1], int64, int64, int64)")
 def answer_adds(out, at, requests, ledger, code, version):
-    """Write the frames of the answers to adds of a ledger, which have all come to one code, as the version has it; where they end.
+    """Write the frames of the answers to adds of a ledger, which have all come to one code, as the version has it;
+    where they end.
 
     ``requests``: as :func:`ids` gives them. ``out``: room for ``ANSWER`` bytes for each.
     """
@@ -363,8 +400,9 @@ def fitting(found, room):
 
 @njit("UniTuple(int64, 5)(int64[:, ::1], int64[:, ::1])")
 def look_over(requests, found):
-    """Of reads, and what they have found: the lowest and the highest id, the bytes of all bodies, how many are missing, and whether all are of
-    one ledger and have come to one code. There must be one at least."""
+    """Of reads, and what they have found: the lowest and the highest id, the bytes of all bodies, how many are missing,
+    and whether all are of one ledger and have come to one code. There must be one at least.
+    """
     low = high = requests[0, 1]
     size, missing, is_one = np.int64(0), np.int64(0), np.int64(1)
     for row in range(len(requests)):
@@ -389,9 +427,10 @@ def _size_of_varint(value):
 def answer_reads(out, at, requests, places, found, code, lac, version, cuts):
     """Write the frames of the answers to reads that have all come to one code, as the version has it; where they end.
 
-    ``requests``: as :func:`ids` gives them. ``places``: which of them. ``found``: a table of :class:`fencepost.store.rows.found.FoundRows`, whose bodies are
-    sent if the code is OK. ``lac``: that of their ledgers, -1 if there is none. ``out``: room for ``ANSWER`` bytes for each, and the bodies.
-    ``cuts``: if it has a place for each read, the bodies are left out, and it gets the places where they belong.
+    ``requests``: as :func:`ids` gives them. ``places``: which of them. ``found``: a table of
+    :class:`fencepost.store.rows.found.FoundRows`, whose bodies are sent if the code is OK. ``lac``: that of their
+    ledgers, -1 if there is none. ``out``: room for ``ANSWER`` bytes for each, and the bodies. ``cuts``: if it has a
+    place for each read, the bodies are left out, and it gets the places where they belong.
     """
     is_whole = len(cuts) == 0
     for which in range(len(places)):

@@ -1,13 +1,15 @@
-"""The loops of what a bookie has in memory: its table of entries, how they are laid out for an entry log, and reads from one.
+"""The loops of what a bookie has in memory: its table of entries, how they are laid out for an entry log, and reads
+from one.
 
-The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added for each new entry, and
-stays where it is. A slot has the number of a row plus one, or 0: where a row is found is decided by a hash of ledger and entry id, and by
-the slots that were free (open addressing). Neighbours among the ids are neighbours among the slots.
+The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added
+for each new entry, and stays where it is. A slot has the number of a row plus one, or 0: where a row is found is
+decided by a hash of ledger and entry id, and by the slots that were free (open addressing). Neighbours among the ids
+are neighbours among the slots.
 
 The row of entry id -1 is a ledger's own: it has the ledger's last entry id in place of an address.
 
-The loops that change or search the table keep the interpreter's lock, which is what keeps them apart, and take some microseconds. All
-others let others run.
+The loops that change or search the table keep the interpreter's lock, which is what keeps them apart, and take some
+microseconds. All others let others run.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ def _loop(result: Any, *arguments: Any, nogil: bool) -> Any:
 
 @inner
 def _first_slot(slots, seed, ledger, entry_id):
-    """Where the search for a key begins. The ``seed`` is another one in every process, so that nobody can choose keys that meet."""
+    """Where the search for a key begins. The ``seed`` is another one in every process, so that nobody can choose keys
+    that meet.
+    """
     hashed = (ledger ^ seed) * -7046029254386353131
     hashed = ((hashed ^ (hashed >> 32)) + (entry_id >> 3)) * -4658895280553007687
     hashed = (hashed ^ (hashed >> 29)) * -7723592293110705685
@@ -101,8 +105,9 @@ def _slot(slots, rows, seed, ledger, entry_id):
 
 @_loop(_INT, _SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT, nogil=False)
 def put(slots, rows, counts, seed, data, table, start):
-    """Put the entries of a table of :class:`fencepost.store.rows.entries.EntryRows` from the row ``start`` on; one with the same key is
-    replaced. Gives the row before which it stops: the rows are full there, or the table ends."""
+    """Put the entries of a table of :class:`fencepost.store.rows.entries.EntryRows` from the row ``start`` on; one with
+    the same key is replaced. Gives the row before which it stops: the rows are full there, or the table ends.
+    """
     block = address(data)
     count, entries = counts[ROWS], counts[ENTRIES]
     own = -1
@@ -160,7 +165,9 @@ def last(slots, rows, seed, ledger):
 
 @_loop(_INT, _SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS, nogil=False)
 def find_rows(slots, rows, seed, ledgers, entry_ids, table):
-    """Find what a table of :class:`fencepost.store.rows.found.FoundRows` still misses; gives how many rows miss it after that."""
+    """Find what a table of :class:`fencepost.store.rows.found.FoundRows` still misses; gives how many rows miss it
+    after that.
+    """
     missing = 0
     for at in range(len(table)):
         if table[at, found.CODE] == _MISS:
@@ -185,12 +192,16 @@ def drop(rows, counts, ledger):
 # -- entry logs -------------------------------------------------------------------------------------------------------
 
 _HEADER = 24
-"""Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8 each."""
+"""Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8
+each.
+"""
 
 FIRST, LOG, START, LENGTH, AT, READ = range(6)
-"""The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry log, its offset in that,
-and its bytes; where it goes in a buffer; and how many of its bytes could be read."""
+"""The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry
+log, its offset in that, and its bytes; where it goes in a buffer; and how many of its bytes could be read.
+"""
 STRETCH_COLUMNS = 6
+
 
 @inner
 def _follows(rows, one, other):
@@ -202,10 +213,11 @@ def _follows(rows, one, other):
 
 @_loop(types.UniTuple(_INT, 2), _ROWS, _INT, _ROWS, _NUMBERS, nogil=True)
 def sort(rows, count, orders, starts):
-    """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two ``orders`` they are left.
+    """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two
+    ``orders`` they are left.
 
-    They are mostly in order already, ledger by ledger, so what is in order is merged with what comes after it (a natural merge sort).
-    ``starts`` has room for the place of each, and of the end.
+    They are mostly in order already, ledger by ledger, so what is in order is merged with what comes after it (a
+    natural merge sort). ``starts`` has room for the place of each, and of the end.
     """
     found_rows, stretches = 0, 0
     for row in range(count):
@@ -258,7 +270,8 @@ def columns(rows, order, ledgers, entry_ids, sizes):
 
 @_loop(types.UniTuple(_INT, 2), _ROWS, _GIVEN, _INT, _BUFFER, nogil=True)
 def lay_out(rows, order, start, buffer):
-    """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room for.
+    """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room
+    for.
 
     Gives the place of the next one, and the bytes that were written: none if already the first one is too large.
     """
@@ -281,7 +294,9 @@ def lay_out(rows, order, start, buffer):
 
 @_loop(_INT, _GIVEN_ROWS, _NUMBERS, nogil=True)
 def find_missing(table, asked):
-    """The rows of a table of :class:`fencepost.store.rows.found.FoundRows` that entry logs are asked for: a ``MISS`` with an id. How many."""
+    """The rows of a table of :class:`fencepost.store.rows.found.FoundRows` that entry logs are asked for: a ``MISS``
+    with an id. How many.
+    """
     count = 0
     for row in range(len(table)):
         if table[row, found.CODE] == _MISS and table[row, found.ENTRY_ID] >= 0:
@@ -292,10 +307,11 @@ def find_missing(table, asked):
 
 @_loop(types.Tuple((_INT, _INT, types.boolean)), _ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS, nogil=True)
 def choose(table, asked, logs, offsets, sizes, most, order):
-    """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere, whose row is filled.
+    """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere,
+    whose row is filled.
 
-    Gives how many rows of the table count, so many that their bodies come to ``most`` bytes, or all; how many entries are read, of which
-    ``order`` gets the numbers among those asked; and whether they are in the order of their places.
+    Gives how many rows of the table count, so many that their bodies come to ``most`` bytes, or all; how many entries
+    are read, of which ``order`` gets the numbers among those asked; and whether they are in the order of their places.
     """
     place, chosen, before, in_order = 0, 0, -1, True
     for row in range(len(table)):
@@ -308,7 +324,9 @@ def choose(table, asked, logs, offsets, sizes, most, order):
                 order[chosen] = place
                 chosen += 1
                 if before >= 0:
-                    forward = offsets[place] >= offsets[before] if logs[place] == logs[before] else logs[place] > logs[before]
+                    forward = (
+                        offsets[place] >= offsets[before] if logs[place] == logs[before] else logs[place] > logs[before]
+                    )
                     in_order = in_order and forward
                 before = place
             place += 1
@@ -319,13 +337,20 @@ def choose(table, asked, logs, offsets, sizes, most, order):
 
 @_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS, nogil=True)
 def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
-    """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes apart, in stretches of up to
-    ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and their bytes."""
+    """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes
+    apart, in stretches of up to ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and
+    their bytes.
+    """
     count, end, total = 0, 0, 0
     for at in range(len(order)):
         row = order[at]
         log, start, stop = logs[row], offsets[row], offsets[row] + sizes[row]
-        if at and log == stretches[count - 1, LOG] and start - end <= gap and stop - stretches[count - 1, START] <= most:
+        if (
+            at
+            and log == stretches[count - 1, LOG]
+            and start - end <= gap
+            and stop - stretches[count - 1, START] <= most
+        ):
             end = max(end, stop)
         else:
             end = stop
@@ -339,8 +364,10 @@ def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
 
 @_loop(_INT, _BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS, nogil=True)
 def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
-    """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the rows ``asked`` of a
-    table of :class:`fencepost.store.rows.found.FoundRows`; gives how many of them are an error. Of ledgers and ids there is one for each row."""
+    """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the
+    rows ``asked`` of a table of :class:`fencepost.store.rows.found.FoundRows`; gives how many of them are an error. Of
+    ledgers and ids there is one for each row.
+    """
     block = address(buffer)
     errors = 0
     for stretch in range(len(stretches)):
@@ -359,7 +386,11 @@ def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entr
                 and load_int32(buffer, at) & 0xFFFFFFFF == crc32c(buffer, at + 4, at + _HEADER + size, 0)
             )
             if is_whole:
-                table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = _OK, block + at + _HEADER, size
+                table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = (
+                    _OK,
+                    block + at + _HEADER,
+                    size,
+                )
             else:
                 table[row, found.CODE] = _IO_ERROR
                 errors += 1

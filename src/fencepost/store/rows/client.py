@@ -1,10 +1,11 @@
-"""The loops of a client: frames of requests with digests, responses into rows, what they answer, and who has confirmed which entry.
+"""The loops of a client: frames of requests with digests, responses into rows, what they answer, and who has confirmed
+which entry.
 
-Whoever imports this compiles it, or loads what was compiled before. Every loop is compiled for the types in its first line alone, and refuses
-others; it looks at no bounds but those that it says.
+Whoever imports this compiles it, or loads what was compiled before. Every loop is compiled for the types in its first
+line alone, and refuses others; it looks at no bounds but those that it says.
 
-The requests of the loops have numbers from ``FIRST_TXN`` to before ``END_TXN``, all of which take five bytes. A ring has a row for each that may
-be without an answer, at its number modulo the length of the ring, a power of two.
+The requests of the loops have numbers from ``FIRST_TXN`` to before ``END_TXN``, all of which take five bytes. A ring
+has a row for each that may be without an answer, at its number modulo the length of the ring, a power of two.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from fencepost.store.rules.metadata import DigestType
 FIRST_TXN, END_TXN = 1 << 28, 1 << 35
 
 PART, PART_SIZE, BODY, BODY_SIZE, LENGTH = range(5)
-"""The columns of an add that is sent: where the part of its request that all bookies are sent is, and the body in it, each with its size; and the
-bytes of data of the ledger up to and including it."""
+"""The columns of an add that is sent: where the part of its request that all bookies are sent is, and the body in it,
+each with its size; and the bytes of data of the ledger up to and including it.
+"""
 ADD_COLUMNS = 5
 
 HEAD = 16
@@ -42,8 +44,9 @@ READ_FRAME = 48
 """Bytes of the frame of a read, at most."""
 
 OWNER, ASKED, FRAME_BYTES = range(3)
-"""The columns of a ring: whose request it is, 0 if none is there or it is answered, the entry that it is about, and its bytes. Owners of adds
-have even numbers, and owners of reads odd ones."""
+"""The columns of a ring: whose request it is, 0 if none is there or it is answered, the entry that it is about, and its
+bytes. Owners of adds have even numbers, and owners of reads odd ones.
+"""
 RING_COLUMNS = 3
 
 KIND, TXN, RESPONSE_LEDGER, RESPONSE_ENTRY, RESPONSE_BODY, RESPONSE_SIZE, RESPONSE_LAC, PAYLOAD, PAYLOAD_SIZE = range(9)
@@ -51,21 +54,29 @@ KIND, TXN, RESPONSE_LEDGER, RESPONSE_ENTRY, RESPONSE_BODY, RESPONSE_SIZE, RESPON
 RESPONSE_COLUMNS = 9
 
 OTHER, ADDED, READ = range(3)
-"""Kinds of responses. One that is not a plain success in the form that all bookies give it, or answers no request of the loops, is of the kind
-OTHER, and has no other columns than its payload's: the codecs of :mod:`fencepost.store.wire` say what it is."""
+"""Kinds of responses. One that is not a plain success in the form that all bookies give it, or answers no request of
+the loops, is of the kind OTHER, and has no other columns than its payload's: the codecs of :mod:`fencepost.store.wire`
+say what it is.
+"""
 
 COMPLETE, PARTIAL, REFUSED = range(3)
-"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not taken."""
+"""How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not
+taken.
+"""
 
 START, STOP, HEADER_LAC, HEADER_LENGTH = range(4)
-"""The columns of an entry that was read: where its data are, -1 where it is not there yet; and the LAC and the length that its header tells."""
+"""The columns of an entry that was read: where its data are, -1 where it is not there yet; and the LAC and the length
+that its header tells.
+"""
 ENTRY_COLUMNS = 4
 
 PLACE_COLUMNS = 2
 """The first of these columns, for whoever wants to know no more than where data are."""
 
 CRC32, CRC32C = DigestType.CRC32.value, DigestType.CRC32C.value
-"""The digests that the loops make and compare. Those of other types are made and compared by :mod:`fencepost.store.entries`."""
+"""The digests that the loops make and compare. Those of other types are made and compared by
+:mod:`fencepost.store.entries`.
+"""
 
 _HEADER = 32
 
@@ -102,15 +113,18 @@ def _put_head(out, at, size, operation, txn):
 
 @njit(
     types.int64(
-        types.Array(types.uint8, 1, "C", readonly=True), types.int64[::1], types.uint8[:, ::1], types.int64, types.int64, types.int64, types.int64,
+        types.Array(types.uint8, 1, "C", readonly=True), types.int64[::1], types.uint8[:, ::1], types.int64,
+        types.int64, types.int64, types.int64,
         types.int64, types.uint8[::1], types.boolean, types.uint8[::1], types.int64[:, ::1],
     )
 )  # fmt: skip
 def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key, deferred_sync, parts, table):
-    """Write what all bookies are sent of the adds of entries that follow one another, and a row for each; the bytes that are written.
+    """Write what all bookies are sent of the adds of entries that follow one another, and a row for each; the bytes
+    that are written.
 
-    ``data``: the data of all of them, in their order, of the ``sizes``. ``digests``: that of each, where the loops do not make those of the
-    ``digest_type``, the value of a :class:`DigestType`. ``length``: of the ledger before. ``parts``: room for the data, and for ``PART_LIMIT`` bytes and the key for each.
+    ``data``: the data of all of them, in their order, of the ``sizes``. ``digests``: that of each, where the loops do
+    not make those of the ``digest_type``, the value of a :class:`DigestType`. ``length``: of the ledger before.
+    ``parts``: room for the data, and for ``PART_LIMIT`` bytes and the key for each.
     """
     at, start = np.int64(0), np.int64(0)
     digest_size, key_size = digests.shape[1], len(key)
@@ -119,7 +133,9 @@ def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key
         entry_id, size = first + row, sizes[row]
         length += size
         body_size = _HEADER + digest_size + size
-        part_size = fixed + _size_of_varint(entry_id) + _size_of_varint(body_size) + body_size + (2 if deferred_sync else 0)
+        part_size = (
+            fixed + _size_of_varint(entry_id) + _size_of_varint(body_size) + body_size + (2 if deferred_sync else 0)
+        )
         table[row, PART] = at
         parts[at], parts[at + 1] = 0xAA, 0x06
         at = put_varint(parts, at + 2, part_size)
@@ -158,10 +174,14 @@ def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key
     return at
 
 
-@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64, int64, int64, int64, int64, int64, int64[:, ::1], uint8[::1], boolean)")
+@njit(
+    "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64, int64, int64, int64, int64, int64, int64[:, ::1],"
+    " uint8[::1], boolean)"
+)
 def add_frames(parts, table, first, place, ensemble_size, write_quorum, txn, owner, ring, out, heads_only):
-    """Write the frames of the adds of a batch that are for the bookie at a place, numbered from ``txn`` on, and put them into the ring; the bytes
-    that are written, and the number after the last. ``out``: room for all the parts, and for ``HEAD`` bytes for each.
+    """Write the frames of the adds of a batch that are for the bookie at a place, numbered from ``txn`` on, and put
+    them into the ring; the bytes that are written, and the number after the last. ``out``: room for all the parts, and
+    for ``HEAD`` bytes for each.
 
     ``heads_only``: the parts are not copied behind the heads of their frames.
     """
@@ -212,7 +232,8 @@ def reached(masks, lac, pushed, ack_quorum):
 
 @njit("int64(int64, int64[::1], int64, int64, int64[:, ::1], uint8[::1])")
 def read_frames(ledger, entry_ids, txn, owner, ring, out):
-    """Write the frames of the reads of entries, numbered from ``txn`` on, and put them into the ring; the bytes that are written.
+    """Write the frames of the reads of entries, numbered from ``txn`` on, and put them into the ring; the bytes that
+    are written.
 
     ``out``: room for ``READ_FRAME`` bytes for each.
     """
@@ -243,8 +264,10 @@ def bytes_of(responses, rows):
 
 @inner
 def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type):
-    """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry that was asked for, or its
-    digest is wrong; and the LAC that was told. Digests that the loops do not make are not looked at."""
+    """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry
+    that was asked for, or its digest is wrong; and the LAC that was told. Digests that the loops do not make are not
+    looked at.
+    """
     body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
     start, stop = body + _HEADER + digest_size, body + size
     if start > stop or load_int64(data, body) != ledger or load_int64(data, body + 8) != entry_id:
@@ -262,13 +285,17 @@ def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_ty
 
 @njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64[:, ::1])")
 def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, table):
-    """Find the data of entries where they have arrived, and put their places into the table, which has a row for each response: how many are not
-    what was asked for, and the highest LAC that was told. As for :func:`take_entries`, the rows of these become -1, and so they are in the table."""
+    """Find the data of entries where they have arrived, and put their places into the table, which has a row for each
+    response: how many are not what was asked for, and the highest LAC that was told. As for :func:`take_entries`, the
+    rows of these become -1, and so they are in the table.
+    """
     highest, refused = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
         start, stop, lac = np.int64(-1), np.int64(-1), np.int64(-1)
         if rows[place] >= 0:
-            start, stop, lac = _data_of(data, responses, rows[place], entry_ids[place], ledger, digest_size, digest_type)
+            start, stop, lac = _data_of(
+                data, responses, rows[place], entry_ids[place], ledger, digest_size, digest_type
+            )
         table[place, START], table[place, STOP] = start, stop
         if start < 0:
             rows[place] = -1
@@ -278,15 +305,16 @@ def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
 
 
 @njit(
-    "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64, uint8[::1], int64, int64[:, ::1])"
+    "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64,"
+    " uint8[::1], int64, int64[:, ::1])"
 )
 def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, first, block, at, table):
-    """Put the data of entries into a block from ``at`` on, and a row for each into the table, which begins with the entry ``first``: how many are
-    new, where the block ends then, and the highest LAC that was told.
+    """Put the data of entries into a block from ``at`` on, and a row for each into the table, which begins with the
+    entry ``first``: how many are new, where the block ends then, and the highest LAC that was told.
 
-    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is wrong. Digests that the loops
-    do not make are not looked at, nor responses whose row is -1 already. Entries beyond the table are not wanted any more. ``block``: room for all
-    bodies.
+    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is
+    wrong. Digests that the loops do not make are not looked at, nor responses whose row is -1 already. Entries beyond
+    the table are not wanted any more. ``block``: room for all bodies.
     """
     highest, taken = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
@@ -311,8 +339,9 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
 
 @njit("int64(uint8[::1], int64[:, ::1], uint8[::1], int64[::1])")
 def in_order(block, table, out, offsets):
-    """Where each entry begins, and where the last ends, in a block that has them in their order: 0 if it is the same block, and 1 if they were
-    copied to ``out``, which has room for all. All entries are there."""
+    """Where each entry begins, and where the last ends, in a block that has them in their order: 0 if it is the same
+    block, and 1 if they were copied to ``out``, which has room for all. All entries are there.
+    """
     is_same, at = True, np.int64(0)
     for row in range(len(table)):
         offsets[row] = at
@@ -331,7 +360,13 @@ def in_order(block, table, out, offsets):
 @inner
 def _take_response(data, start, stop, table, row):
     """Fill the row of a response; whether it is a plain one."""
-    if stop - start < 20 or data[start] != 0x0A or data[start + 1] != 10 or data[start + 2] != 0x08 or data[start + 3] != 3:
+    if (
+        stop - start < 20
+        or data[start] != 0x0A
+        or data[start + 1] != 10
+        or data[start + 2] != 0x08
+        or data[start + 3] != 3
+    ):
         return False
     operation = np.int64(data[start + 5])
     if data[start + 4] != 0x10 or data[start + 6] != 0x18:
@@ -358,14 +393,20 @@ def _take_response(data, start, stop, table, row):
     lac, at = np.int64(-1), body + size
     if at < stop:
         lac, at = read_number(data, at, stop, 0x28)
-    table[row, KIND], table[row, RESPONSE_BODY], table[row, RESPONSE_SIZE], table[row, RESPONSE_LAC] = READ, body, size, lac
+    table[row, KIND], table[row, RESPONSE_BODY], table[row, RESPONSE_SIZE], table[row, RESPONSE_LAC] = (
+        READ,
+        body,
+        size,
+        lac,
+    )
     return at == stop
 
 
 @njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64[:, ::1])")
 def parse(data, start, stop, limit, table):
-    """Rows for the frames of ``data[start:stop]``, whose payloads have at most ``limit`` bytes: how many, where the next frame begins, and how it
-    goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``)."""
+    """Rows for the frames of ``data[start:stop]``, whose payloads have at most ``limit`` bytes: how many, where the
+    next frame begins, and how it goes on there (``COMPLETE``, ``PARTIAL`` or ``REFUSED``).
+    """
     row, at = np.int64(0), start
     while row < len(table) and at < stop:
         if stop - at < 4:
@@ -384,12 +425,17 @@ def parse(data, start, stop, limit, table):
     return row, at, COMPLETE
 
 
-@njit("Tuple((int64, int64, int64, int64))(int64[:, ::1], int64, int64, int64[:, ::1], int64, int64, int64[::1], int64[::1])")
+@njit(
+    "Tuple((int64, int64, int64, int64))(int64[:, ::1], int64, int64, int64[:, ::1], int64, int64, int64[::1],"
+    " int64[::1])"
+)
 def settle(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
-    """Take requests out of the ring that are answered: by responses of one kind, to requests of one owner, from the row ``first`` on.
+    """Take requests out of the ring that are answered: by responses of one kind, to requests of one owner, from the row
+    ``first`` on.
 
-    Gives the row after them, the owner (0: nobody), how many requests these are, and their bytes; their entries and the rows of
-    their responses are in ``entry_ids`` and ``rows``. Responses to what nobody asks for any more are passed over.
+    Gives the row after them, the owner (0: nobody), how many requests these are, and their bytes; their entries and the
+    rows of their responses are in ``entry_ids`` and ``rows``. Responses to what nobody asks for any more are passed
+    over.
     """
     kind, mask = responses[first, KIND], len(ring) - 1
     owner, taken, size, row = np.int64(0), np.int64(0), np.int64(0), first
@@ -410,11 +456,13 @@ def settle(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
 
 
 @njit(
-    "UniTuple(int64, 7)(uint8[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64[::1], int64[::1])"
+    "UniTuple(int64, 7)(uint8[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64[::1],"
+    " int64[::1])"
 )
 def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_ids, rows):
-    """As :func:`parse`, and :func:`settle` for the first of the responses, unless that is of the kind ``OTHER``: what both give, one after the
-    other, with the row 0 after those that are settled if none are."""
+    """As :func:`parse`, and :func:`settle` for the first of the responses, unless that is of the kind ``OTHER``: what
+    both give, one after the other, with the row 0 after those that are settled if none are.
+    """
     count, at, how = parse(data, start, stop, limit, responses)
     row, owner, taken, size = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if count and responses[0, KIND] != OTHER:
@@ -433,7 +481,9 @@ def oldest_of(ring, oldest, next_txn):
 
 @njit("Tuple((int64, int64))(int64[:, ::1], int64, int64, int64[::1], int64[::1])")
 def give_up(ring, first, stop, owners, entry_ids):
-    """Take all requests out of the ring that have numbers from ``first`` to before ``stop``: how many, and their bytes."""
+    """Take all requests out of the ring that have numbers from ``first`` to before ``stop``: how many, and their
+    bytes.
+    """
     mask, taken, size = len(ring) - 1, np.int64(0), np.int64(0)
     for txn in range(first, stop):
         slot = txn & mask

@@ -16,8 +16,9 @@ class EntryRows(NamedTuple):
     """Entries as they are journalled. It is never changed once it is made.
 
     ``data``: uint8, the records of the journal one after another, each with its length before it
-    (:mod:`fencepost.store.disk.records`, :mod:`fencepost.store.disk.journal`). ``table``: int64, shape (entries, ``COLUMNS``), in the order in
-    which they arrived. ``recovery``: a recovery or a repair sent some of them, which the journal does not tell later.
+    (:mod:`fencepost.store.disk.records`, :mod:`fencepost.store.disk.journal`). ``table``: int64, shape (entries,
+    ``COLUMNS``), in the order in which they arrived. ``recovery``: a recovery or a repair sent some of them, which the
+    journal does not tell later.
     """
 
     data: NDArray[np.uint8]
@@ -39,7 +40,13 @@ class EntryRows(NamedTuple):
         if self.table[0, LEDGER] == self.table[-1, LEDGER]:
             return [(int(self.table[0, LEDGER]), int(self.table[:, LAC].max()))]
         starts = np.flatnonzero(np.diff(self.table[:, LEDGER], prepend=self.table[0, LEDGER] - 1))
-        return list(zip(self.table[starts, LEDGER].tolist(), np.maximum.reduceat(self.table[:, LAC], starts).tolist(), strict=True))
+        return list(
+            zip(
+                self.table[starts, LEDGER].tolist(),
+                np.maximum.reduceat(self.table[:, LAC], starts).tolist(),
+                strict=True,
+            )
+        )
 
     def body(self, row: int) -> bytes:
         """The body of one entry."""

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 CODE, ENTRY_ID, ADDRESS, SIZE = range(4)
-"""The columns of a row: a code of :mod:`fencepost.store.rules.codes`, or :data:`MISS`; the id of the entry; and the address in memory and
-the bytes of its body, both 0 unless the code is OK."""
+"""The columns of a row: a code of :mod:`fencepost.store.rules.codes`, or :data:`MISS`; the id of the entry; and the
+address in memory and the bytes of its body, both 0 unless the code is OK.
+"""
 COLUMNS = 4
 
 MISS = -(1 << 30)
@@ -21,9 +22,9 @@ MISS = -(1 << 30)
 class FoundRows(NamedTuple):
     """What look-ups came to.
 
-    ``table``: int64, shape (look-ups, ``COLUMNS``), in the order in which they were asked. ``blocks``: whatever the addresses point into. The
-    addresses hold as long as ``blocks`` does, and not one moment longer. Nobody changes what is there. ``read``: the one of the blocks, if there is
-    one, that was read from entry logs for these look-ups alone.
+    ``table``: int64, shape (look-ups, ``COLUMNS``), in the order in which they were asked. ``blocks``: whatever the
+    addresses point into. The addresses hold as long as ``blocks`` does, and not one moment longer. Nobody changes what
+    is there. ``read``: the one of the blocks, if there is one, that was read from entry logs for these look-ups alone.
     """
 
     table: NDArray[np.int64]
@@ -38,15 +39,18 @@ class FoundRows(NamedTuple):
         return FoundRows(self.table[:count], self.blocks, self.read)
 
     def views(self, rows: NDArray[np.int64]) -> list[memoryview]:
-        """The bodies that rows have found: where they lie, if they are in the block that was read for them, and copies of others, so that
-        nobody who has one keeps more in memory than that block."""
+        """The bodies that rows have found: where they lie, if they are in the block that was read for them, and copies
+        of others, so that nobody who has one keeps more in memory than that block.
+        """
         if self.read is None:
             return [memoryview(self.body(row)) for row in rows.tolist()]
         data, start = self.read.data, self.read.ctypes.data
         found = []
         for address, size in self.table[rows, ADDRESS : SIZE + 1].tolist():
             at = address - start
-            found.append(data[at : at + size] if 0 <= at <= len(data) - size else memoryview(ctypes.string_at(address, size)))
+            found.append(
+                data[at : at + size] if 0 <= at <= len(data) - size else memoryview(ctypes.string_at(address, size))
+            )
         return found
 
     def body(self, row: int) -> bytes:

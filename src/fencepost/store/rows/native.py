@@ -1,4 +1,6 @@
-"""What the loops are made of: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has one, and CRC32 by tables."""
+"""What the loops are made of: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has
+one, and CRC32 by tables.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from numba.extending import intrinsic
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
-    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts, as no loop allocates an array.
+    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts, as no loop allocates
+    an array.
 
     With a signature, as a string, the loop is compiled at once, for that alone.
     """
@@ -94,7 +97,9 @@ def copy(typing: Any, target: Any, at: Any, source: Any, start: Any, size: Any) 
 
 @intrinsic
 def address(typing: Any, array: Any) -> Any:
-    """``address(array)``: where the first byte of an array is in memory. It is there as long as somebody refers to the array."""
+    """``address(array)``: where the first byte of an array is in memory. It is there as long as somebody refers to the
+    array.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -180,7 +185,9 @@ _word = _by_instruction(_found[64], 64) if _found else _word_by_table_compiled
 
 
 _LONG, _SHORT = 4096, 256
-"""Bytes of the strands of which three are gone through at once: the instruction takes three cycles, and can begin in each."""
+"""Bytes of the strands of which three are gone through at once: the instruction takes three cycles, and can begin in
+each.
+"""
 
 
 def _times(matrix, values):
@@ -205,7 +212,9 @@ _AFTER_LONG, _AFTER_SHORT = _after_zeros(_LONG), _after_zeros(_SHORT)
 
 @inner
 def _shifted(table, crc):
-    return table[0, crc & 0xFF] ^ table[1, (crc >> 8) & 0xFF] ^ table[2, (crc >> 16) & 0xFF] ^ table[3, (crc >> 24) & 0xFF]
+    return (
+        table[0, crc & 0xFF] ^ table[1, (crc >> 8) & 0xFF] ^ table[2, (crc >> 16) & 0xFF] ^ table[3, (crc >> 24) & 0xFF]
+    )
 
 
 @inner
@@ -263,7 +272,8 @@ def _four_bytes(word, first):
     """What four bytes do to a CRC32, the first of which stands ``first`` bytes before the last of the sixteen."""
     tables = _TABLES_OF_CRC32
     return (
-        tables[first, word & 0xFF] ^ tables[first - 1, (word >> 8) & 0xFF] ^ tables[first - 2, (word >> 16) & 0xFF] ^ tables[first - 3, (word >> 24) & 0xFF]
+        tables[first, word & 0xFF] ^ tables[first - 1, (word >> 8) & 0xFF] ^ tables[first - 2,
+        (word >> 16) & 0xFF] ^ tables[first - 3, (word >> 24) & 0xFF]
     )  # fmt: skip
 
 
@@ -274,7 +284,9 @@ def crc32(data, start, stop, before):
     at = start
     while at + 16 <= stop:
         low, high = load_word(data, at) ^ crc, load_word(data, at + 8)
-        crc = np.int64(_four_bytes(low, 15) ^ _four_bytes(low >> 32, 11) ^ _four_bytes(high, 7) ^ _four_bytes(high >> 32, 3))
+        crc = np.int64(
+            _four_bytes(low, 15) ^ _four_bytes(low >> 32, 11) ^ _four_bytes(high, 7) ^ _four_bytes(high >> 32, 3)
+        )
         at += 16
     while at < stop:
         crc = (crc >> 8) ^ np.int64(_TABLES_OF_CRC32[0, (crc ^ data[at]) & 0xFF])

@@ -1,13 +1,14 @@
 """Compiled loops for a process that must not wait for them.
 
-To import a module of loops is to compile it, or to load what was compiled before from a cache on disk. Loading takes a second, compiling ten or
-more, and the interpreter does little else meanwhile. So a process that serves begins without loops, and calls :func:`begin` once it has
-enough to do for them: they take some 100 MiB of memory. A thread loads them if they are in the cache. If not, it has them compiled by one
-other process of the lowest priority, and loads them when that is done; of all processes of a machine that share a cache only one does so, and
-the others wait for it. What can not be had is said in one line of the log, and then the process goes on without.
+To import a module of loops is to compile it, or to load what was compiled before from a cache on disk. Loading takes a
+second, compiling ten or more, and the interpreter does little else meanwhile. So a process that serves begins without
+loops, and calls :func:`begin` once it has enough to do for them: they take some 100 MiB of memory. A thread loads them
+if they are in the cache. If not, it has them compiled by one other process of the lowest priority, and loads them when
+that is done; of all processes of a machine that share a cache only one does so, and the others wait for it. What can
+not be had is said in one line of the log, and then the process goes on without.
 
-``FENCEPOST_LOOPS=plain`` in the environment: do without. ``FENCEPOST_LOOPS=compiled``: :func:`begin` comes back when they are there, even if they
-have to be compiled at once.
+``FENCEPOST_LOOPS=plain`` in the environment: do without. ``FENCEPOST_LOOPS=compiled``: :func:`begin` comes back when
+they are there, even if they have to be compiled at once.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class _NotCompiledError(Exception):
 
 
 def begin(names: Sequence[str], ready: Ready) -> None:
-    """Get modules of loops ready without letting the caller wait; ``ready`` is called once all of them are, or never."""
+    """Get modules of loops ready without letting the caller wait; ``ready`` is called once all of them are, or
+    never.
+    """
     wish = os.environ.get(ENVIRONMENT, "")
     if wish == "compiled":
         _hand_over([importlib.import_module(name) for name in names], ready)
@@ -79,7 +82,11 @@ def _get(names: list[str], ready: Ready) -> None:
     except _NotCompiledError:
         _log.warning("the loops were compiled and are not in %s: the process goes on without them", _cache())
     except Exception as error:  # whatever it is: nobody depends on it
-        _log.warning("the loops can not be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are kept)", error)
+        _log.warning(
+            "the loops can not be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are"
+            " kept)",
+            error,
+        )
     else:
         _hand_over(modules, ready)
 

@@ -16,8 +16,8 @@ from fencepost.store.rules.codes import Code
 class AddRows:
     """Adds of one ledger (:class:`fencepost.store.roles.interface.Adds`).
 
-    ``requests``: int64, shape (adds, 3), their numbers, entry ids and ledgers; ``low`` and ``high``: the lowest and the highest id. ``first``: their place among
-    all that came together, ``size``: the bytes of all bodies.
+    ``requests``: int64, shape (adds, 3), their numbers, entry ids and ledgers; ``low`` and ``high``: the lowest and the
+    highest id. ``first``: their place among all that came together, ``size``: the bytes of all bodies.
     """
 
     ledger: int
@@ -48,7 +48,9 @@ class AddRows:
 
 @dataclass(slots=True, eq=False)
 class ReadRows:
-    """Reads that came together and wait for storage, under one number. ``requests``: int64, shape (reads, 3), their numbers, entry ids and ledgers."""
+    """Reads that came together and wait for storage, under one number. ``requests``: int64, shape (reads, 3), their
+    numbers, entry ids and ledgers.
+    """
 
     number: int
     requests: NDArray[np.int64]
@@ -69,8 +71,10 @@ class ReadRows:
 
 @dataclass(slots=True, eq=False)
 class FoundReads:
-    """Reads of one ledger that have come to one code (:class:`fencepost.store.roles.interface.Reads`): those of ``requests`` that are at
-    ``places``, which are the same in ``found``. ``low`` and ``high``: the lowest and the highest id, ``size``: the bytes of all bodies."""
+    """Reads of one ledger that have come to one code (:class:`fencepost.store.roles.interface.Reads`): those of
+    ``requests`` that are at ``places``, which are the same in ``found``. ``low`` and ``high``: the lowest and the
+    highest id, ``size``: the bytes of all bodies.
+    """
 
     requests: NDArray[np.int64]
     places: NDArray[np.int64]

@@ -1,6 +1,7 @@
 """The loops of runs: how those of a section are laid out, and where entries are that the index is asked for.
 
-Both go by the columns of :mod:`fencepost.store.disk.sections` and :mod:`fencepost.store.disk.index`, which have the plain twins.
+Both go by the columns of :mod:`fencepost.store.disk.sections` and :mod:`fencepost.store.disk.index`, which have the
+plain twins.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def _bits(number):
 
 @inner
 def _run_end(ledgers, entry_ids, sizes, header, most, first):
-    """Where a run ends that begins with an entry: before another ledger, too many entries, or numbers that would be too large."""
+    """Where a run ends that begins with an entry: before another ledger, too many entries, or numbers that would be too
+    large.
+    """
     last, size = first, np.int64(0)
     while last < len(ledgers) and last - first < most and ledgers[last] == ledgers[first]:
         size += sizes[last] + header
@@ -66,9 +69,11 @@ def _run_end(ledgers, entry_ids, sizes, header, most, first):
 
 @_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _BUFFER, _BUFFER)
 def lay_out(ledgers, entry_ids, sizes, header, most, rows, details):
-    """Cut entries, given in order with the bytes of their bodies, into runs of up to ``most``; each has ``header`` bytes more. Gives how many
-    runs there are, and the bytes of their bits. ``rows`` and ``details`` get them as :class:`fencepost.store.disk.sections.Runs` has them, and have
-    room for a row and ``MOST_DETAILS`` bytes for each entry."""
+    """Cut entries, given in order with the bytes of their bodies, into runs of up to ``most``; each has ``header``
+    bytes more. Gives how many runs there are, and the bytes of their bits. ``rows`` and ``details`` get them as
+    :class:`fencepost.store.disk.sections.Runs` has them, and have room for a row and ``MOST_DETAILS`` bytes for each
+    entry.
+    """
     count, at, first = 0, 0, 0
     while first < len(ledgers):
         last = _run_end(ledgers, entry_ids, sizes, header, most, first)
@@ -150,8 +155,9 @@ def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
 
 @_loop(_INT, _NUMBERS, _NUMBERS, _NUMBERS, _PLACED, _BYTES, _GIVEN, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS)
 def find(ledgers, starts, firsts, runs, details, asked, entry_ids, logs, offsets, sizes):
-    """Find entries that were not found yet in a table of the index: their entry logs, 0 before, offsets and bytes with the header. Gives how many
-    are still not found."""
+    """Find entries that were not found yet in a table of the index: their entry logs, 0 before, offsets and bytes with
+    the header. Gives how many are still not found.
+    """
     missing, ledger, number = 0, np.int64(0), np.int64(-1)
     for row in range(len(asked)):
         if logs[row]:

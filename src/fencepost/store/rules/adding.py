@@ -1,4 +1,6 @@
-"""Adding: which add a bookie takes, what its answer means to the client, and how far the last add confirmed (LAC) goes."""
+"""Adding: which add a bookie takes, what its answer means to the client, and how far the last add confirmed (LAC)
+goes.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ def answer_to_add(
 ) -> Code:
     """What a bookie answers to an add, before it stores the entry. A ledger in limbo is a fenced one.
 
-    A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it. One that is read-only,
-    for want of room, keeps what is left for those who recover.
+    A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it. One that is
+    read-only, for want of room, keeps what is left for those who recover.
     """
     if not key_matches and protections.keys_are_checked:
         return Code.UNAUTHORIZED
@@ -38,8 +40,8 @@ def answer_to_add(
 def is_journalled(journals_adds: bool, recovery: bool) -> bool:
     """Whether an add is in the bookie's journal before it is confirmed (BP-46 leaves others out).
 
-    One of a recovery or a repair always is: the metadata name the bookie only when the ledger is closed or the fragment is complete, so a
-    bookie that lost the entry before then would not know of the ledger when it boots.
+    One of a recovery or a repair always is: the metadata name the bookie only when the ledger is closed or the fragment
+    is complete, so a bookie that lost the entry before then would not know of the ledger when it boots.
     """
     return journals_adds or recovery
 
@@ -78,7 +80,9 @@ class AddOutcome(enum.Enum):
 
 
 def outcome_of_add(code: Code | None) -> AddOutcome:
-    """What the answer to an add means; None: there was none. Fenced off or with a wrong key, no other bookie would help."""
+    """What the answer to an add means; None: there was none. Fenced off or with a wrong key, no other bookie would
+    help.
+    """
     if code is Code.OK:
         return AddOutcome.CONFIRMED
     if code is Code.FENCED:
@@ -87,7 +91,9 @@ def outcome_of_add(code: Code | None) -> AddOutcome:
 
 
 def counts(is_asked: bool, is_pending: bool) -> bool:
-    """Whether a confirmation counts: of an entry that is not yet confirmed, by a bookie that is in its write set now."""
+    """Whether a confirmation counts: of an entry that is not yet confirmed, by a bookie that is in its write set
+    now.
+    """
     return is_pending and is_asked
 
 
@@ -105,8 +111,8 @@ def lac_reached(
 ) -> int:
     """How far the LAC goes: up to the last entry that is committed together with all before it, at most ``pushed``.
 
-    It stands still while the ensemble is being changed: the new one holds from the entry after the LAC on, and replaced bookies
-    no longer count for those entries.
+    It stands still while the ensemble is being changed: the new one holds from the entry after the LAC on, and replaced
+    bookies no longer count for those entries.
     """
     if changing_ensemble and protections.lac_waits_for_change:
         return lac
@@ -121,17 +127,23 @@ def lac_reached(
 
 
 def lac_of_owner(confirmed: int, forced: int, deferred_sync: bool) -> int:
-    """The LAC that the owner tells: what is confirmed, or with deferred sync only what was forced to disks after that."""
+    """The LAC that the owner tells: what is confirmed, or with deferred sync only what was forced to disks after
+    that.
+    """
     return forced if deferred_sync else confirmed
 
 
 def is_forced(forced: Collection[B], ensemble: Collection[B]) -> bool:
-    """Whether all that was confirmed before is durable. Each entry has an ack quorum of its own, so every bookie has to say so."""
+    """Whether all that was confirmed before is durable. Each entry has an ack quorum of its own, so every bookie has to
+    say so.
+    """
     return all(b in forced for b in ensemble)
 
 
 def may_replace_bookies(deferred_sync: bool) -> bool:
-    """Whether failed bookies can be replaced. With deferred sync a replaced one may hold all there is of an entry that was confirmed."""
+    """Whether failed bookies can be replaced. With deferred sync a replaced one may hold all there is of an entry that
+    was confirmed.
+    """
     return not deferred_sync
 
 

@@ -1,8 +1,8 @@
 """Booting: whether a bookie may have lost what it confirmed, and what it owes its ledgers then (BP-46).
 
-A bookie that may have lost entries or fences marks its ledgers ahead of its first answer (phase one), and gets back what it lacks while it
-serves (phase two). The order of phase one counts: first that a repair is under way, then the marks of the ledgers, then the cookie and the
-mark of this run. A crash in between begins it anew.
+A bookie that may have lost entries or fences marks its ledgers ahead of its first answer (phase one), and gets back
+what it lacks while it serves (phase two). The order of phase one counts: first that a repair is under way, then the
+marks of the ledgers, then the cookie and the mark of this run. A crash in between begins it anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Step(enum.Enum):
     MARK_LEDGERS = "mark ledgers"
     """Phase one."""
     STAMP_COOKIES = "stamp cookies"
-    """Stamp new cookies into all directories, and then into the metadata: the bookie counts as one that has all directories."""
+    """Stamp new cookies into all directories, and then into the metadata: the bookie counts as one that has all
+    directories.
+    """
     NOTE_RUN = "note run"
     """Note how it runs from now on, in place of how it ran before."""
     SERVE = "serve"
@@ -57,14 +59,19 @@ def was_unclean(run: Run | None) -> bool:
 
 
 def may_have_lost_adds(run: Run | None) -> bool:
-    """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them all."""
+    """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them
+    all.
+    """
     return run is not None and not run.journals_adds
 
 
-def steps_of_boot(*, has_lost_directory: bool, last_run: Run | None, protections: Protections = ALL) -> tuple[Step, ...]:
+def steps_of_boot(
+    *, has_lost_directory: bool, last_run: Run | None, protections: Protections = ALL
+) -> tuple[Step, ...]:
     """What a bookie does when it boots, in order: with phase one, if it has lost a directory, or may have lost adds.
 
-    What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last run.
+    What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last
+    run.
     """
     steps = [Step.OPEN_STORAGE]
     if has_lost_directory or may_have_lost_adds(last_run):
@@ -78,8 +85,9 @@ def steps_of_boot(*, has_lost_directory: bool, last_run: Run | None, protections
 def mark_of(metadata: LedgerMetadata, bookie: str, protections: Protections = ALL) -> Mark:
     """What a bookie that may have lost something owes a ledger.
 
-    BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was fenced would take the adds
-    of a writer that was away (scenario 1). It needs no limbo, since its end is in the metadata.
+    BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was
+    fenced would take the adds of a writer that was away (scenario 1). It needs no limbo, since its end is in the
+    metadata.
     """
     if not any(bookie in fragment.ensemble for fragment in metadata.fragments):
         return Mark.NOTHING

@@ -1,9 +1,9 @@
 """Cookies: whether a bookie may start on the directories that it is given.
 
-A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is stamped into every
-directory and into the metadata at the first start, into the directories first. A bookie whose cookies disagree does not start: it would
-answer that it lacks entries which it has confirmed. If it is told to repair itself it may start all the same, as one that has lost a directory
-(:mod:`fencepost.store.rules.boot`).
+A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is
+stamped into every directory and into the metadata at the first start, into the directories first. A bookie whose
+cookies disagree does not start: it would answer that it lacks entries which it has confirmed. If it is told to repair
+itself it may start all the same, as one that has lost a directory (:mod:`fencepost.store.rules.boot`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from fencepost.spec.values import Record
 class Cookie(Record):
     """Whose a directory is. ``instance_id``: that of the cluster, empty if the cluster has none.
 
-    ``token``: drawn at random whenever all directories are stamped. By it a directory is known that was away meanwhile. Empty in cookies of BookKeeper's.
+    ``token``: drawn at random whenever all directories are stamped. By it a directory is known that was away meanwhile.
+    Empty in cookies of BookKeeper's.
     """
 
     bookie_id: str
@@ -29,7 +30,9 @@ class Cookie(Record):
 
 
 class Stamped(Record):
-    """A directory: the cookie in it, None if it has none, and whether nothing else is in it. ``is_under_repair``: a repair has begun to use it."""
+    """A directory: the cookie in it, None if it has none, and whether nothing else is in it. ``is_under_repair``: a
+    repair has begun to use it.
+    """
 
     path: str
     cookie: Cookie | None
@@ -59,7 +62,9 @@ class Boot(enum.Enum):
 
 
 class Decision(Record):
-    """Whether a bookie starts; if it does not, the directory at fault (empty: the metadata) and the cookie found there."""
+    """Whether a bookie starts; if it does not, the directory at fault (empty: the metadata) and the cookie found
+    there.
+    """
 
     boot: Boot
     path: str = ""
@@ -86,8 +91,9 @@ def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stam
 
 
 def may_repair(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stamped]) -> bool:
-    """Whether a bookie whose cookies disagree can start as one that has lost a directory: the metadata know it, no directory is another bookie's
-    or another cluster's, and those without a cookie are empty, or were when a repair began.
+    """Whether a bookie whose cookies disagree can start as one that has lost a directory: the metadata know it, no
+    directory is another bookie's or another cluster's, and those without a cookie are empty, or were when a repair
+    began.
 
     A bookie without a cookie in the metadata was removed from the cluster, and only an operator can say why.
     """

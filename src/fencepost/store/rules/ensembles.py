@@ -1,4 +1,6 @@
-"""Ensembles: which change of an ensemble is allowed, what it does to the fragments, and who still has to be sent what."""
+"""Ensembles: which change of an ensemble is allowed, what it does to the fragments, and who still has to be sent
+what.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def needs_change(ensemble: Collection[B], failed: Collection[B]) -> bool:
 
 
 def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
-    """The ensemble in which the first candidates that are not in it stand where the failed bookies stood; None if they are too few.
+    """The ensemble in which the first candidates that are not in it stand where the failed bookies stood; None if they
+    are too few.
 
     Bookies that did not fail keep their places, so that they keep their entries.
     """
@@ -49,16 +52,19 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
 
 
 def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether an entry can be committed that so many bookies of its write set have failed to confirm, and that there are no others for.
+    """Whether an entry can be committed that so many bookies of its write set have failed to confirm, and that there
+    are no others for.
 
-    Those that are left have confirmed it, or may yet: it depends on this entry alone who has failed, not on what a bookie failed
-    before. The Java client goes by the same, where it is told to delay changes of ensemble; otherwise it gives up.
+    Those that are left have confirmed it, or may yet: it depends on this entry alone who has failed, not on what a
+    bookie failed before. The Java client goes by the same, where it is told to delay changes of ensemble; otherwise it
+    gives up.
     """
     return is_committed(write_quorum - missed_by, ack_quorum)
 
 
 def works_again(confirmed: int, pushed_when_failed: int) -> bool:
-    """Whether a bookie that had failed works again, since it has confirmed this entry: one that was sent after it was known to fail.
+    """Whether a bookie that had failed works again, since it has confirmed this entry: one that was sent after it was
+    known to fail.
 
     Its answer to an earlier one may have been on its way when it failed.
     """
@@ -66,7 +72,8 @@ def works_again(confirmed: int, pushed_when_failed: int) -> bool:
 
 
 def is_sent_anew(confirmations: int, ack_quorum: int) -> bool:
-    """Whether a bookie that works again is sent an entry that it has failed to confirm: one that others have committed does without it.
+    """Whether a bookie that works again is sent an entry that it has failed to confirm: one that others have committed
+    does without it.
 
     It stays on fewer bookies than its write quorum, as an entry does whose writer ends before all have confirmed it.
     """
@@ -81,18 +88,22 @@ def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
 def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry_id: int) -> tuple[F, ...]:
     """The fragments after a change of ensemble that holds from ``first_entry_id`` on, the entry after the LAC.
 
-    It replaces the ensemble of the last fragment if nothing of that is confirmed, and begins a new one otherwise. Raises
-    ``ValueError`` if it would begin before the last fragment: what is confirmed there would change its place.
+    It replaces the ensemble of the last fragment if nothing of that is confirmed, and begins a new one otherwise.
+    Raises ``ValueError`` if it would begin before the last fragment: what is confirmed there would change its place.
     """
     last = fragments[-1]
     if first_entry_id < last.first_entry_id:
-        raise ValueError(f"a fragment can not begin at entry {first_entry_id}, before the last one at {last.first_entry_id}")
+        raise ValueError(
+            f"a fragment can not begin at entry {first_entry_id}, before the last one at {last.first_entry_id}"
+        )
     kept = fragments[:-1] if first_entry_id == last.first_entry_id else fragments
     return (*kept, last.replace(first_entry_id=first_entry_id, ensemble=ensemble))
 
 
 def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protections: Protections = ALL) -> frozenset[B]:
-    """Who counts as having confirmed an entry that is not committed, after bookies were replaced: those that left do not."""
+    """Who counts as having confirmed an entry that is not committed, after bookies were replaced: those that left do
+    not.
+    """
     return frozenset(confirmed) - frozenset(replaced) if protections.confirmations_withdrawn else confirmed
 
 

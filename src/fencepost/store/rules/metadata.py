@@ -1,7 +1,8 @@
 """Metadata: the life of a ledger in the metadata service, and what a client does when somebody else was faster.
 
-Every change replaces the metadata that a client has seen and is conditional on their version. Where an answer was lost, the client
-reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or can not be any more.
+Every change replaces the metadata that a client has seen and is conditional on their version. Where an answer was lost,
+the client reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or can not be
+any more.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ class DigestType(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """What the metadata service knows of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a closed one.
+    """What the metadata service knows of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a
+    closed one.
 
-    ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created itself.
-    ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``: milliseconds since
-    1970, where the client that created the ledger has told them. ``format_version``: that of the bytes, which stays as it is.
+    ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created
+    itself. ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``:
+    milliseconds since 1970, where the client that created the ledger has told them. ``format_version``: that of the
+    bytes, which stays as it is.
     """
 
     ensemble_size: int
@@ -66,12 +69,16 @@ class LedgerMetadata(Record):
 
 
 def with_changed_ensemble(metadata: LedgerMetadata, ensemble: Sequence[Any], lac: int) -> LedgerMetadata:
-    """The metadata after a change of ensemble, which holds from the entry after the LAC on; see :func:`.ensembles.with_ensemble`."""
+    """The metadata after a change of ensemble, which holds from the entry after the LAC on; see
+    :func:`.ensembles.with_ensemble`.
+    """
     return metadata.replace(fragments=with_ensemble(metadata.fragments, tuple(ensemble), lac + 1))
 
 
 def marked_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
-    """The metadata of a ledger that somebody recovers. They may be just as they were: what counts is their new version."""
+    """The metadata of a ledger that somebody recovers. They may be just as they were: what counts is their new
+    version.
+    """
     return metadata.replace(status=LedgerStatus.IN_RECOVERY)
 
 
@@ -143,24 +150,28 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
 
 
 def is_settled(version: int, tried_on: int | None) -> bool:
-    """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the version on which a client has
-    tried to change them last and does not know whether it did.
+    """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the
+    version on which a client has tried to change them last and does not know whether it did.
 
-    That change may yet be made. So a client that does not want it any more must not go on as if it had not been made: it writes what there
-    is once more, and then one of the two is made, and the other can not be.
+    That change may yet be made. So a client that does not want it any more must not go on as if it had not been made:
+    it writes what there is once more, and then one of the two is made, and the other can not be.
     """
     return version != tried_on
 
 
 def to_create(exists: bool, is_own: bool) -> Next:
-    """A client wants to create a ledger. One that exists and is not its own (by its creation token) has the same id by accident."""
+    """A client wants to create a ledger. One that exists and is not its own (by its creation token) has the same id by
+    accident.
+    """
     if not exists:
         return Next.WRITE
     return Next.DONE if is_own else Next.GIVE_UP
 
 
 def to_adopt(metadata: LedgerMetadata, creation_token: int) -> Next:
-    """A client wants to be the writer of a reserved ledger. Only one can: its write is conditional, and takes the reservation away."""
+    """A client wants to be the writer of a reserved ledger. Only one can: its write is conditional, and takes the
+    reservation away.
+    """
     if metadata.status is not LedgerStatus.OPEN:
         return Next.GIVE_UP
     if is_own(metadata, creation_token):
@@ -178,7 +189,8 @@ def to_change_ensemble(status: LedgerStatus, has_failed_bookies: bool) -> Next:
 def to_close(status: LedgerStatus, ends_there: bool) -> Next:
     """The owner wants to close its ledger at its LAC; ``ends_there``: the ledger is closed at just that entry.
 
-    The Java client also closes a ledger that somebody is recovering. That is not needed, and the specification forbids it.
+    The Java client also closes a ledger that somebody is recovering. That is not needed, and the specification forbids
+    it.
     """
     if status is LedgerStatus.OPEN:
         return Next.WRITE
@@ -186,25 +198,31 @@ def to_close(status: LedgerStatus, ends_there: bool) -> Next:
 
 
 def to_start_recovery(status: LedgerStatus) -> Next:
-    """A client wants to recover a ledger. It writes even if somebody else is recovering, who then can not close it any more.
+    """A client wants to recover a ledger. It writes even if somebody else is recovering, who then can not close it any
+    more.
 
-    ``DONE`` if the ledger is closed and there is nothing to recover. (The Java client does not write if somebody is recovering.)
+    ``DONE`` if the ledger is closed and there is nothing to recover. (The Java client does not write if somebody is
+    recovering.)
     """
     return Next.DONE if status is LedgerStatus.CLOSED else Next.WRITE
 
 
 def to_tell_fragments(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
-    """A recovery that does not keep its fragments to itself (see :class:`Protections`) wants to publish a change of ensemble."""
+    """A recovery that does not keep its fragments to itself (see :class:`Protections`) wants to publish a change of
+    ensemble.
+    """
     if status is LedgerStatus.IN_RECOVERY and (is_own_version or not protections.conditional_updates):
         return Next.WRITE
     return Next.GIVE_UP
 
 
 def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
-    """A recovery wants to close the ledger at the end it found. It gives up if anybody changed the metadata since it began.
+    """A recovery wants to close the ledger at the end it found. It gives up if anybody changed the metadata since it
+    began.
 
-    Whoever changed them recovers the ledger and may have been told of other entries; it is safe to begin anew. The Java client
-    reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it ends where that says.
+    Whoever changed them recovers the ledger and may have been told of other entries; it is safe to begin anew. The Java
+    client reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it ends
+    where that says.
     """
     if status is LedgerStatus.CLOSED:
         return Next.DONE

@@ -13,7 +13,9 @@ from fencepost.store.rules.codes import Verdict
 B = TypeVar("B")
 
 Ensemble = Sequence[B] | Set[B]
-"""The bookies of a fragment. Their order counts where the ensemble is larger than the write quorum; where it is not, a set will do."""
+"""The bookies of a fragment. Their order counts where the ensemble is larger than the write quorum; where it is not, a
+set will do.
+"""
 
 
 def are_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
@@ -34,7 +36,9 @@ def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemb
 
 
 def is_in_write_set(place: int, entry_id: int, ensemble_size: int, write_quorum: int) -> bool:
-    """Whether the bookie at this place of the ensemble is one that an entry is sent to: :func:`write_set` by numbers."""
+    """Whether the bookie at this place of the ensemble is one that an entry is sent to: :func:`write_set` by
+    numbers.
+    """
     return (place - entry_id) % ensemble_size < write_quorum
 
 
@@ -51,8 +55,8 @@ def covers(members: Collection[B], cohort: Collection[B], ack_quorum: int) -> bo
 def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int) -> bool:
     """Whether every ack quorum of any write set of the ensemble has one of ``members`` in it (ensemble coverage).
 
-    The specification asks it of the whole ensemble at once. An entry lives in one write set, so this is as safe, and needs
-    fewer bookies where entries are striped; the Java client asks the same.
+    The specification asks it of the whole ensemble at once. An entry lives in one write set, so this is as safe, and
+    needs fewer bookies where entries are striped; the Java client asks the same.
     """
     return all(
         covers(members, write_set(entry_id, ensemble, write_quorum), ack_quorum)
@@ -63,7 +67,9 @@ def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum:
 def coverage(
     members: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
 ) -> Verdict:
-    """Whether ``members`` cover the ensemble (``POSITIVE``), can not come to without those that ``failed`` (``UNKNOWN``), or may yet."""
+    """Whether ``members`` cover the ensemble (``POSITIVE``), can not come to without those that ``failed``
+    (``UNKNOWN``), or may yet.
+    """
     if covers_ensemble(members, ensemble, write_quorum, ack_quorum):
         return Verdict.POSITIVE
     others = [b for b in ensemble if b not in failed]

@@ -1,4 +1,6 @@
-"""Reading: what a bookie answers, limbo included, whom a reader asks, and how a recovery read and a reader's read end."""
+"""Reading: what a bookie answers, limbo included, whom a reader asks, and how a recovery read and a reader's read
+end.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def answer_to_read(
     return Code.NO_ENTRY if known_ledger else Code.NO_LEDGER
 
 
-def answer_to_read_lac(*, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL) -> Code:
+def answer_to_read_lac(
+    *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
+) -> Code:
     """What a bookie answers that is asked for its LAC. In limbo it may have been told of more than it knows."""
     if limbo and protections.limbo_is_unknown:
         return Code.UNKNOWN_LEDGER_STATE
@@ -42,7 +46,9 @@ def answer_to_read_lac(*, known_ledger: bool, limbo: bool, unreadable: bool = Fa
 
 
 def is_poll_over(lac: int, previous_lac: int, fenced: bool) -> bool:
-    """Whether a long poll has what it waits for. On a fenced ledger it should look at the metadata, and not wait here."""
+    """Whether a long poll has what it waits for. On a fenced ledger it should look at the metadata, and not wait
+    here.
+    """
     return lac > previous_lac or fenced
 
 
@@ -54,8 +60,12 @@ def answer_to_poll(code: Code) -> Code:
     return Code.OK if code is Code.NO_ENTRY else code
 
 
-def answer_to_list_entries(*, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL) -> Code:
-    """What a bookie answers that is asked which entries it has. In limbo it may have lost some that it is not to say it lacks."""
+def answer_to_list_entries(
+    *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
+) -> Code:
+    """What a bookie answers that is asked which entries it has. In limbo it may have lost some that it is not to say it
+    lacks.
+    """
     return answer_to_read_lac(known_ledger=known_ledger, limbo=limbo, unreadable=unreadable, protections=protections)
 
 
@@ -64,17 +74,21 @@ BATCH_HEADER, BATCH_ENTRY = 36, 4
 
 
 def size_of_batch(asked_for: int, limit: int) -> int:
-    """The entries, or the bytes, that a batch may have: as many as the reader asks for, if that is more than 0, up to the bookie's limit."""
+    """The entries, or the bytes, that a batch may have: as many as the reader asks for, if that is more than 0, up to
+    the bookie's limit.
+    """
     return min(asked_for, limit) if asked_for > 0 else limit
 
 
 def batch(
     look_up: Callable[[int], tuple[Code, bytes | None]], first: int, max_count: int, max_size: int
 ) -> tuple[Code, tuple[bytes, ...]]:
-    """What comes of the look-ups of a batch read, from the ``first`` entry on: the code of that one, and the bodies that are sent.
+    """What comes of the look-ups of a batch read, from the ``first`` entry on: the code of that one, and the bodies
+    that are sent.
 
-    The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the response has no more
-    than ``max_size`` bytes. A batch ends before an entry that is lacking or can not be read: only a read of that entry alone says why.
+    The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the
+    response has no more than ``max_size`` bytes. A batch ends before an entry that is lacking or can not be read: only
+    a read of that entry alone says why.
     """
     code, body = look_up(first)
     if code is not Code.OK or body is None:
@@ -93,12 +107,16 @@ def batch(
 
 
 def may_begin(under_way: int, limit: int) -> bool:
-    """Whether a bookie begins with one more look-up, or lets one more reader wait; else it answers that these are too many."""
+    """Whether a bookie begins with one more look-up, or lets one more reader wait; else it answers that these are too
+    many.
+    """
     return under_way < limit
 
 
 def how_many_may_begin(wanted: int, under_way: int, limit: int) -> int:
-    """With how many look-ups a bookie begins that are asked for at once: with as many as it would if they came one after another."""
+    """With how many look-ups a bookie begins that are asked for at once: with as many as it would if they came one
+    after another.
+    """
     return wanted if may_begin(under_way + wanted - 1, limit) else max(0, limit - under_way)
 
 
@@ -116,7 +134,9 @@ class ReadOutcome(enum.Enum):
 
 
 def outcome_of_read(code: Code | None, is_intact: bool) -> ReadOutcome:
-    """What an answer says of the entry; None: there was none. An entry that fails its digest is as good as no answer."""
+    """What an answer says of the entry; None: there was none. An entry that fails its digest is as good as no
+    answer.
+    """
     if code is Code.OK and is_intact:
         return ReadOutcome.FOUND
     if code is Code.UNAUTHORIZED:
@@ -134,8 +154,8 @@ def recovery_read(
 ) -> Verdict:
     """How the recovery read of one entry ends, given who lacks it (``negative``) and who can not be asked (``failed``).
 
-    One copy is enough to write the entry back. It is given up only if so many lack it that it can not have been committed.
-    When all have answered and it is neither, the recovery can not go on.
+    One copy is enough to write the entry back. It is given up only if so many lack it that it can not have been
+    committed. When all have answered and it is neither, the recovery can not go on.
     """
     if found:
         return Verdict.POSITIVE
@@ -147,7 +167,9 @@ def recovery_read(
 
 
 def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], write_set: Collection[B]) -> Verdict:
-    """How a reader's read ends. That there is no such entry is believed only if every bookie of its write set says so."""
+    """How a reader's read ends. That there is no such entry is believed only if every bookie of its write set says
+    so.
+    """
     if found:
         return Verdict.POSITIVE
     if all(b in negative for b in write_set):
@@ -156,8 +178,9 @@ def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], w
 
 
 def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B]) -> tuple[B, ...]:
-    """The write set of an entry in the order in which a reader asks it: from entry to entry another bookie first, so that all have as
-    much to do; and suspects, who left the last question unanswered, at the end."""
+    """The write set of an entry in the order in which a reader asks it: from entry to entry another bookie first, so
+    that all have as much to do; and suspects, who left the last question unanswered, at the end.
+    """
     bookies = tuple(write_set)
     start = entry_id % len(bookies)
     order = bookies[start:] + bookies[:start]
@@ -165,7 +188,8 @@ def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B])
 
 
 def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int) -> int:
-    """The place in the ensemble of the bookie that a reader asks first for an entry: one of its write set, from turn to turn another one.
+    """The place in the ensemble of the bookie that a reader asks first for an entry: one of its write set, from turn to
+    turn another one.
 
     Entries that are read together have one turn, so that a bookie is asked for many that follow one another.
     """
@@ -173,8 +197,10 @@ def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int
 
 
 def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) -> int:
-    """The place in the ensemble of the bookie that a reader asks for entries that any of them has, given how many are under way at each: one that
-    is not suspected, if there is one, and then one with the fewest; among equals from turn to turn another one."""
+    """The place in the ensemble of the bookie that a reader asks for entries that any of them has, given how many are
+    under way at each: one that is not suspected, if there is one, and then one with the fewest; among equals from turn
+    to turn another one.
+    """
     best = turn % len(under_way)
     for place in (*range(best + 1, len(under_way)), *range(best)):
         if (suspected[place], under_way[place]) < (suspected[best], under_way[best]):
@@ -183,15 +209,17 @@ def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) 
 
 
 def may_wait(wanted: int, under_way: int, enough: int) -> bool:
-    """Whether entries that are wanted one by one are not asked for yet, since a bookie has more of their kind under way than these are and
-    fewer than ``enough`` are wanted: those that come until it answers are asked for together with them."""
+    """Whether entries that are wanted one by one are not asked for yet, since a bookie has more of their kind under way
+    than these are and fewer than ``enough`` are wanted: those that come until it answers are asked for together with
+    them.
+    """
     return wanted < min(under_way, enough)
 
 
-def next_to_ask(
-    asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool
-) -> B | None:
-    """Whom a reader asks next: nobody while an answer may come, unless it ``has_waited`` long enough to ask one more (speculation)."""
+def next_to_ask(asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool) -> B | None:
+    """Whom a reader asks next: nobody while an answer may come, unless it ``has_waited`` long enough to ask one more
+    (speculation).
+    """
     if len(answered) < len(asked) and not has_waited:
         return None
     return next((b for b in write_set if b not in asked), None)
@@ -200,12 +228,16 @@ def next_to_ask(
 def lac_read(
     answered: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
 ) -> Verdict:
-    """Whether a reader has asked enough bookies for their LAC: one of every ack quorum, so that none is far ahead of the answer."""
+    """Whether a reader has asked enough bookies for their LAC: one of every ack quorum, so that none is far ahead of
+    the answer.
+    """
     return coverage(answered, failed, ensemble, write_quorum, ack_quorum)
 
 
 def says_lac(code: Code | None) -> bool:
-    """Whether an answer tells a LAC: a bookie that does not know the ledger tells the lowest. In limbo it tells nothing."""
+    """Whether an answer tells a LAC: a bookie that does not know the ledger tells the lowest. In limbo it tells
+    nothing.
+    """
     return code is Code.OK or code in NEGATIVES
 
 
@@ -217,7 +249,8 @@ def lac_of_reader(known: int, told: int) -> int:
 def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:
     """Whether a read that found nothing is to be tried anew, given the write set as the metadata have it by now.
 
-    A LAC can be ahead of the fragments that a reader knows: the bookies it asked have left the ensemble before the entry was added.
+    A LAC can be ahead of the fragments that a reader knows: the bookies it asked have left the ensemble before the
+    entry was added.
     """
     return any(b not in asked for b in write_set)
 

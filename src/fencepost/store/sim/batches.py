@@ -1,6 +1,8 @@
-"""Adds and reads by the batch, as a client's process makes them: the simulator's twin of what drivers do for many entries at once.
+"""Adds and reads by the batch, as a client's process makes them: the simulator's twin of what drivers do for many
+entries at once.
 
-Each entry is a request of its own on its way, with a number from ``FIRST_TXN`` on. What a bookie answers to adds one soon after another is told together.
+Each entry is a request of its own on its way, with a number from ``FIRST_TXN`` on. What a bookie answers to adds one
+soon after another is told together.
 """
 
 from __future__ import annotations
@@ -80,8 +82,8 @@ class Batches:
 
 
 class Reading:
-    """Entries that a reader asks for together, each of one bookie, and of another one if that lacks it or does not answer: what does not come of that goes on
-    one by one, through the role.
+    """Entries that a reader asks for together, each of one bookie, and of another one if that lacks it or does not
+    answer: what does not come of that goes on one by one, through the role.
 
     ``taken`` is told of each entry, with its data or the error, as it comes.
     """
@@ -95,7 +97,9 @@ class Reading:
         self.missing = [*entry_ids]
         self.tokens: dict[int, int] = {}
         self.asked_again: dict[int, str | None] = {}
-        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role was not told; None: it may yet."""
+        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role
+        was not told; None: it may yet.
+        """
         asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
         for entry_id, bookie in asked.items():
             process.batches.read(self, bookie, entry_id)
@@ -136,11 +140,21 @@ class Reading:
     def _ask_another(self, entry_id: int, bookie: str, answered: str | None) -> bool:
         """Ask another bookie for an entry, if that is to be done; whether it is."""
         role = self.role
-        if entry_id not in self.missing or entry_id in self.tokens or entry_id in self.asked_again or not self.process.alive:
+        if (
+            entry_id not in self.missing
+            or entry_id in self.tokens
+            or entry_id in self.asked_again
+            or not self.process.alive
+        ):
             return False
         metadata = role.view.known()
         ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
-        another = next_to_ask([bookie], [bookie], order_to_ask(write_set(entry_id, ensemble, metadata.write_quorum), entry_id, role.suspects), False)
+        another = next_to_ask(
+            [bookie],
+            [bookie],
+            order_to_ask(write_set(entry_id, ensemble, metadata.write_quorum), entry_id, role.suspects),
+            False,
+        )
         if another is None:
             return False
         self.asked_again[entry_id] = answered

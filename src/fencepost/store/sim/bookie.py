@@ -1,8 +1,9 @@
 """A bookie's process: carries out what the role wants on a disk of bytes, and comes back from it after a crash.
 
-It writes the files of a real bookie, by the same code: a journal in groups, each synced before the next one, entry logs at checkpoints, and
-it collects garbage. Only threads and their times are virtual, and the index is in memory. A bookie whose disk is damaged or empty
-does not come back as if nothing had been there: it refuses to start, or (BP-46) starts in limbo.
+It writes the files of a real bookie, by the same code: a journal in groups, each synced before the next one, entry logs
+at checkpoints, and it collects garbage. Only threads and their times are virtual, and the index is in memory. A bookie
+whose disk is damaged or empty does not come back as if nothing had been there: it refuses to start, or (BP-46) starts
+in limbo.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ LOG_LIMIT = 4_096
 
 
 class BookieProcess:
-    """A bookie with its disk. ``refuses`` is why it does not start any more, ``limbo`` whether it starts in limbo when its disk is empty."""
+    """A bookie with its disk. ``refuses`` is why it does not start any more, ``limbo`` whether it starts in limbo when
+    its disk is empty.
+    """
 
     def __init__(self, name: str, cluster: Cluster, random: Random) -> None:
         self.name = name
@@ -250,7 +253,9 @@ class BookieProcess:
         return found or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
 
     def damageable(self, name: str) -> int:
-        """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a torn write."""
+        """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a
+        torn write.
+        """
         if name == name_of_journal(self.journal.number):
             return self.proven
         return len(self.disk.files[name].durable) if name != SPARE else 0
@@ -286,7 +291,9 @@ class BookieProcess:
 
     def _answer(self, answer: Answer) -> None:
         request, was_fenced = self.asked_for.pop((answer.connection, answer.txn))
-        durable = type(request) is not AddEntry or (request.ledger, request.entry_id, request.body) in self.durable_entries
+        durable = (
+            type(request) is not AddEntry or (request.ledger, request.entry_id, request.body) in self.durable_entries
+        )
         self.cluster.judge.answered(self.name, request, answer.response, was_fenced, durable)
         self.cluster.network.respond(answer.connection, answer.txn, answer.response)
 
@@ -304,7 +311,9 @@ class BookieProcess:
         self.cluster.trace.role_did(self.name, effect, label)
 
     def _result(self, result: Result) -> None:
-        """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there again."""
+        """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there
+        again.
+        """
         if result.token in self.entering_limbo:
             self.entering_limbo.remove(result.token)
             self.lost_data = bool(self.entering_limbo)
@@ -355,7 +364,11 @@ class BookieProcess:
         return True
 
     def _synced(self, start: int, end: int, proves: int, group: list[tuple[int, bytes, Record]]) -> None:
-        if not self.works or self.starts != start or self._sync_fails(name_of_journal(self.journal.number), "its journal"):
+        if (
+            not self.works
+            or self.starts != start
+            or self._sync_fails(name_of_journal(self.journal.number), "its journal")
+        ):
             return
         self.journal.sync()
         self.proven = proves

@@ -1,8 +1,10 @@
-"""A bookie that may run without its adds in the journal, may lose directories, and repairs itself (BP-46): what it notes, how it boots, what it copies.
+"""A bookie that may run without its adds in the journal, may lose directories, and repairs itself (BP-46): what it
+notes, how it boots, what it copies.
 
-Whether adds are in the journal is drawn at every start. What is noted is in two directories, of the journal and of entries, each with its
-cookie; the steps of a boot take their time, and a crash may come between any two of them, and anywhere in the repair. It boots in the order of
-:mod:`fencepost.store.rules.boot`, and is repaired by the role of :mod:`fencepost.store.roles.repair`, as a real bookie is.
+Whether adds are in the journal is drawn at every start. What is noted is in two directories, of the journal and of
+entries, each with its cookie; the steps of a boot take their time, and a crash may come between any two of them, and
+anywhere in the repair. It boots in the order of :mod:`fencepost.store.rules.boot`, and is repaired by the role of
+:mod:`fencepost.store.roles.repair`, as a real bookie is.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ class BootingBookie(BookieProcess):
             for directory in self.directories:
                 directory.cookie, directory.is_first_start = own, True
             self.cluster.cookies[self.name] = own
-        elif decision.boot is not Boot.READY or has_lost_all(is_first_start, any(not each.is_empty for each in stamped)):
+        elif decision.boot is not Boot.READY or has_lost_all(
+            is_first_start, any(not each.is_empty for each in stamped)
+        ):
             if not may_repair(own, in_metadata, stamped):
                 self.refuse(decision.boot.value)
                 return
@@ -275,7 +279,8 @@ class BootingBookie(BookieProcess):
             self._note(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_noted, then))
 
     def _run_noted(self, then: Callable[[], None]) -> None:
-        self.is_at_risk = not self.journals  # with nothing confirmed yet: a crash puts its ledgers in limbo all the same
+        # with nothing confirmed yet: a crash puts its ledgers in limbo all the same
+        self.is_at_risk = not self.journals
         then()
 
     def _stamp_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
@@ -301,7 +306,9 @@ class BootingBookie(BookieProcess):
         then()
 
     def _has(self, ledger: int, entry_id: int) -> bool:
-        """As said there; what a bookie under repair lacks of a closed ledger others have, and the metadata know that it was there."""
+        """As said there; what a bookie under repair lacks of a closed ledger others have, and the metadata know that it
+        was there.
+        """
         if super()._has(ledger, entry_id):
             return True
         known = self.role.ledgers.get(ledger)
@@ -447,7 +454,9 @@ class BootingBookie(BookieProcess):
     def _end_repair(self) -> None:
         first, second = self.directories
         if not self.ending:
-            self._note(first, "is_under_repair", False, lambda: self._note(second, "is_under_repair", False, self._repaired))
+            self._note(
+                first, "is_under_repair", False, lambda: self._note(second, "is_under_repair", False, self._repaired)
+            )
 
     def _repaired(self) -> None:
         self.may_lack = False
@@ -462,7 +471,10 @@ class BootingBookie(BookieProcess):
 
     def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
         """Do something when the metadata service has had time for it."""
-        at = max(self.cluster.schedule.now + 200 + int(self.boots.random() * 1_000), self.cluster.metadata.clogged.get(self.name, 0))
+        at = max(
+            self.cluster.schedule.now + 200 + int(self.boots.random() * 1_000),
+            self.cluster.metadata.clogged.get(self.name, 0),
+        )
         self.cluster.schedule.at(at, self._if_there, self.starts, what, arguments)
 
 
@@ -478,7 +490,9 @@ _CARRY: dict[type[Effect], Callable[[BootingBookie, Any], None]] = {
 
 
 class Copier:
-    """Asks other bookies for entries that one lacks, a few at a time. It is a client of the network while its bookie runs."""
+    """Asks other bookies for entries that one lacks, a few at a time. It is a client of the network while its bookie
+    runs.
+    """
 
     def __init__(self, bookie: BootingBookie) -> None:
         self.bookie = bookie

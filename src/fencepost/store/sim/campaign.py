@@ -32,7 +32,9 @@ TRACED_CHUNK = 200
 
 @dataclass(frozen=True)
 class Campaign:
-    """The seeds of a profile, what they are held to (everything, if there are no ``promises``), and who is to run them. ``traces``: a folder for traces of all runs, ``PROFILE-seed-N``."""
+    """The seeds of a profile, what they are held to (everything, if there are no ``promises``), and who is to run them.
+    ``traces``: a folder for traces of all runs, ``PROFILE-seed-N``.
+    """
 
     seeds: range
     profile: str = DEFAULT
@@ -46,8 +48,8 @@ class Campaign:
 class Tally:
     """What came of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it counts.
 
-    ``seeds`` were run, with so many ``events`` in so many ``virtual`` microseconds; ``trace_hash`` is of all their hashes. ``seconds``
-    is how long that took, ``interrupted`` whether it was ended early.
+    ``seeds`` were run, with so many ``events`` in so many ``virtual`` microseconds; ``trace_hash`` is of all their
+    hashes. ``seconds`` is how long that took, ``interrupted`` whether it was ended early.
     """
 
     campaign: Campaign
@@ -119,7 +121,9 @@ def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_order(pool: ProcessPoolExecutor, does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], ahead: int) -> Iterator[T]:
+def _in_order(
+    pool: ProcessPoolExecutor, does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], ahead: int
+) -> Iterator[T]:
     waiting: deque[Future[T]] = deque()
     for task in tasks:
         waiting.append(pool.submit(does, *task))
@@ -146,7 +150,9 @@ def run_name(profile: str, protections: Protections, seed: int) -> str:
 def traced(file: RunsFile, run: str) -> SimTrace:
     """What a run is to be given to be traced in a file of many."""
 
-    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
+    def emit(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
         file.emit(run, node, incarnation, seq, action, subject, parameters)
 
     return SimTrace(emit)

@@ -31,8 +31,8 @@ FAULTS = (*EVERYTHING, *BOOTS)
 
 @dataclass(frozen=True)
 class Profile:
-    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes some of them or all. ``repairs``: bookies
-    may run without their adds in the journal, and repair themselves.
+    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes
+    some of them or all. ``repairs``: bookies may run without their adds in the journal, and repair themselves.
     """
 
     name: str
@@ -49,17 +49,28 @@ PROFILES = {
         Profile("calm", "nothing goes wrong", ()),
         Profile("network", "messages are slow, connections break, the network is parted", (*NETWORK, "races")),
         Profile("crashes", "bookies and clients crash, sessions expire", (*CRASHES, "races")),
-        Profile("disks", "power fails, disks are slow, full, damaged, wiped, or fail to sync", ("power_failures", *DISKS, "races")),
+        Profile(
+            "disks",
+            "power fails, disks are slow, full, damaged, wiped, or fail to sync",
+            ("power_failures", *DISKS, "races"),
+        ),
         Profile(
             "races",
-            "several clients recover the ledger of a writer that lives, bookies crash meanwhile, and one client has another key",
+            "several clients recover the ledger of a writer that lives, bookies crash meanwhile, and one client has"
+            " another key",
             ("delays", "breaks", "partitions", "bookie_crashes", "lost_answers", "races", "impostors"),
         ),
         Profile("everything", "any of all that the protocol tolerates", EVERYTHING),
-        Profile("beyond", "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie", EVERYTHING, tolerated=False),
+        Profile(
+            "beyond",
+            "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie",
+            EVERYTHING,
+            tolerated=False,
+        ),
         Profile(
             "no-journal",
-            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories, and repair themselves",
+            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories, and repair"
+            " themselves",
             (*NETWORK, *CRASHES, "slow_disks", "races", *BOOTS),
             repairs=True,
         ),
@@ -71,8 +82,8 @@ DEFAULT = "everything"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen. ``promises``: what it is held to, everything if there are
-    none.
+    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen. ``promises``: what it is
+    held to, everything if there are none.
     """
 
     seed: int
@@ -95,7 +106,9 @@ class Case:
         return PROFILES[self.profile].tolerated
 
     def moments(self) -> list[int]:
-        """The times around which most things happen, in microseconds: what goes wrong is worst when it goes wrong at once."""
+        """The times around which most things happen, in microseconds: what goes wrong is worst when it goes wrong at
+        once.
+        """
         random = self.stream("moments").random
         return [20_000 + int(random() * (HORIZON - 50_000)) for _ in range(1 + int(random() * 3))]
 
@@ -104,14 +117,24 @@ class Case:
         return Random(self.seed << 32 | crc32(f"{self.profile} {name}".encode()))
 
 
-SETTINGS = ("faults", "entries", "bookies", "ensemble", "write_quorum", "ack_quorum", "recoverers", "readers", "left_out")
+SETTINGS = (
+    "faults",
+    "entries",
+    "bookies",
+    "ensemble",
+    "write_quorum",
+    "ack_quorum",
+    "recoverers",
+    "readers",
+    "left_out",
+)
 """What of a case can be set by hand."""
 
 
-def drawn(
-    seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()
-) -> Case:
-    """The case that a seed stands for in a profile. Raises :class:`fencepost.OptionError` if there is no such profile."""
+def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()) -> Case:
+    """The case that a seed stands for in a profile. Raises :class:`fencepost.OptionError` if there is no such
+    profile.
+    """
     if profile not in PROFILES:
         raise OptionError(f"there is no profile {profile}: there are {', '.join(PROFILES)}")
     kinds = PROFILES[profile]

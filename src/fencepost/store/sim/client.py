@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 class ClientProcess:
-    """One client with one role. ``results`` takes what comes of its calls, and ``confirmed`` how far entries are that were appended by the batch."""
+    """One client with one role. ``results`` takes what comes of its calls, and ``confirmed`` how far entries are that
+    were appended by the batch.
+    """
 
     def __init__(
         self,
@@ -75,7 +77,9 @@ class ClientProcess:
         cluster.metadata.connect(self)
 
     def call(self, operation: str, *arguments: Any) -> int:
-        """Ask the role for something; the token that its result will have. Nothing happens if the process has crashed."""
+        """Ask the role for something; the token that its result will have. Nothing happens if the process has
+        crashed.
+        """
         self.calls += 1
         if self.alive:
             self.deliver(Call(self.calls, operation, arguments))

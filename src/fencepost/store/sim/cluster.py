@@ -1,4 +1,6 @@
-"""A whole cluster on virtual time: bookies, clients, a network and a metadata service, all of whose chances come from one seed."""
+"""A whole cluster on virtual time: bookies, clients, a network and a metadata service, all of whose chances come from
+one seed.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ _ENCODE = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic").encode
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: the violation, None if there was none; its length, in events and virtual microseconds; and the hash of all
-    that happened in it."""
+    """What became of a run: the violation, None if there was none; its length, in events and virtual microseconds; and
+    the hash of all that happened in it.
+    """
 
     case: Case
     violation: Violation | None
@@ -128,7 +131,9 @@ class Cluster:
             self.judge.stored(bookie, record.ledger, record.entry_id, entry.data)
 
     def bookie_gone(self, bookie: BookieProcess) -> None:
-        """A bookie is not there any more. The metadata service notices that after a while, and somebody starts it again."""
+        """A bookie is not there any more. The metadata service notices that after a while, and somebody starts it
+        again.
+        """
         if self.story is not None:
             self.story.restarted(bookie.name)
         self.schedule.after(1_000 + int(self._restarts() * 20_000), self._unregister, bookie, bookie.starts)

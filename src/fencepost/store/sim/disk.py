@@ -1,8 +1,9 @@
 """A disk, byte by byte: what is written is safe only once it is synced, and not even then from damage.
 
-A write changes what is read at once, and what survives a loss of power only when a sync has ended. Until then each sector of 512
-bytes that was written survives or does not, whatever became of those before it, and one may be torn. So it is with the names of files:
-each that was made or removed since the folder was synced is there after a loss of power or not.
+A write changes what is read at once, and what survives a loss of power only when a sync has ended. Until then each
+sector of 512 bytes that was written survives or does not, whatever became of those before it, and one may be torn. So
+it is with the names of files: each that was made or removed since the folder was synced is there after a loss of power
+or not.
 """
 
 from __future__ import annotations
@@ -205,7 +206,9 @@ class SimDisk:
     # -- what happens to a disk ---------------------------------------------------------------------------------------
 
     def append(self, name: str, data: bytes) -> int:
-        """Write at the end of a file, which is made if there is none; the offset. Raises :class:`DiskFull`, after a part of it."""
+        """Write at the end of a file, which is made if there is none; the offset. Raises :class:`DiskFull`, after a
+        part of it.
+        """
         handle = self.open(name) if name in self.files else self.create(name)
         offset = handle.end
         handle.append(data)

@@ -1,7 +1,8 @@
 """The faults of a run: which happen when is drawn before it begins, and what each is done to when its time has come.
 
-A fault has a number that does not depend on which others happen, so that a case can leave it out. Damage to disks is bounded, unless the
-case says that it is not: all in all, fewer bookies than an ack quorum ever lose or damage what was on their disks.
+A fault has a number that does not depend on which others happen, so that a case can leave it out. Damage to disks is
+bounded, unless the case says that it is not: all in all, fewer bookies than an ack quorum ever lose or damage what was
+on their disks.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def planned(case: Case) -> list[Fault]:
 
 
 class Faults:
-    """Makes the faults of a cluster happen. ``damaged`` are the bookies that have lost or damaged something for good."""
+    """Makes the faults of a cluster happen. ``damaged`` are the bookies that have lost or damaged something for
+    good.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -71,7 +74,10 @@ class Faults:
         network = self.cluster.network
         for connection in list(network.connections.values()):
             if random.random() < 0.4:
-                self.cluster.note(connection.client.name, f"connection to {connection.server.name} breaks{'' if noticed else ', unnoticed'}")
+                self.cluster.note(
+                    connection.client.name,
+                    f"connection to {connection.server.name} breaks{'' if noticed else ', unnoticed'}",
+                )
                 network.lose(connection, noticed)
 
     def half_open(self, random: Random) -> None:
@@ -79,7 +85,9 @@ class Faults:
         self.breaks(random, noticed=False)
 
     def partitions(self, random: Random) -> None:
-        """Nothing passes between two groups of processes for a while, in both directions or in one; or single links are clogged."""
+        """Nothing passes between two groups of processes for a while, in both directions or in one; or single links are
+        clogged.
+        """
         cluster = self.cluster
         if random.random() < 0.4:
             for client in cluster.clients:
@@ -89,11 +97,17 @@ class Faults:
                         cluster.note(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
                         cluster.network.clog(client.name, bookie, until)
             return
-        names = [bookie.name for bookie in cluster.bookies.values()] + [client.name for client in cluster.clients if client.alive]
+        names = [bookie.name for bookie in cluster.bookies.values()] + [
+            client.name for client in cluster.clients if client.alive
+        ]
         away = [name for name in names if random.random() < 0.4]
         one_way = random.random() < 0.3
         until = cluster.schedule.now + 1_000 + int(random.random() ** 2 * 200_000)
-        cluster.note(cluster.network_name, f"{', '.join(away) or 'nobody'} parted from the others until {until / 1000:.3f} ms{', one way' if one_way else ''}")
+        cluster.note(
+            cluster.network_name,
+            f"{', '.join(away) or 'nobody'} parted from the others until {until / 1000:.3f}"
+            f" ms{', one way' if one_way else ''}",
+        )
         for name in away:
             for other in names:
                 if other not in away:
@@ -149,7 +163,9 @@ class Faults:
             bookie.failing_syncs = 1
 
     def full_disks(self, random: Random) -> None:
-        """A disk has hardly any room left for a while; or it is slow since it is nearly full, and its bookie takes nothing from owners."""
+        """A disk has hardly any room left for a while; or it is slow since it is nearly full, and its bookie takes
+        nothing from owners.
+        """
         bookie = self._bookie(random)
         if bookie is not None and random.random() < 0.5:
             bookie.slow = 1 + int(random.random() * 40)
@@ -162,7 +178,9 @@ class Faults:
             self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
     def bit_rot(self, random: Random) -> None:
-        """A bit changes of what is on a disk, which its bookie notices; or of an entry in memory, which only its readers do."""
+        """A bit changes of what is on a disk, which its bookie notices; or of an entry in memory, which only its
+        readers do.
+        """
         bookie = self._to_damage(random)
         if bookie is None:
             return
@@ -206,15 +224,18 @@ class Faults:
 
     def lost_directories(self, random: Random) -> None:
         """The directory of the journal, that of entries, or both are lost, whatever the bookie does."""
-        bookies = [b for b in self.cluster.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
+        bookies = [
+            b for b in self.cluster.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)
+        ]
         if bookies:
             bookie = bookies[int(random.random() * len(bookies))]
             which = (bookie.directories, bookie.directories, (bookie.of_journal,), (bookie.of_entries,))
             bookie.lose([*which[int(random.random() * len(which))]], power=random.random() < 0.5)
 
     def may_hurt(self, bookie: BookieProcess) -> bool:
-        """Whether a bookie may lose what is in its memory alone: if that is nothing that it has confirmed, or no more bookies lack something then than
-        may."""
+        """Whether a bookie may lose what is in its memory alone: if that is nothing that it has confirmed, or no more
+        bookies lack something then than may.
+        """
         return not (isinstance(bookie, BootingBookie) and bookie.is_at_risk) or self._is_within_bounds(bookie)
 
     def _is_within_bounds(self, bookie: BookieProcess) -> bool:

@@ -1,7 +1,9 @@
-"""Watches a cluster from outside, and raises :class:`Violation` at the moment at which a ledger breaks what it promises.
+"""Watches a cluster from outside, and raises :class:`Violation` at the moment at which a ledger breaks what it
+promises.
 
-The judge knows what writers appended, what bookies have durably stored, what they answered, what readers were given, and every change
-of the metadata. It shares no decision with the roles: a rule that is wrong does not make the judge wrong.
+The judge knows what writers appended, what bookies have durably stored, what they answered, what readers were given,
+and every change of the metadata. It shares no decision with the roles: a rule that is wrong does not make the judge
+wrong.
 """
 
 from __future__ import annotations
@@ -60,8 +62,9 @@ PROMISES = {
 
 @dataclass
 class History:
-    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each entry; ``gone``
-    those that lost it while the metadata did not name them, and ``excused`` those that did so with their disk.
+    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each
+    entry; ``gone`` those that lost it while the metadata did not name them, and ``excused`` those that did so with
+    their disk.
     """
 
     key: bytes
@@ -77,7 +80,9 @@ class History:
 
 
 class Judge:
-    """The histories of all ledgers of a run. ``promises``: those that it raises its hand about, all if there are none."""
+    """The histories of all ledgers of a run. ``promises``: those that it raises its hand about, all if there are
+    none.
+    """
 
     def __init__(self, promises: Collection[str] = ()) -> None:
         self.promises = promises
@@ -105,10 +110,17 @@ class Judge:
         """The writer says that what was appended at a place, counted from 0, is an entry of the ledger for ever."""
         history = self.ledgers[ledger]
         if entry_id != place or entry_id != history.acknowledged + 1:
-            self._broken("order", f"entry {entry_id} is acknowledged after entry {history.acknowledged}, and was appended as number {place}")
+            self._broken(
+                "order",
+                f"entry {entry_id} is acknowledged after entry {history.acknowledged}, and was appended as number"
+                f" {place}",
+            )
         metadata = history.metadata
         if metadata is not None and metadata.status is LedgerStatus.CLOSED and entry_id > metadata.last_entry:
-            self._broken("one close", f"entry {entry_id} is acknowledged, and the ledger was closed at entry {metadata.last_entry}")
+            self._broken(
+                "one close",
+                f"entry {entry_id} is acknowledged, and the ledger was closed at entry {metadata.last_entry}",
+            )
         history.acknowledged = entry_id
         self._hold(ledger, history, [entry_id], "is acknowledged")
 
@@ -123,7 +135,9 @@ class Judge:
             history.excused.get(entry_id, set()).discard(bookie)
 
     def answered(self, bookie: str, request: Request, response: Response, was_fenced: bool, durable: bool) -> None:
-        """A bookie answers. ``was_fenced``: it had answered a fencing read before it was asked; ``durable``: what it took is on its disk."""
+        """A bookie answers. ``was_fenced``: it had answered a fencing read before it was asked; ``durable``: what it
+        took is on its disk.
+        """
         history = self.ledgers[request.ledger]
         if isinstance(request, AddEntry) and isinstance(response, AddEntryResponse):
             if response.code is not Code.OK:
@@ -140,7 +154,10 @@ class Judge:
                     self._broken("keys", f"{bookie} lets itself be fenced with a wrong key")
                 history.fenced.add(bookie)
             if response.lac > self.confirmed(request.ledger):
-                self._broken("lac", f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}")
+                self._broken(
+                    "lac",
+                    f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}",
+                )
 
     def knows(self, bookie: str, ledger: int, lac: int, fenced: bool) -> None:
         """What a bookie knows of a ledger, after each event."""
@@ -153,12 +170,15 @@ class Judge:
                 self._broken("lac", f"the LAC of {bookie} is {lac}, and confirmed is up to {self.confirmed(ledger)}")
             history.lacs[bookie] = lac
         if not fenced and bookie in history.fenced:
-            self._broken("fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced")
+            self._broken(
+                "fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced"
+            )
 
     def forgot(self, bookie: str, ledger: int) -> None:
         """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more.
 
-        It may have held entries of a recovery that keeps its ensemble to itself. They are lost with the disk, and no more than that is.
+        It may have held entries of a recovery that keeps its ensemble to itself. They are lost with the disk, and no
+        more than that is.
         """
         history = self.ledgers[ledger]
         history.fenced.discard(bookie)
@@ -167,7 +187,9 @@ class Judge:
                 history.excused.setdefault(entry_id, set()).add(bookie)
 
     def restarted(self, bookie: str, has: Callable[[int, int], bool]) -> None:
-        """A bookie was started, and ``has`` tells which entries it has, or does not deny. It may have forgotten a LAC that no entry brought."""
+        """A bookie was started, and ``has`` tells which entries it has, or does not deny. It may have forgotten a LAC
+        that no entry brought.
+        """
         for ledger, history in self.ledgers.items():
             history.lacs.pop(bookie, None)
             metadata = history.metadata
@@ -181,18 +203,22 @@ class Judge:
                     history.gone.setdefault(entry_id, set()).add(bookie)
 
     def repaired(self, bookie: str, ledger: int, metadata: LedgerMetadata, has: Callable[[int, int], bool]) -> None:
-        """A bookie takes a ledger that was closed with these metadata for repaired, and ``has`` tells which entries it has."""
+        """A bookie takes a ledger that was closed with these metadata for repaired, and ``has`` tells which entries it
+        has.
+        """
         for entry_id in range(metadata.last_entry + 1):
             if bookie in _write_set(metadata, entry_id) and not has(ledger, entry_id):
                 self._broken("repair", f"{bookie} takes the ledger for repaired, and lacks entry {entry_id}")
 
     def lacks(self, bookie: str) -> bool:
-        """Whether a bookie has lost entries that it has confirmed to a recovery which had not told the metadata of it yet: nobody gives them back to it.
+        """Whether a bookie has lost entries that it has confirmed to a recovery which had not told the metadata of it
+        yet: nobody gives them back to it.
 
         They are missed until the ledger is closed without it.
         """
         return any(
-            bookie in bookies and (metadata.status is not LedgerStatus.CLOSED or bookie in _write_set(metadata, entry_id))
+            bookie in bookies
+            and (metadata.status is not LedgerStatus.CLOSED or bookie in _write_set(metadata, entry_id))
             for history in self.ledgers.values()
             if (metadata := history.metadata) is not None
             for entry_id, bookies in history.excused.items()
@@ -212,26 +238,46 @@ class Judge:
                 self._broken("metadata", f"{who} writes the ensemble {', '.join(fragment.ensemble)}")
         if old is not None:
             if old.status is LedgerStatus.CLOSED and new.replace(fragments=()) != old.replace(fragments=()):
-                self._broken("one close", f"{who} changes a ledger that was closed at entry {old.last_entry}: it ends at {new.last_entry}")
+                self._broken(
+                    "one close",
+                    f"{who} changes a ledger that was closed at entry {old.last_entry}: it ends at {new.last_entry}",
+                )
             if _ORDER[new.status] < _ORDER[old.status]:
-                self._broken("metadata", f"{who} turns a ledger that is {old.status.value} into one that is {new.status.value}")
+                self._broken(
+                    "metadata", f"{who} turns a ledger that is {old.status.value} into one that is {new.status.value}"
+                )
             if old.status is LedgerStatus.IN_RECOVERY:
                 self._recovered(who, history, old, new)
         if new.status is LedgerStatus.CLOSED:
             if new.last_entry < history.acknowledged:
-                self._broken("no loss", f"{who} closes the ledger at entry {new.last_entry}, and entry {history.acknowledged} was acknowledged")
+                self._broken(
+                    "no loss",
+                    f"{who} closes the ledger at entry {new.last_entry}, and entry {history.acknowledged} was"
+                    " acknowledged",
+                )
             if new.last_entry >= len(history.appended):
-                self._broken("no loss", f"{who} closes the ledger at entry {new.last_entry}, and {len(history.appended)} were appended")
+                self._broken(
+                    "no loss",
+                    f"{who} closes the ledger at entry {new.last_entry}, and {len(history.appended)} were appended",
+                )
             length = sum(map(len, history.appended[: new.last_entry + 1]))
             if new.length != length:
-                self._broken("metadata", f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}")
+                self._broken(
+                    "metadata",
+                    f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}",
+                )
             self._hold(ledger, history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
             for entry_id, bookies in history.gone.items():
                 lacking = bookies.intersection(_write_set(new, entry_id)) if entry_id <= new.last_entry else ()
                 for bookie in sorted(lacking):
-                    self._broken("refusal", f"{who} closes the ledger, and {bookie} has started without entry {entry_id}, which it had")
+                    self._broken(
+                        "refusal",
+                        f"{who} closes the ledger, and {bookie} has started without entry {entry_id}, which it had",
+                    )
         else:
-            self._hold(ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble")
+            self._hold(
+                ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble"
+            )
 
     def _recovered(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
         """Somebody replaces the metadata of a ledger that is being recovered."""
@@ -243,18 +289,25 @@ class Judge:
                 asked = [ensemble[(entry_id + place) % len(ensemble)] for place in range(old.write_quorum)]
                 if sum(bookie not in history.fenced for bookie in asked) >= old.ack_quorum:
                     fenced = ", ".join(sorted(history.fenced)) or "nobody"
-                    self._broken("fencing", f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is")
+                    self._broken(
+                        "fencing",
+                        f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is",
+                    )
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def confirmed(self, ledger: int) -> int:
-        """The last entry that is confirmed together with all before it: an ack quorum of its write set has stored it."""
+        """The last entry that is confirmed together with all before it: an ack quorum of its write set has stored
+        it.
+        """
         history = self.ledgers[ledger]
         metadata = history.metadata
         if metadata is not None:
             if metadata.status is LedgerStatus.CLOSED:
                 history.confirmed = max(history.confirmed, metadata.last_entry)
-            while history.confirmed + 1 < len(history.appended) and self._is_held(history, metadata, history.confirmed + 1):
+            while history.confirmed + 1 < len(history.appended) and self._is_held(
+                history, metadata, history.confirmed + 1
+            ):
                 history.confirmed += 1
         return max(history.confirmed, history.acknowledged)
 
@@ -269,7 +322,10 @@ class Judge:
     def told_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
         """A reader was told the LAC, and one before it asked."""
         if lac > self.confirmed(ledger):
-            self._broken("prefix", f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}")
+            self._broken(
+                "prefix",
+                f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}",
+            )
         if lac < before:
             self._broken("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
 

@@ -1,7 +1,8 @@
-"""A metadata service: ledgers with versions, the bookies that are registered, sessions and watches. One change at a time.
+"""A metadata service: ledgers with versions, the bookies that are registered, sessions and watches. One change at a
+time.
 
-A client whose connection breaks does not learn whether its operation was done, and it may be done after the client gave it up. A
-session that expires takes its watches with it.
+A client whose connection breaks does not learn whether its operation was done, and it may be done after the client gave
+it up. A session that expires takes its watches with it.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class SimMetadata:
         at = max(self.schedule.now + self._delay(), self.clogged.get(client.name, 0))
         if self.unsteady and self.random() < self.unsteady:
             fate = self.random()
-            self.schedule.after(self._delay() * 20, self._answer, session, MetadataAnswer(operation.txn, Outcome.UNKNOWN))
+            self.schedule.after(
+                self._delay() * 20, self._answer, session, MetadataAnswer(operation.txn, Outcome.UNKNOWN)
+            )
             if fate < 0.3:
                 return
             self.schedule.at(at if fate < 0.8 else at + 40 * self._delay(), self._lost, session, operation)

@@ -1,7 +1,8 @@
 """A network of connections: within one, what is sent in a direction arrives in its order or not at all, as with TCP.
 
-Messages on several connections overtake each other. A connection breaks with all that is in flight on it; one side may not notice (a
-half-open connection). A link that is clogged, as all are between the sides of a partition, holds what is sent until it is free.
+Messages on several connections overtake each other. A connection breaks with all that is in flight on it; one side may
+not notice (a half-open connection). A link that is clogged, as all are between the sides of a partition, holds what is
+sent until it is free.
 """
 
 from __future__ import annotations
@@ -57,7 +58,20 @@ class Server(Protocol):
 class Connection:
     """A connection from a client to a server. ``waiting`` are the requests that the client waits for."""
 
-    __slots__ = ("arrives_down", "arrives_up", "checking", "client", "deadlines", "number", "open", "server", "start", "usable", "waiting", "wire")
+    __slots__ = (
+        "arrives_down",
+        "arrives_up",
+        "checking",
+        "client",
+        "deadlines",
+        "number",
+        "open",
+        "server",
+        "start",
+        "usable",
+        "waiting",
+        "wire",
+    )
 
     def __init__(self, number: int, client: Client, server: Server, wire: Wire) -> None:
         self.number = number
@@ -75,7 +89,9 @@ class Connection:
 
 
 class SimNetwork:
-    """The connections of a cluster. ``slow`` is the share of messages that take long. ``version_2``: they speak that, where it has the words."""
+    """The connections of a cluster. ``slow`` is the share of messages that take long. ``version_2``: they speak that,
+    where it has the words.
+    """
 
     def __init__(
         self,
@@ -160,9 +176,7 @@ class SimNetwork:
 
     def _connect(self, client: Client, server: Server) -> Connection:
         self._count += 1
-        connection = client.connections[server.name] = Connection(
-            self._count, client, server, Wire(self.version_2)
-        )
+        connection = client.connections[server.name] = Connection(self._count, client, server, Wire(self.version_2))
         self.connections[connection.number] = connection
         self.labels.append(f"{client.name}>{server.name}#{self._count}")
         self._tell("connected", connection)
@@ -216,7 +230,9 @@ class SimNetwork:
             self._give_up(connection, txn)
 
     def _check(self, connection: Connection) -> None:
-        """Give up the requests whose time is over. That shows a client that nothing comes through a half-open connection."""
+        """Give up the requests whose time is over. That shows a client that nothing comes through a half-open
+        connection.
+        """
         connection.checking = False
         deadlines, waiting, now = connection.deadlines, connection.waiting, self.schedule.now
         while deadlines and (deadlines[0][1] not in waiting or deadlines[0][0] <= now):

@@ -56,7 +56,10 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
     lines = []
     if tally.failed is not None:
         assert tally.failed.violation is not None
-        lines += [f"VIOLATED  {tally.failed.violation.promise}, by seed {tally.failed.case.seed}", tally.failed.violation.what]
+        lines += [
+            f"VIOLATED  {tally.failed.violation.promise}, by seed {tally.failed.case.seed}",
+            tally.failed.violation.what,
+        ]
     elif tally.interrupted:
         lines.append(f"INTERRUPTED  no promise was broken in {numbers.plural(tally.seeds, 'seed')}")
     else:
@@ -67,7 +70,10 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
         if smallest is not None and smallest.case != tally.failed.case:
             assert smallest.violation is not None
             lines += [
-                f"A smaller one, of {numbers.plural(smallest.events, 'event')} where that has {numbers.count(tally.failed.events)}:",
+                (
+                    f"A smaller one, of {numbers.plural(smallest.events, 'event')} where that has"
+                    f" {numbers.count(tally.failed.events)}:"
+                ),
                 f"  {replay_command(smallest.case)}",
                 f"  {smallest.violation.what}",
             ]
@@ -75,7 +81,11 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
     seconds = tally.seconds or 1e-9
     rows = [
         ("seeds", numbers.count(tally.seeds), numbers.rate(tally.seeds / seconds)),
-        ("events", numbers.count(tally.events), f"{tally.events / max(tally.seeds, 1):,.0f} a seed, {numbers.rate(tally.events / seconds)}"),
+        (
+            "events",
+            numbers.count(tally.events),
+            f"{tally.events / max(tally.seeds, 1):,.0f} a seed, {numbers.rate(tally.events / seconds)}",
+        ),
         ("virtual time", numbers.seconds(tally.virtual / 1e6), ""),
         ("trace hash", tally.trace_hash, ""),
         ("time", numbers.seconds(tally.seconds), numbers.plural(campaign.jobs, "job")),
@@ -121,7 +131,13 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 def case_data(case: Case) -> dict[str, Any]:
     """A case for programs."""
     settings = {name: getattr(case, name) for name in SETTINGS}
-    return {"seed": case.seed, "profile": case.profile, **settings, "without": without(case.protections), "promises": list(case.promises)}
+    return {
+        "seed": case.seed,
+        "profile": case.profile,
+        **settings,
+        "without": without(case.protections),
+        "promises": list(case.promises),
+    }
 
 
 def replay_text(outcome: Outcome, story: Story) -> str:
@@ -132,8 +148,14 @@ def replay_text(outcome: Outcome, story: Story) -> str:
 def verdict_of(outcome: Outcome) -> list[str]:
     """What a run came to, and what it was a run of."""
     case, violation = outcome.case, outcome.violation
-    settings = "  ".join(f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name != "left_out" or case.left_out)
-    lines = ["HELD  no promise was broken"] if violation is None else [f"VIOLATED  {violation.promise}: {PROMISES[violation.promise]}", violation.what]
+    settings = "  ".join(
+        f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name != "left_out" or case.left_out
+    )
+    lines = (
+        ["HELD  no promise was broken"]
+        if violation is None
+        else [f"VIOLATED  {violation.promise}: {PROMISES[violation.promise]}", violation.what]
+    )
     lines += [f"simulate-store  seed {case.seed}, profile {case.profile}: {PROFILES[case.profile].doc}", settings]
     off = without(case.protections)
     if off:
@@ -141,7 +163,10 @@ def verdict_of(outcome: Outcome) -> list[str]:
     if case.promises:
         lines.append(f"held to {', '.join(case.promises)}")
     events = numbers.plural(outcome.events, "event")
-    return [*lines, f"{events} in {numbers.seconds(outcome.time / 1e6)} of virtual time, trace hash {outcome.trace_hash}"]
+    return [
+        *lines,
+        f"{events} in {numbers.seconds(outcome.time / 1e6)} of virtual time, trace hash {outcome.trace_hash}",
+    ]
 
 
 def _shown(value: object) -> str:

@@ -10,8 +10,9 @@ from fencepost.store.sim.workload import Workload
 
 
 def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = None) -> Outcome:
-    """Run a case to its end. The same case has the same outcome in every process; ``story`` takes down what happens, and
-    ``trace`` what the processes tell of themselves, which changes nothing."""
+    """Run a case to its end. The same case has the same outcome in every process; ``story`` takes down what happens,
+    and ``trace`` what the processes tell of themselves, which changes nothing.
+    """
     cluster = Cluster(case, story, trace)
     workload = Workload(cluster)
     return cluster.run(workload.finished)

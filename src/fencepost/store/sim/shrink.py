@@ -1,4 +1,6 @@
-"""Makes a case that fails smaller: fewer kinds of faults, fewer faults, fewer entries, clients and bookies, as far as it still fails."""
+"""Makes a case that fails smaller: fewer kinds of faults, fewer faults, fewer entries, clients and bookies, as far as
+it still fails.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MOST_RUNS = 400
 
 
 def shrunk(failed: Outcome, most_runs: int = MOST_RUNS) -> Outcome:
-    """The outcome of the smallest case that was found to break the same promise. Every single step down from it breaks none."""
+    """The outcome of the smallest case that was found to break the same promise. Every single step down from it breaks
+    none.
+    """
     assert failed.violation is not None
     smallest, runs = failed, 0
     again = True

@@ -1,6 +1,7 @@
 """What happened in a run, step by step: as text, and as the sequence diagram that a check draws of a counterexample.
 
-A step is one event at one process, with what it changed there and what it sent. It is written down only when a run is replayed.
+A step is one event at one process, with what it changed there and what it sent. It is written down only when a run is
+replayed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,24 @@ LONGEST = 100
 TOLD = (Journal, Result, Stop)
 """The effects that are told of, besides messages."""
 
-UNTOLD = frozenset({"cluster", "process", "txns", "txn", "number", "requests", "sent", "digests", "look_ups", "waiting", "masks", "numbers", "loops", "bookie"})
+UNTOLD = frozenset(
+    {
+        "cluster",
+        "process",
+        "txns",
+        "txn",
+        "number",
+        "requests",
+        "sent",
+        "digests",
+        "look_ups",
+        "waiting",
+        "masks",
+        "numbers",
+        "loops",
+        "bookie",
+    }
+)
 """The fields of roles that only match answers to requests."""
 
 Key = tuple[Any, int, bool]
@@ -32,7 +50,9 @@ Key = tuple[Any, int, bool]
 
 @dataclass
 class Step:
-    """One event. ``lines`` are what it changed; ``quiet``: it neither came by a message nor changed or sent anything."""
+    """One event. ``lines`` are what it changed; ``quiet``: it neither came by a message nor changed or sent
+    anything.
+    """
 
     time: int
     who: str
@@ -147,7 +167,8 @@ class Story:
                 notes.append(Note(over, lines, Point(number, len(step.received))))
             moments.append(Moment(number, f"{step.time / 1000:.3f} ms {step.title}", step.who, rows))
         arrows = tuple(
-            Arrow(f.source, f.dest, (f.text,), RECEIVED if f.arrives else IN_FLIGHT, f.leaves, f.arrives) for f in self.flights
+            Arrow(f.source, f.dest, (f.text,), RECEIVED if f.arrives else IN_FLIGHT, f.leaves, f.arrives)
+            for f in self.flights
         )
         return Diagram(tuple(Lifeline(name) for name in sorted(seen)), tuple(moments), arrows, tuple(notes))
 

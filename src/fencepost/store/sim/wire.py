@@ -1,7 +1,9 @@
-"""The encoders that servers and clients use, which every message of a run passes through: what arrives is what the bytes say.
+"""The encoders that servers and clients use, which every message of a run passes through: what arrives is what the
+bytes say.
 
-In version 3 nothing is lost on the way, so a run is the same, event for event, where protobuf is not installed and messages
-pass as they are. Version 2 is fixed structures, which are always there, and it does lose something: the LAC that comes with an entry.
+In version 3 nothing is lost on the way, so a run is the same, event for event, where protobuf is not installed and
+messages pass as they are. Version 2 is fixed structures, which are always there, and it does lose something: the LAC
+that comes with an entry.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ VERSION_2 = 0.2
 
 
 class Wire:
-    """What becomes of the messages of one connection on their way. ``version_2``: those that there are in version 2 are sent in that,
-    and the others in version 3, as if over a second connection."""
+    """What becomes of the messages of one connection on their way. ``version_2``: those that there are in version 2 are
+    sent in that, and the others in version 3, as if over a second connection.
+    """
 
     def __init__(self, version_2: bool) -> None:
         self.version_2 = version_2

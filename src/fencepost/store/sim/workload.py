@@ -1,4 +1,6 @@
-"""What the clients of a run do: one writes a ledger, some recover it, some read along, one has the wrong key; at the end it is closed and read."""
+"""What the clients of a run do: one writes a ledger, some recover it, some read along, one has the wrong key; at the
+end it is closed and read.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ AGAIN = 15_000
 
 
 class Owner:
-    """The program of the writer: it appends in bursts, entry by entry or by the batch, forces what is to be synced later, and perhaps closes
-    at the end."""
+    """The program of the writer: it appends in bursts, entry by entry or by the batch, forces what is to be synced
+    later, and perhaps closes at the end.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -143,7 +146,6 @@ class Owner:
         elif not result.error:
             self.cluster.schedule.after(0, self._burst)
 
-
     def _confirmed(self, entry_id: int) -> None:
         """Entries up to this one are confirmed: those of batches are not told of one by one."""
         while self.by_batch and self.by_batch[0][1][0] <= entry_id:
@@ -173,7 +175,9 @@ class Heir:
             restart_jitter=30_000,
             metadata_retry_delay=AGAIN,
         )
-        self.process = ClientProcess(name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections, cluster.traces), self._result)
+        self.process = ClientProcess(
+            name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections, cluster.traces), self._result
+        )
         self.closed = False
         cluster.schedule.at(start, self._recover)
 
@@ -189,10 +193,11 @@ class Heir:
 
 
 class Follower:
-    """The program of a client that reads the ledger without recovering it: entry by entry as they are confirmed, until it ends.
+    """The program of a client that reads the ledger without recovering it: entry by entry as they are confirmed, until
+    it ends.
 
-    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then, also by the batch.
-    ``whole``: it begins at the first entry, and all that it asks for is to be answered, in the end.
+    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then, also
+    by the batch. ``whole``: it begins at the first entry, and all that it asks for is to be answered, in the end.
     """
 
     def __init__(self, name: str, cluster: Cluster, start: int, whole: bool = False) -> None:
@@ -200,7 +205,10 @@ class Follower:
         random = cluster.case.stream(name)
         self.random = random.random
         settings = ReaderSettings(
-            PASSWORD, speculation_delay=2_000 + int(self.random() * 20_000), poll_wait=50_000, metadata_retry_delay=AGAIN
+            PASSWORD,
+            speculation_delay=2_000 + int(self.random() * 20_000),
+            poll_wait=50_000,
+            metadata_retry_delay=AGAIN,
         )
         self.role = Reader(LEDGER, settings, cluster.case.protections, traces=cluster.traces)
         self.process = ClientProcess(name, cluster, random, self.role, self._result)
@@ -248,7 +256,6 @@ class Follower:
                 if self.batches() < 0.2:
                     after(int(self.batches() * 5_000), self._read_batch)
 
-
     def _read_batch(self) -> None:
         """Read some of the entries that there are, by the batch."""
         first = int(self.batches() * (self.lac + 1))
@@ -264,9 +271,11 @@ class Follower:
 
 
 class Impostor:
-    """The program of a client with another key: it tries to write to the ledger, and to fence it. It is its own role, and hears nothing.
+    """The program of a client with another key: it tries to write to the ledger, and to fence it. It is its own role,
+    and hears nothing.
 
-    The first key that a bookie is given for a ledger is the one that it asks for, so only those are tried that hold some of it.
+    The first key that a bookie is given for a ledger is the one that it asks for, so only those are tried that hold
+    some of it.
     """
 
     def __init__(self, cluster: Cluster, moments: list[int]) -> None:
@@ -284,7 +293,9 @@ class Impostor:
 
     def _try(self, txn: int) -> None:
         history = self.cluster.judge.ledgers[LEDGER]
-        holders = sorted({bookie for bookies in history.stored.values() for bookie in bookies} - self.cluster.faults.damaged)
+        holders = sorted(
+            {bookie for bookies in history.stored.values() for bookie in bookies} - self.cluster.faults.damaged
+        )
         if not holders or not self.process.alive:
             return
         bookie = holders[int(self.random() * len(holders))]
@@ -298,7 +309,9 @@ class Impostor:
 
 
 class Workload:
-    """The programs of all clients of a run. At its end a client that is there for that alone closes the ledger, and another reads it."""
+    """The programs of all clients of a run. At its end a client that is there for that alone closes the ledger, and
+    another reads it.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -319,7 +332,9 @@ class Workload:
         self.reader = Follower("audit", self.cluster, self.cluster.schedule.now + AGAIN, whole=True)
 
     def finished(self) -> bool:
-        """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it need not be."""
+        """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it
+        need not be.
+        """
         if self.reader is None or self.last is None:
             return False
         if self.last.closed and self.reader.ended and not self.owner.waits and self.cluster.is_repaired():

@@ -1,8 +1,9 @@
 """Which entries of a ledger a bookie has, as bytes: the form of BookKeeper's ``AvailabilityOfEntriesOfLedger``.
 
-64 bytes of header, which begin with the version, 0, and the number of groups; then each group in 24 bytes. A group is runs of one length at one
-distance: the first id of its first run, that of its last run, the length of a run, and the distance from run to run (0 if there is one run).
-So a bookie that has every entry of a large ensemble that is its own takes one group.
+64 bytes of header, which begin with the version, 0, and the number of groups; then each group in 24 bytes. A group is
+runs of one length at one distance: the first id of its first run, that of its last run, the length of a run, and the
+distance from run to run (0 if there is one run). So a bookie that has every entry of a large ensemble that is its own
+takes one group.
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ def decode(data: bytes) -> Runs:
     for number in range(count):
         first, last_start, length, distance = _GROUP.unpack_from(data, _HEADER.size + number * _GROUP.size)
         alone = first == last_start
-        if first < 0 or length < 1 or last_start < first or not (alone or (distance > 0 and (last_start - first) % distance == 0)):
-            raise WireError(f"a list of entries has a group from {first} to {last_start} of {length} entries every {distance}")
+        if (
+            first < 0
+            or length < 1
+            or last_start < first
+            or not (alone or (distance > 0 and (last_start - first) % distance == 0))
+        ):
+            raise WireError(
+                f"a list of entries has a group from {first} to {last_start} of {length} entries every {distance}"
+            )
         if len(runs) + (1 if alone else (last_start - first) // distance + 1) > RUNS_LIMIT:
             raise WireError(f"a list of entries has more than {RUNS_LIMIT:,} runs")
         for start in (first,) if alone else range(first, last_start + 1, distance):

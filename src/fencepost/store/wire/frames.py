@@ -14,11 +14,15 @@ LENGTH_SIZE = _LENGTH.size
 
 
 class WireError(FencepostError):
-    """The bytes are not the protocol's. Nothing that follows them on the connection can be understood: it is to be closed."""
+    """The bytes are not the protocol's. Nothing that follows them on the connection can be understood: it is to be
+    closed.
+    """
 
 
 class RefusedError(WireError):
-    """A request that can not be served, and can be answered: ``answer`` is the frame to send. The connection may go on."""
+    """A request that can not be served, and can be answered: ``answer`` is the frame to send. The connection may go
+    on.
+    """
 
     def __init__(self, message: str, answer: bytes) -> None:
         super().__init__(message)
@@ -64,7 +68,9 @@ def refused_length(length: int, limit: int) -> WireError:
 
 
 class Frames:
-    """Cuts the bytes that arrive on one connection into the payloads of frames. ``limit``: the largest payload, in bytes."""
+    """Cuts the bytes that arrive on one connection into the payloads of frames. ``limit``: the largest payload, in
+    bytes.
+    """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit

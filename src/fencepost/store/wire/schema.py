@@ -1,7 +1,9 @@
-"""The messages of version 3 of the protocol as protobuf classes, made when this is imported from a table of names and numbers.
+"""The messages of version 3 of the protocol as protobuf classes, made when this is imported from a table of names and
+numbers.
 
-Names, numbers and types are those of BookKeeper's ``BookkeeperProtocol.proto``. Enumerations stand as integers, so that a message with an
-operation or a status that is not known here can still be answered; strings stand as bytes, which may be anything.
+Names, numbers and types are those of BookKeeper's ``BookkeeperProtocol.proto``. Enumerations stand as integers, so that
+a message with an operation or a status that is not known here can still be answered; strings stand as bytes, which may
+be anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Version 2 of the protocol: fixed headers, and no number of a request except in batch reads.
 
-An answer is known by its operation, ledger and entry id (:func:`key_of`). The codes are those of version 3 less 400, except that
-there is none for a ledger in an unknown state that every client survives: BookKeeper's own throws at 107 and closes the connection. A bookie
-here says EIO instead, which every client takes as it takes 507 in version 3, as no word on whether the entry was ever there; 107 is
-understood.
+An answer is known by its operation, ledger and entry id (:func:`key_of`). The codes are those of version 3 less 400,
+except that there is none for a ledger in an unknown state that every client survives: BookKeeper's own throws at 107
+and closes the connection. A bookie here says EIO instead, which every client takes as it takes 507 in version 3, as no
+word on whether the entry was ever there; 107 is understood.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ _CODES = {number: code for code, number in _NUMBERS.items() if code is not Code.
 
 
 def speaks(request: m.Request) -> bool:
-    """Whether a request can be made in this version: it has adds, reads, batch reads and authentication, but no deferred sync and no polls."""
+    """Whether a request can be made in this version: it has adds, reads, batch reads and authentication, but no
+    deferred sync and no polls.
+    """
     if type(request) is m.AddEntry:
         return not request.deferred_sync and len(request.master_key) == KEY_SIZE
     if type(request) is m.ReadEntry:
@@ -61,7 +63,9 @@ def speaks(request: m.Request) -> bool:
 
 
 def key_of(txn: int, message: m.Request | m.Response) -> tuple[int, ...]:
-    """By which a request and its response are known to belong together: the operation, the ledger and entry id; in batch reads ``txn``."""
+    """By which a request and its response are known to belong together: the operation, the ledger and entry id; in
+    batch reads ``txn``.
+    """
     if isinstance(message, m.AddEntry | m.AddEntryResponse):
         return ADD_ENTRY, message.ledger, message.entry_id
     if isinstance(message, m.ReadEntry | m.ReadEntryResponse):
@@ -105,7 +109,8 @@ def _fencing(request: m.ReadEntry | m.BatchRead) -> tuple[int, bytes]:
 def decode_request(payload: bytes) -> tuple[int, m.Request]:
     """The number of a request, which is 0 except in batch reads, and the request.
 
-    Raises :class:`RefusedError` where there is a ledger and an entry to answer about, and :class:`WireError` for anything else.
+    Raises :class:`RefusedError` where there is a ledger and an entry to answer about, and :class:`WireError` for
+    anything else.
     """
     size = len(payload)
     if size < _HEADER.size:
@@ -143,7 +148,8 @@ def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int 
     if txn is not None:
         answer = _BATCH_ANSWER.pack(version, operation, 0, _NUMBERS[code], ledger, entry_id, txn)
     return RefusedError(
-        f"a request of version {version} for entry {entry_id} of ledger {ledger} is refused with {code.name}", frame(answer)
+        f"a request of version {version} for entry {entry_id} of ledger {ledger} is refused with {code.name}",
+        frame(answer),
     )
 
 
@@ -170,7 +176,8 @@ def encode_response(txn: int, response: m.Response) -> bytes:
 
 
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
-    """The number of the request that is answered, which is 0 except in batch reads, and the response. Raises :class:`WireError`.
+    """The number of the request that is answered, which is 0 except in batch reads, and the response. Raises
+    :class:`WireError`.
 
     A code that is not known here counts as :attr:`Code.IO_ERROR`: the bookie failed.
     """
@@ -216,7 +223,9 @@ def _bodies(payload: bytes, start: int) -> tuple[bytes, ...]:
 def _auth(message: m.Auth | m.AuthResponse) -> bytes:
     from fencepost.store.wire import schema
 
-    part: bytes = schema.AuthMessage(authPluginName=message.plugin.encode(), payload=message.payload).SerializeToString()
+    part: bytes = schema.AuthMessage(
+        authPluginName=message.plugin.encode(), payload=message.payload
+    ).SerializeToString()
     return frame(_HEADER.pack(VERSION, AUTH, 0) + part)
 
 

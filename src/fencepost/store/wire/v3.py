@@ -1,10 +1,12 @@
 """Version 3 of the protocol: protobuf messages that carry a number, ``txn``, by which an answer is known.
 
-The status of a response stands in it and once more in the part that its operation has; a client looks at the outer one, then at the inner
-one, and so does :func:`decode_response`. There is no batch read in this version: a bookie answers it with EBADREQ, as BookKeeper's does.
+The status of a response stands in it and once more in the part that its operation has; a client looks at the outer one,
+then at the inner one, and so does :func:`decode_response`. There is no batch read in this version: a bookie answers it
+with EBADREQ, as BookKeeper's does.
 
-The messages that there is one of for every entry, adds and reads and their answers, are put together byte by byte, in a third of the time
-that protobuf takes for the same bytes (:func:`encode_request_plainly`, :func:`encode_response_plainly`).
+The messages that there is one of for every entry, adds and reads and their answers, are put together byte by byte, in a
+third of the time that protobuf takes for the same bytes (:func:`encode_request_plainly`,
+:func:`encode_response_plainly`).
 """
 
 from __future__ import annotations
@@ -136,7 +138,9 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
 def _refused(
     header: Any, code: Code, reason: str, operation: _Operation | None = None, part: Any = None
 ) -> RefusedError:
-    """The error for a request that the bookie need not be asked about. The answer has the operation, number and ids of the request."""
+    """The error for a request that the bookie need not be asked about. The answer has the operation, number and ids of
+    the request.
+    """
     response = schema.Response(status=code.value)
     to = response.header
     to.version, to.operation, to.txnId = VERSION, header.operation, header.txnId
@@ -158,7 +162,9 @@ def _fill_add(request: m.AddEntry, header: Any, part: Any) -> None:
 
 
 def _read_add(part: Any) -> m.AddEntry | None:
-    """An add whose body says that it is another entry would be stored as that one: the body's ids go into the entry log."""
+    """An add whose body says that it is another entry would be stored as that one: the body's ids go into the entry
+    log.
+    """
     body, key = part.body, part.masterKey
     if len(body) < _IDS.size or not key:
         return None
@@ -281,8 +287,9 @@ def encode_response_plainly(txn: int, response: m.Response) -> bytes:
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
     """The number of the request that is answered, and the response.
 
-    A response without the part that belongs to its operation, as to a request that was refused, has the ledger and entry id -1. A status
-    that is not known here counts as :attr:`Code.IO_ERROR`: the bookie failed. Raises :class:`WireError`.
+    A response without the part that belongs to its operation, as to a request that was refused, has the ledger and
+    entry id -1. A status that is not known here counts as :attr:`Code.IO_ERROR`: the bookie failed. Raises
+    :class:`WireError`.
     """
     try:
         message = _parse_response(payload)
@@ -357,7 +364,9 @@ def _read_lac_response(part: Any, code: Code) -> m.ReadLacResponse:
     if code is not Code.OK:
         return m.ReadLacResponse(part.ledgerId, code)
     lac_body = part.lacBody if part.HasField("lacBody") else None
-    return m.ReadLacResponse(part.ledgerId, code, lac_body, part.lastEntryBody if part.HasField("lastEntryBody") else None)
+    return m.ReadLacResponse(
+        part.ledgerId, code, lac_body, part.lastEntryBody if part.HasField("lastEntryBody") else None
+    )
 
 
 def _fill_list_response(response: m.ListEntriesResponse, part: Any) -> None:
@@ -430,7 +439,9 @@ def _operation(
     ids: tuple[str, ...] = (),
     has_status: bool = True,
 ) -> None:
-    """An operation: of its request and its response each the message, the field that it has on the wire, its writer and its reader."""
+    """An operation: of its request and its response each the message, the field that it has on the wire, its writer and
+    its reader.
+    """
     asked, request_field, fill_request, read_request = request
     answer, field, fill_response, read_response = response
     operation = _Operation(
@@ -478,7 +489,12 @@ _operation(
 _operation(
     FORCE_LEDGER,
     (m.ForceLedger, "forceLedgerRequest", _fill_of_ledger, _read_of_ledger(m.ForceLedger)),
-    (m.ForceLedgerResponse, "forceLedgerResponse", _fill_status_and_ledger, _read_status_and_ledger(m.ForceLedgerResponse)),
+    (
+        m.ForceLedgerResponse,
+        "forceLedgerResponse",
+        _fill_status_and_ledger,
+        _read_status_and_ledger(m.ForceLedgerResponse),
+    ),
     _LEDGER,
 )
 _operation(
