@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -249,9 +250,8 @@ def _judged(
     names = traces.names()
     found, steps = [], 0
     for run, subject in names:
-        outcome = judged(
-            validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain, notes
-        )  # type: ignore[misc]
+        events = partial(traces.events, (run, subject))
+        outcome = judged(validator, run, subject, events, shuffle, explain, notes)
         found.append(outcome)
         steps += outcome.steps
         report(len(found), steps, len(names))
