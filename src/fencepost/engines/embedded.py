@@ -16,10 +16,29 @@ from pathlib import Path
 import numpy as np
 
 from fencepost.compiler import canonical
+from fencepost.compiler.encoding import (
+    CAPACITY,
+    COUNT,
+    COUNTERS,
+    DEADLOCK,
+    INEXACT,
+    INITIAL,
+    LEAF_TOP,
+    MAX_OUTCOMES,
+    OUT,
+    PARKED,
+    PARKS,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    USED,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+)
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS, move_fields
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
+from fencepost.compiler.native import STACK_WORDS, move_fields
+from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
@@ -33,7 +52,7 @@ from fencepost.engines.checkpoint import (
     slot_entries,
 )
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
+from fencepost.engines.kernel import Arena, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, physical_memory, resident_memory
@@ -184,7 +203,7 @@ class Explorer:
 
     def _work(self) -> Work:
         roots = len(self.stepper.roots) + 1
-        counts = np.zeros(16, np.int64)
+        counts = np.zeros(COUNTERS, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
         entries = (self.most_states + kernel.SLACK * 2) * 4
@@ -195,9 +214,9 @@ class Explorer:
             keys=reserve(self.region, np.uint64),
             begins=reserve(self.region, np.int64),
             starts=reserve(self.region, np.int64),
-            leaf_count=reserve(1 << REF_BITS, np.int64),
-            cut_count=reserve(1 << REF_BITS, np.int64),
-            new_count=reserve(1 << REF_BITS, np.int64),
+            leaf_count=reserve(MAX_OUTCOMES, np.int64),
+            cut_count=reserve(MAX_OUTCOMES, np.int64),
+            new_count=reserve(MAX_OUTCOMES, np.int64),
             fresh=reserve(ROOM, np.int64),
             held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
             scratch=np.zeros(1, np.int32),
@@ -420,7 +439,7 @@ class Explorer:
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
-            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, kernel.PARKED
+            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, PARKED
             work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
             work.counts[COUNT] += len(mine)
             work.counts[PARKS] += len(mine)
@@ -512,8 +531,8 @@ class Explorer:
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
-        self.new.ref[position] = (len(self.starts) << REF_BITS) | INITIAL
-        self.new.meta[position] = kernel.PARKED
+        self.new.ref[position] = pack_reference(len(self.starts), INITIAL)
+        self.new.meta[position] = PARKED
         work.parked[counts[PARKS]] = position
         counts[COUNT] += 1
         counts[PARKS] += 1
@@ -749,8 +768,8 @@ class Explorer:
                 positions = self.order[begin : min(begin + BLOCK_ROWS, self.level_size)]
                 refs = self.new.ref[positions]
                 first = self.result.depth == 1
-                parents = None if first else self.old.fp[refs >> REF_BITS]
-                roots = None if first else self.tables.outcome_root[refs & REF_MASK]
+                parents = None if first else self.old.fp[reference_parent(refs)]
+                roots = None if first else self.tables.outcome_root[reference_outcome(refs)]
                 yield self.new.fp[positions], parents, roots, unpacked(self.new.cells[positions], self.tables.places)
 
         begin = time.monotonic()
@@ -860,7 +879,7 @@ class Explorer:
     def _path_to_new(self, position: int) -> tuple[int, list[int]]:
         """The start and the outcomes that lead to a state of the level being built."""
         ref = int(self.new.ref[position])
-        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        outcome, parent = reference_outcome(ref), reference_parent(ref)
         if outcome == INITIAL:
             return parent, []
         start, path = self._path_to_old(parent)
