@@ -17,12 +17,14 @@ import numpy as np
 
 from fencepost.compiler import canonical
 from fencepost.compiler.encoding import (
+    BASE,
     CAPACITY,
     COUNT,
     COUNTERS,
     DEADLOCK,
     INEXACT,
     INITIAL,
+    LEAF_BASE,
     LEAF_TOP,
     MAX_OUTCOMES,
     OUT,
@@ -52,7 +54,7 @@ from fencepost.engines.checkpoint import (
     slot_entries,
 )
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.kernel import Arena, Shared, Work
+from fencepost.engines.kernel import Arena, Level, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, physical_memory, resident_memory
@@ -136,7 +138,7 @@ class Explorer:
         images = self.tables.permutations * (16 if self.wide else 8)
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
         self.old, self.new = self._arena(), self._arena()
-        self.work = [self._work() for _ in range(self.workers)]
+        self.work = [self._work(t) for t in range(self.workers)]
         labelled = self.symmetry is not None and self.symmetry.labelling is not None
         self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         w = self.workers
@@ -197,15 +199,19 @@ class Explorer:
             image_high=self.tables.images_of(n if self.wide else 1),
         )
 
+    def _level(self, order: Array) -> Level:
+        return Level(self.old, self.new, order, self.wide, self._actions_matter, self.workers, self.region)
+
     def _cells(self) -> Array:
         n, words = self.region * self.workers, self.tables.layout.words
         return reserve(n * words, np.uint64, large=True).reshape(n, words)
 
-    def _work(self) -> Work:
+    def _work(self, t: int) -> Work:
         roots = len(self.stepper.roots) + 1
         counts = np.zeros(COUNTERS, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
+        counts[BASE], counts[LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
         entries = (self.most_states + kernel.SLACK * 2) * 4
         return Work(
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
@@ -631,12 +637,18 @@ class Explorer:
         self.shared.stop[:] = 0
         futures: list[Future[int]] = [
             self.pool.submit(
-                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t],
-                self.shared, order, first, block,
-                self.wide, self._actions_matter, self.region,
+                kernel.expand,
+                t,
+                self.compiled,
+                self._level(order),
+                self.work[t],
+                self.labels[t],
+                self.shared,
+                first,
+                block,
             )
             for t in range(self.workers)
-        ]  # fmt: skip
+        ]
         interrupted: BaseException | None = None
         while True:
             try:
@@ -659,11 +671,8 @@ class Explorer:
         while any(w.counts[PARKS] for w in self.work):
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
-            for t, work in enumerate(self.work):
-                n = kernel.settle(
-                    self.compiled, self.tables.growing(), self.old, self.new, work,
-                    t * (self.new.leaves.size // self.workers), self.wide, self._actions_matter, asks,
-                )  # fmt: skip
+            for work in self.work:
+                n = kernel.complete(self.compiled, self.tables.growing(), self._level(self.order), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
             if not questions:
                 break
@@ -724,9 +733,7 @@ class Explorer:
         def link(t: int) -> None:
             part, base = log[starts[t] : starts[t + 1]], t * self.region
             if self.result.depth:
-                kernel.parents(
-                    self.new, base, counts[t], self.region, bases, self.old_numbers, part, self.work[t].new_count
-                )
+                kernel.write_links(self._level(self.order), self.work[t], bases, self.old_numbers, part)
             else:
                 part[:] = self.new.ref[base : base + counts[t]]
 
@@ -794,12 +801,9 @@ class Explorer:
         """Count what was found of a level that is not complete."""
         found = self._discovered()
         bases = np.zeros(self.workers, np.int64)
-        for t, work in enumerate(self.work):
-            count = int(work.counts[COUNT])
-            ignored = np.empty(count, np.int64)
-            kernel.parents(
-                self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count
-            )
+        for work in self.work:
+            ignored = np.empty(int(work.counts[COUNT]), np.int64)
+            kernel.write_links(self._level(self.order), work, bases, self.old_numbers, ignored)
         self.result.distinct += found
         self.result.queue += found - self.expanded
 
@@ -818,12 +822,7 @@ class Explorer:
 
         def sort(t: int) -> None:
             if inside[t]:
-                work = self.work[t]
-                kernel.order_level(
-                    self.new, work.counts, t * self.region, self.workers, self.order, int(places[t]), work.keys,
-                    work.begins,
-                    work.starts, self.wide,
-                )  # fmt: skip
+                kernel.order_level(self._level(self.order), self.work[t], int(places[t]))
 
         for future in [self.pool.submit(sort, t) for t in range(self.workers)]:
             future.result()
