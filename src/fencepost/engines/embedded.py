@@ -6,11 +6,9 @@ can not do is done in `workspace`, where the author's Python is run.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from fencepost.engines.interface import Exploration, Options, Report, TableWrite
 from fencepost.engines.kernel import COUNT, DEADLOCK, INEXACT, OUT, USED, Shared
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
+from fencepost.engines.resources import uncollected
 from fencepost.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
 from fencepost.engines.workspace import ROOM, Workspace
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -43,7 +42,7 @@ def explore(
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    with announced(report), uncollected():
+    with announced(report):
         found = Search(stepper, options, report, table)
         executor = Embedded(Workspace(found), options.checkpoint, options.resume)
         try:
@@ -53,24 +52,10 @@ def explore(
         return found.finish()
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth
-    of the time.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 class Embedded:
     """Expands levels in this process. A state is named by its position, in the arena of its level.
 
-    ``relieve`` is asked before each level for another executor that takes over.
+    ``relief`` can be replaced by who knows another executor that takes over.
     """
 
     divisible = True
@@ -80,11 +65,10 @@ class Embedded:
         workspace: Workspace,
         checkpoint: Path | str | None = None,
         resume: Path | str | None = None,
-        relieve: Callable[[], Executor | None] = lambda: None,
     ) -> None:
         self.workspace = workspace
         self.search = workspace.search
-        self.relief = relieve
+        self.relief: Callable[[], Executor | None] = lambda: None
         self.checkpoint = checkpoint
         self.links = Links()
         w = workspace.workers
@@ -120,6 +104,7 @@ class Embedded:
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
+    @uncollected()
     def begin(self) -> None:
         """Build the first level: the initial states, or the level of a checkpoint."""
         if self.reader is not None:
@@ -133,6 +118,7 @@ class Embedded:
         self._complete()
         self._end_level()
 
+    @uncollected()
     def expand(self) -> bool:
         """Expand the frontier into the next level."""
         workspace, found = self.workspace, self.search
@@ -293,7 +279,8 @@ class Embedded:
     def _meet_all(self) -> None:
         """Pass on the violations and witnesses of the level that is being built."""
         own, tables, meet = self.workspace, self.workspace.tables, self.search.meet
-        own.meet_violations()
+        for root, position in own.violations():
+            meet(Evidence(root, (int(own.new.fp[position]), int(own.new.fp_high[position])), position))
         for root in self.search.stepper.roots:
             if tables.root_kind[root.index] != STEP_PROPERTY:
                 continue
@@ -332,6 +319,15 @@ class Embedded:
         else:
             number = position % self.workspace.region + self.bases[position // self.workspace.region]
         return self.links.path(len(self.links) - 1, number)
+
+    def finish(self) -> None:
+        """Nothing is left to be done."""
+
+    def release(self) -> None:
+        """Give back the memory of all that was visited: another executor has it now."""
+        self.workspace.release()
+        self.links.close()
+        self.links = Links()
 
     def locate(self, error: ProtocolRaised) -> None:
         """Errors are raised in no state here: those of states are part of a level."""

@@ -238,6 +238,9 @@ class Reference:
         """How often each action was taken, and how many states it discovered."""
         return Tally(self.taken, self.new)
 
+    def finish(self) -> None:
+        """Nothing is left to be done."""
+
     def save(self) -> None:
         """There are no checkpoints."""
 

@@ -114,6 +114,9 @@ class Executor(Protocol):
     def expand(self) -> bool:
         """Expand the frontier into the next level; whether the level is complete, and was taken."""
 
+    def finish(self) -> None:
+        """What is left to be done when no further level is expanded."""
+
     def partial(self) -> tuple[int, int]:
         """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
 
@@ -177,6 +180,7 @@ class Search:
             while self._run_until_relieved():
                 pass
             result.complete = not self.queue and result.limit is None and not self.has_raised
+            self.executor.finish()
         except ProtocolRaised as error:
             result.raised = error
             at = self.executor.locate(error)
@@ -236,7 +240,7 @@ class Search:
         if not result.distinct and result.raised is None:
             result.raised = self._without_states()
         if result.complete and result.distinct and not result.found and self.recording is not None:
-            from fencepost.engines.judging import judge  # SciPy takes its time to import
+            from fencepost.engines.judging import judge
 
             judge(self, self.recording)
         self.recording = None

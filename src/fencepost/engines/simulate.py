@@ -24,11 +24,10 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.embedded import uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import PARKED, PARKS, Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
-from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
 from fencepost.engines.search import TICK, without_states
 from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
@@ -230,8 +229,8 @@ class Simulation:
             result.limit or found or result.raised or result.interrupted or result.failure
         ):
             result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
-        over = found or result.limit or result.failure or result.interrupted or result.raised or result.witnesses
-        if not result.distinct and not over:
+        explained = (found, result.limit, result.failure, result.interrupted, result.raised, result.witnesses)
+        if not result.distinct and not any(explained):
             result.raised = without_states(self.stepper)
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations

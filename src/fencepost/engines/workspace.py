@@ -8,7 +8,7 @@ path is known of.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -22,9 +22,9 @@ from fencepost.engines import kernel
 from fencepost.engines.interface import Found
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, Arena, Work
 from fencepost.engines.resources import memory_limit, physical_memory
-from fencepost.engines.search import Evidence, Raised, Search, Step, Tally
+from fencepost.engines.search import Raised, Search, StatePath, Step, Tally
 from fencepost.errors import ProtocolRaised
-from fencepost.step import State
+from fencepost.step import Root, State
 from fencepost.step.state import LOW, SEED
 
 ROOM = 1 << 26
@@ -355,16 +355,13 @@ class Workspace:
         """What the author's Python raised, by the position of the state."""
         return None if self.raised is None else Raised(self.raised[2], self.raised[1])
 
-    def meet_violations(self) -> None:
-        """Pass on the states of the level being built that violate a property, by position."""
+    def violations(self) -> Iterator[tuple[Root, int]]:
+        """The states of the level being built that violate a property, the least of each worker, by position."""
         for root in self.stepper.roots:
-            if self.tables.root_kind[root.index] not in (STATE_PROPERTY, STEP_PROPERTY):
-                continue
-            for work in self.work:
-                position = int(work.best_position[root.index])
-                if position >= 0:
-                    rank = (int(work.best_fp[root.index]), int(work.best_high[root.index]))
-                    self.search.meet(Evidence(root, rank, position))
+            if self.tables.root_kind[root.index] in (STATE_PROPERTY, STEP_PROPERTY):
+                for work in self.work:
+                    if work.best_position[root.index] >= 0:
+                        yield root, int(work.best_position[root.index])
 
     def forget_violations(self) -> None:
         """Those that were met have been reported."""
@@ -376,7 +373,7 @@ class Workspace:
         """An outcome as a step of a path."""
         return int(self.tables.outcome_root[outcome]), self.tables.outcome_choices[outcome]
 
-    def path(self, start: int, outcomes: list[int]) -> tuple[State, list[Step]]:
+    def path(self, start: int, outcomes: list[int]) -> StatePath:
         """A way by the number of the initial state and the outcomes from there."""
         return self.starts[start], [self.step(outcome) for outcome in outcomes]
 

@@ -26,10 +26,10 @@ from fencepost import __version__
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.tables import INITIAL, Array
 from fencepost.engines import simulate, walks
-from fencepost.engines.embedded import uncollected
 from fencepost.engines.interface import Exploration, Options, Report
 from fencepost.engines.kernel import META_BITS, META_MASK, PARKED, PARKS
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.report import numbers
