@@ -70,7 +70,7 @@ def judge(search: Search, recording: Recording) -> None:
         graph = recording.graph()
         for property in verdicts.terms.properties:
             search.report_doing("judging liveness")
-            if options.timeout is not None and search.seconds >= options.timeout:
+            if search.stepper.deadline.expired(options.timeout):
                 raise SystemFailure(f"the time limit of {options.timeout:g} seconds was reached")
             verdicts.take(property, violation(graph, property))
     except SystemFailure as error:

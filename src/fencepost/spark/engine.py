@@ -230,7 +230,7 @@ class OnSpark:
         self.embedded.release()
         if self.notes is not None:
             self.notes.take_over(self.files)
-        self.save()
+        self._save()
 
     @property
     def files(self) -> Storage:
@@ -346,7 +346,7 @@ class OnSpark:
         if not actions:
             # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
             # that level again.
-            self.save()
+            self._save()
         if self.notes is not None:
             self._note(self.notes)
         before = self.pieces
@@ -365,7 +365,7 @@ class OnSpark:
         stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
         self._remove(stale - self._files())
         if actions and self.level - self.saved_level >= self.options.checkpoint_levels:
-            self.save()
+            self._save()
         return True
 
     def _note(self, notes: Notes) -> None:
@@ -614,6 +614,12 @@ class OnSpark:
             self.files.remove(name)
 
     def save(self) -> None:
+        """Save the last level, and remove every file that the checkpoint does not name."""
+        self._save()
+        if self.kept is not None:
+            self._sweep(set(self.kept.files))
+
+    def _save(self) -> None:
         """Make the current level what a resumed run goes on from, if there is to be one."""
         own, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:

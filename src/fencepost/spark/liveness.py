@@ -96,7 +96,7 @@ class Judge:
     def job(self, what: str, doing: Sequence[str], steps: Sequence[tuple[stages.Stage, int]]) -> list[trim.Told]:
         """Run stages as one job, called ``what``: what its tasks tell."""
         timeout = self.search.options.timeout
-        if timeout is not None and self.search.seconds >= timeout:
+        if self.search.stepper.deadline.expired(timeout):
             raise TooLarge(f"the time limit of {timeout:g} seconds was reached")
 
         def tell(stage: str) -> None:
