@@ -14,16 +14,26 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    COUNT,
+    DEADLOCK,
+    INEXACT,
+    INITIAL,
+    OUT,
+    STEP_PROPERTY,
+    USED,
+    reference_outcome,
+    reference_parent,
+)
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import INITIAL, STEP_PROPERTY, Array
+from fencepost.compiler.tables import Array
 from fencepost.engines import kernel, search
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
 from fencepost.engines.interface import Exploration, Options, Report, TableWriter
-from fencepost.engines.kernel import COUNT, DEADLOCK, INEXACT, OUT, USED, Shared
+from fencepost.engines.kernel import Shared
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import uncollected
@@ -305,7 +315,7 @@ class Embedded:
         if not self.is_expanding:
             return own.path(*self._path_to_frontier(at))
         ref = int(own.new.ref[at])
-        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        outcome, parent = reference_outcome(ref), reference_parent(ref)
         if outcome == INITIAL:
             return own.path(parent, [])
         start, outcomes = self._path_to_frontier(parent)
@@ -363,8 +373,8 @@ class Embedded:
                 positions = self.order[begin : min(begin + BLOCK_ROWS, found.queue)]
                 refs = own.new.ref[positions]
                 first = found.result.depth == 1
-                parents = None if first else own.old.fp[refs >> REF_BITS]
-                roots = None if first else own.tables.outcome_root[refs & REF_MASK]
+                parents = None if first else own.old.fp[reference_parent(refs)]
+                roots = None if first else own.tables.outcome_root[reference_outcome(refs)]
                 yield own.new.fp[positions], parents, roots, unpacked(own.new.cells[positions], own.tables.places)
 
         begin = time.monotonic()

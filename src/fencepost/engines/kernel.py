@@ -18,6 +18,40 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost.compiler.canonical import REMEMBERED, labelled_key
+from fencepost.compiler.encoding import (
+    CAPACITY,
+    COUNT,
+    DEADLOCK,
+    DISABLED,
+    FORK_ENTRY,
+    INEXACT,
+    INITIAL,
+    LEAF_TOP,
+    MISS,
+    OUT,
+    OUTSIDE,
+    PARKED,
+    PARKS,
+    PENDING,
+    USED,
+    ZERO,
+    entry_node,
+    entry_where,
+    is_fork,
+    is_inside,
+    meta_end,
+    meta_first,
+    node_cell,
+    node_room,
+    pack_link,
+    pack_meta,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+    span_end,
+    span_first,
+    word_leaf,
+)
 from fencepost.compiler.machine import (
     atomic_add,
     atomic_load,
@@ -27,55 +61,25 @@ from fencepost.compiler.machine import (
     store,
     yield_processor,
 )
-from fencepost.compiler.native import (
-    ASK,
-    DISABLED,
-    FORK,
-    FORK_ENTRY,
-    LEAF,
-    MISS,
-    PENDING,
-    REF_BITS,
-    REF_MASK,
-    RESOLVED,
-    field,
-    inner,
-    mixed,
-    njit,
-    resolve,
-    set_field,
-    walk,
-)
-from fencepost.compiler.tables import INITIAL, Array
+from fencepost.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, set_field, walk
+from fencepost.compiler.tables import Array
 
 BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""
 AHEAD = 16
 """How many places ahead memory is asked for."""
-META_BITS = 20
-META_MASK = (1 << META_BITS) - 1
-OUTSIDE = -1
-"""The meta of a state outside a constraint: checked, but neither counted nor expanded."""
-PARKED = -2
-"""The meta of a state that fell off a trie."""
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
 PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses for the driver to complete them."""
 
-COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT = range(9)
-"""What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0;
-the place in the level of the first state without successors (or -1); states outside a constraint; those whose key is
-not the only one of their orbit.
-"""
-
 
 class Arena(NamedTuple):
     """The states of one level. Worker t's are at positions [t x region, t x region + its count).
 
-    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24
-    | the outcome that led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are.
+    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: its reference;
+    ``meta``: where its enabled leaves are in ``leaves``.
     ``image``, ``image_high``: with symmetry, the fingerprint of each image of the state, one column per permutation
     (with a labelling one column, its own); ``fp`` is then the key of its orbit.
     """
@@ -258,7 +262,7 @@ def is_first_twin(c, w, cells, leaves, begin, end, outcome):
     """Whether no other outcome that is possible here and has the same effect comes before this one."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
-        for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for other in range(span_first(span), span_end(span)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
                 # With a view they may differ in what it hides, and one may be cut where the other is not.
                 if precedes(c, other, outcome) and (c.step_trie.size == 0 or not is_cut(c, w, cells, other)):
@@ -316,7 +320,7 @@ def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without asking Python."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
                 if (
                     walk(
@@ -405,9 +409,9 @@ def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
     two steps.
     """
     k = end - 1
-    while k >= begin and load(refs, k) >> REF_BITS == ref >> REF_BITS:
+    while k >= begin and reference_parent(load(refs, k)) == reference_parent(ref):
         if load(fps, k) == fp and (not wide or load(highs, k) == high):
-            if precedes(c, ref & REF_MASK, load(refs, k) & REF_MASK):
+            if precedes(c, reference_outcome(ref), reference_outcome(load(refs, k))):
                 store(refs, k, ref)
             return True
         k -= 1
@@ -439,26 +443,24 @@ def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, fi
             prefetch(old.fp, ahead)
         if k + AHEAD < end:
             ahead = load(order, k + AHEAD)
-            prefetch(old.leaves, load(old.meta, ahead) >> META_BITS)
+            prefetch(old.leaves, meta_first(load(old.meta, ahead)))
             prefetch(old.cells, ahead * width)
         position = load(order, k)
         fp = load(old.fp, position)
         high = load(old.fp_high, position) if wide else np.uint64(0)
         meta = load(old.meta, position)
-        first = meta >> META_BITS
-        last = first + (meta & META_MASK)
+        first, last = meta_first(meta), meta_end(meta)
         if first == last and w.counts[DEADLOCK] < 0:
             w.counts[DEADLOCK] = k
         for i in range(first, last):
             leaf = np.int64(load(old.leaves, i))
             store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
             span = load(c.leaf_span, leaf)
-            low = span >> REF_BITS
-            for outcome in range(low, low + (span & REF_MASK)):
+            for outcome in range(span_first(span), span_end(span)):
                 if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
-                ref = (position << REF_BITS) | outcome
+                ref = pack_reference(position, outcome)
                 if symmetric:
                     if labels is None:
                         child, child_high = orbit_key(
@@ -545,7 +547,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
     for j in range(found):
         i = load(fresh, j)
         ref = load(refs, i)
-        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        outcome, parent = reference_outcome(ref), reference_parent(ref)
         store(new.fp, position, load(fps, i))
         store(new.ref, position, ref)
         if wide:
@@ -572,8 +574,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
         n = at
         if not (missed or outside) and actions:
             meta = load(old.meta, parent)
-            first = meta >> META_BITS
-            for k in range(first, first + (meta & META_MASK)):
+            for k in range(meta_first(meta), meta_end(meta)):
                 leaf = load(old.leaves, k)
                 root = np.int64(load(c.leaf_root, np.int64(leaf)))
                 store(leaves, n, leaf)
@@ -593,7 +594,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
         else:
-            store(new.meta, position, (at << META_BITS) | (n - at))
+            store(new.meta, position, pack_meta(at, n - at))
             at = n
         position += 1
     counts[LEAF_TOP] = at - leaf_base
@@ -607,27 +608,26 @@ def follow(pool, places, cells, row, entry, out, n, stack):
     """
     word = np.int64(entry)
     if entry > 0:
-        place = entry >> 32
-        word = entry & 0xFFFFFFFF
+        place, word = entry_where(entry), entry_node(entry)
         if place == FORK_ENTRY:
             return walk(pool, places, cells, row, word, out, n, stack)
         value = field(cells, row, place)
-        if value >= load(pool, word + 1):
+        if value >= load(pool, node_room(word)):
             return -1
-        word = np.int64(load(pool, word + 2 + value))
+        word = np.int64(load(pool, node_cell(word, value)))
         while word > 0:
-            slot = np.int64(load(pool, word))
-            if slot >= FORK:
+            test = np.int64(load(pool, word))
+            if is_fork(test):
                 return walk(pool, places, cells, row, word, out, n, stack)
-            value = field(cells, row, load(places, slot))
-            if value >= load(pool, word + 1):
+            value = field(cells, row, load(places, test))
+            if value >= load(pool, node_room(word)):
                 return -1
-            word = np.int64(load(pool, word + 2 + value))
+            word = np.int64(load(pool, node_cell(word, value)))
     if word == DISABLED:
         return n
     if word == MISS or word == PENDING:
         return -1
-    store(out, n, np.int32(LEAF - word))
+    store(out, n, np.int32(word_leaf(word)))
     return n + 1
 
 
@@ -702,7 +702,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
             w.parked[kept] = position
             kept += 1
             continue
-        outcome, parent = new.ref[position] & REF_MASK, new.ref[position] >> REF_BITS
+        outcome, parent = reference_outcome(new.ref[position]), reference_parent(new.ref[position])
         cells = new.cells[position]
         waiting = False
         outside = False
@@ -729,7 +729,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         if not (waiting or outside) and actions:
             if outcome != INITIAL:
                 meta = old.meta[parent]
-                for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
+                for k in range(meta_first(meta), meta_end(meta)):
                     root = c.leaf_root[old.leaves[k]]
                     if (c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1) == 0:
                         new.leaves[n] = old.leaves[k]
@@ -740,7 +740,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                 if waiting:
                     break
                 span = c.leaf_span[new.leaves[k]]
-                for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+                for step in range(span_first(span), span_end(span)):
                     for e in range(c.step_start[step], c.step_start[step + 1]):
                         ends, asked = complete(
                             c,
@@ -763,7 +763,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
         else:
-            new.meta[position] = (at << META_BITS) | (n - at)
+            new.meta[position] = pack_meta(at, n - at)
             counts[LEAF_TOP] = n - leaf_base
     counts[PARKS] = kept
     return asked
@@ -800,7 +800,7 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
     n = counts[COUNT]
     inside = 0
     for i in range(n):
-        inside += arena.meta[base + i] >= 0
+        inside += is_inside(arena.meta[base + i])
     if inside == 0:
         return 0
     bits = 1
@@ -809,14 +809,14 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
     for b in range((1 << bits) + 1):
         begins[b] = 0
     for i in range(n):
-        if arena.meta[base + i] >= 0:
+        if is_inside(arena.meta[base + i]):
             part = ((arena.fp[base + i] >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
             begins[np.int64(part >> np.uint64(32 - bits)) + 1] += 1
     for b in range(1 << bits):
         begins[b + 1] += begins[b]
         starts[b] = begins[b]
     for i in range(n):
-        if arena.meta[base + i] >= 0:
+        if is_inside(arena.meta[base + i]):
             fp = arena.fp[base + i]
             part = ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
             b = np.int64(part >> np.uint64(32 - bits))
@@ -837,14 +837,14 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
 
 @njit
 def parents(arena, base, n, region, bases, numbers, log, new_count):
-    """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome.
+    """The level's log: for each state of a region, its link.
 
     ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts,
     by outcome, the states that were discovered.
     """
     for i in range(n):
         ref = arena.ref[base + i]
-        position = ref >> REF_BITS
+        position = reference_parent(ref)
         if numbers.size:
             number = numbers[position]
         else:
@@ -854,5 +854,5 @@ def parents(arena, base, n, region, bases, numbers, log, new_count):
                 position -= region
                 worker += 1
             number = position + bases[worker]
-        log[i] = (number << REF_BITS) | (ref & REF_MASK)
-        new_count[ref & REF_MASK] += arena.meta[base + i] >= 0
+        log[i] = pack_link(number, reference_outcome(ref))
+        new_count[reference_outcome(ref)] += is_inside(arena.meta[base + i])

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fencepost.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
 from fencepost.compiler.machine import load
-from fencepost.compiler.native import REF_BITS, REF_MASK, inner, njit, walk
+from fencepost.compiler.native import inner, njit, walk
 from fencepost.compiler.tables import Array, Compiled
-from fencepost.engines.kernel import META_BITS, META_MASK, Arena, Work, is_cut
+from fencepost.engines.kernel import Arena, Work, is_cut
 from fencepost.liveness.graph import Recording, Terms
 
 
@@ -81,9 +82,8 @@ def count_steps(c, arena, order):
     total = 0
     for k in range(order.size):
         meta = arena.meta[order[k]]
-        first = meta >> META_BITS
-        for i in range(first, first + (meta & META_MASK)):
-            total += c.leaf_span[arena.leaves[i]] & REF_MASK
+        for i in range(meta_first(meta), meta_end(meta)):
+            total += span_count(c.leaf_span[arena.leaves[i]])
     return total
 
 
@@ -99,13 +99,12 @@ def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enab
         position = order[k]
         fp = arena.fp[position]
         meta = arena.meta[position]
-        first = meta >> META_BITS
         before = n
-        for i in range(first, first + (meta & META_MASK)):
+        for i in range(meta_first(meta), meta_end(meta)):
             leaf = np.int64(load(arena.leaves, i))
             span = c.leaf_span[leaf]
             kind = kind_of[c.leaf_root[leaf]]
-            for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for outcome in range(span_first(span), span_end(span)):
                 if c.write_start[outcome] == c.write_start[outcome + 1]:
                     continue
                 for x in range(masks.shape[1]):

@@ -19,17 +19,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    CONTROLS,
+    END,
+    INITIAL,
+    NEXT,
+    PARKED,
+    PARKS,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    STOP,
+)
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import move_fields
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
+from fencepost.compiler.tables import Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
-from fencepost.engines.kernel import PARKED, PARKS, Work
+from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
 from fencepost.engines.search import TICK, without_states
-from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
+from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -137,7 +148,7 @@ class Simulation:
         self.work = [work_for(self.lanes, len(stepper.roots)) for _ in range(self.workers)]
         self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
         self.counted = list(self.walkers)
-        self.control = np.zeros(32, np.int64)
+        self.control = np.zeros(CONTROLS, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
         self.questions: list[tuple[int, list[int], int]] = []

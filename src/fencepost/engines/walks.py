@@ -20,23 +20,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.machine import atomic_add, atomic_load
-from fencepost.compiler.native import REF_BITS, REF_MASK, has_bit, inner, mixed, njit, walk
-from fencepost.compiler.tables import MAX_LEAVES, Array
-from fencepost.engines import kernel
-from fencepost.engines.kernel import (
+from fencepost.compiler.encoding import (
     COUNT,
+    END,
     LEAF_TOP,
-    META_BITS,
-    META_MASK,
+    MAX_LEAVES,
+    NEXT,
     OUTSIDE,
     PARKED,
     PARKS,
-    build,
-    complete,
-    is_cut,
-    settle,
+    STOP,
+    meta_end,
+    meta_first,
+    pack_reference,
+    reference_outcome,
+    span_end,
+    span_first,
 )
+from fencepost.compiler.machine import atomic_add, atomic_load
+from fencepost.compiler.native import has_bit, inner, mixed, njit, walk
+from fencepost.compiler.tables import Array
+from fencepost.engines import kernel
+from fencepost.engines.kernel import build, complete, is_cut, settle
 
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
@@ -46,11 +51,6 @@ TASTE = 1 << 62
 """A step that no walk takes: its random bits decide what the walk is inclined to."""
 SKETCH_BITS = 16
 """Bits of a fingerprint that choose one of the registers by which distinct states are estimated."""
-NEXT, END, STOP = 0, 8, 16
-"""What workers share: the number of the next walk to begin, the number at which to end, whether to come back to the
-driver.
-"""
-
 
 MARKS = 1 << 10
 """Places in which a walk marks the states it has been in; two states that share one cost a look back."""
@@ -203,7 +203,7 @@ def wander(c, arena, w, walkers, plan, control, path):
             walkers.step[lane] = step + 1
             walkers.at[lane] = child
             judge_step(c, arena.cells[position], w, walkers, plan, control, lane, outcome)
-            walkers.ref[0] = (position << REF_BITS) | outcome
+            walkers.ref[0] = pack_reference(position, outcome)
             walkers.fp[0] = arena.fp[position] ^ c.delta[outcome]
             w.counts[COUNT] = 0
             w.counts[LEAF_TOP] = 0
@@ -221,14 +221,13 @@ def visit(c, arena, w, walkers, plan, control, lane):
     """Count a walk's state, which is complete; the outcome by which the walk goes on, -1 if it ends here."""
     position, step = walkers.at[lane], walkers.step[lane]
     if step >= walkers.counted[lane]:
-        walkers.chosen[arena.ref[position] & REF_MASK] += 1
+        walkers.chosen[reference_outcome(arena.ref[position])] += 1
     walkers.longest[0] = max(walkers.longest[0], step + 1)
     meta = arena.meta[position]
     if meta == OUTSIDE:
         return -1
     note_seen(walkers.sketch, arena.fp[position])
-    begin = meta >> META_BITS
-    end = begin + (meta & META_MASK)
+    begin, end = meta_first(meta), meta_end(meta)
     if begin == end and plan.deadlock:
         note_violation(walkers, plan, control, lane, plan.root_key.size, -1)
     if plan.temporal.predicates.size:
@@ -257,7 +256,7 @@ def choose(c, w, cells, leaves, begin, end, plan, number, step):
         if winner >= 0 and time > first:
             continue
         span = c.leaf_span[leaf]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             if c.write_start[outcome] == c.write_start[outcome + 1] or (plan.cutting and is_cut(c, w, cells, outcome)):
                 continue
             how = what
@@ -393,9 +392,9 @@ def note_step(c, arena, walkers, plan, lane, position, outcome):
     become(stepped, masks[c.outcome_root[outcome]])
     if c.twin[outcome]:
         meta = arena.meta[position]
-        for i in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
+        for i in range(meta_first(meta), meta_end(meta)):
             span = c.leaf_span[arena.leaves[i]]
-            for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for other in range(span_first(span), span_end(span)):
                 if c.delta[other] == c.delta[outcome]:
                     join(stepped, masks[c.outcome_root[other]])
 
@@ -408,7 +407,7 @@ def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
     enabled[:] = 0
     for i in range(begin, end):
         span = c.leaf_span[arena.leaves[i]]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             if c.write_start[outcome] < c.write_start[outcome + 1]:
                 join(enabled, temporal.masks[c.leaf_root[arena.leaves[i]]])
                 break

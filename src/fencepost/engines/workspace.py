@@ -14,13 +14,29 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from fencepost.compiler import canonical
+from fencepost.compiler.encoding import (
+    CAPACITY,
+    COUNT,
+    COUNTERS,
+    DEADLOCK,
+    INEXACT,
+    INITIAL,
+    LEAF_TOP,
+    MAX_OUTCOMES,
+    OUT,
+    PARKED,
+    PARKS,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    pack_reference,
+)
 from fencepost.compiler.layout import packed
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, STACK_WORDS, move_fields
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
+from fencepost.compiler.native import STACK_WORDS, move_fields
+from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.interface import Found
-from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, Arena, Work
+from fencepost.engines.kernel import Arena, Work
 from fencepost.engines.resources import memory_limit, physical_memory
 from fencepost.engines.search import Raised, Search, StatePath, Step, Tally
 from fencepost.errors import ProtocolRaised
@@ -94,7 +110,7 @@ class Workspace:
 
     def _work(self) -> Work:
         roots = len(self.stepper.roots) + 1
-        counts = np.zeros(16, np.int64)
+        counts = np.zeros(COUNTERS, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
         entries = (self.most_states + kernel.SLACK * 2) * 4
@@ -105,9 +121,9 @@ class Workspace:
             keys=reserve(self.region, np.uint64),
             begins=reserve(self.region, np.int64),
             starts=reserve(self.region, np.int64),
-            leaf_count=reserve(1 << REF_BITS, np.int64),
-            cut_count=reserve(1 << REF_BITS, np.int64),
-            new_count=reserve(1 << REF_BITS, np.int64),
+            leaf_count=reserve(MAX_OUTCOMES, np.int64),
+            cut_count=reserve(MAX_OUTCOMES, np.int64),
+            new_count=reserve(MAX_OUTCOMES, np.int64),
             fresh=reserve(ROOM, np.int64),
             held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
             scratch=np.zeros(1, np.int32),
@@ -199,8 +215,8 @@ class Workspace:
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
-        self.new.ref[position] = (len(self.starts) << REF_BITS) | INITIAL
-        self.new.meta[position] = kernel.PARKED
+        self.new.ref[position] = pack_reference(len(self.starts), INITIAL)
+        self.new.meta[position] = PARKED
         work.parked[counts[PARKS]] = position
         counts[COUNT] += 1
         counts[PARKS] += 1
@@ -238,7 +254,7 @@ class Workspace:
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
-            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, kernel.PARKED
+            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, PARKED
             work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
             work.counts[COUNT] += len(mine)
             work.counts[PARKS] += len(mine)

@@ -19,10 +19,16 @@ import msgspec
 import numpy as np
 
 from fencepost import __version__
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, Array
+from fencepost.compiler.encoding import (
+    INITIAL,
+    PARKED,
+    STATE_PROPERTY,
+    link_outcome,
+    link_parent,
+    reference_outcome,
+)
+from fencepost.compiler.tables import Array
 from fencepost.digest import digest, sealed
-from fencepost.engines import kernel
 from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
 from fencepost.engines.embedded import Embedded
 from fencepost.engines.interface import Exploration, Options, Progress, Report, TableWriter
@@ -250,7 +256,7 @@ class OnSpark:
         outcomes: list[Array] = []
         for n in range(len(links)):
             log = links.level(n)
-            outcome, parent = log & REF_MASK, log >> REF_BITS
+            outcome, parent = link_outcome(log), link_parent(log)
             outcomes.append(outcome.astype(np.uint32))
             lows.append(lows[-1][parent] ^ tables.delta[outcome])
             if self.wide:
@@ -541,11 +547,11 @@ class OnSpark:
         metas = own.new.meta[positions]
         inside = metas >= 0
         if inside.any():
-            outcomes = ref[inside] & REF_MASK if self.table is not None else None
+            outcomes = reference_outcome(ref[inside]) if self.table is not None else None
             self.pieces.append(self._piece(positions[inside], outcomes))
-        np.add.at(own.work[0].new_count, ref[inside] & REF_MASK, 1)
+        np.add.at(own.work[0].new_count, reference_outcome(ref[inside]), 1)
         self.files.remove(file)
-        return int((metas == kernel.PARKED).sum())
+        return int((metas == PARKED).sum())
 
     def _violated(self) -> dict[int, tuple[int, int]]:
         """The properties that states just completed violate, as tasks tell it."""

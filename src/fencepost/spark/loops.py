@@ -6,10 +6,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    PARKS,
+    meta_count,
+    meta_end,
+    meta_first,
+    pack_meta,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+    span_count,
+    span_end,
+    span_first,
+)
 from fencepost.compiler.machine import load, store
-from fencepost.compiler.native import REF_BITS, REF_MASK, RESOLVED, entry_of, inner, njit, resolve, walk
+from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve, walk
 from fencepost.engines import kernel
-from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 
 
 @njit
@@ -78,11 +90,10 @@ def know_steps(c, g, old, w):
     Whether that is so: who built a row made sure of it, but perhaps elsewhere.
     """
     for position in range(old.meta.size):
-        first = old.meta[position] >> META_BITS
-        cells = old.cells[position]
-        for k in range(first, first + (old.meta[position] & META_MASK)):
+        cells, meta = old.cells[position], old.meta[position]
+        for k in range(meta_first(meta), meta_end(meta)):
             span = c.leaf_span[old.leaves[k]]
-            for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for step in range(span_first(span), span_end(span)):
                 for e in range(c.step_start[step], c.step_start[step + 1]):
                     if not knows_step(c, g, np.int64(c.step_trie[e]), cells, np.int64(step), w):
                         return False
@@ -131,7 +142,7 @@ def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs,
         ):
             k -= 1
         if k > first and load(out_fps, k - 1) == fp and (not wide or load(out_highs, k - 1) == high):
-            if earlier(c, fp, high, ref & REF_MASK, load(out_refs, k - 1) & REF_MASK, wide):
+            if earlier(c, fp, high, reference_outcome(ref), reference_outcome(load(out_refs, k - 1)), wide):
                 store(out_refs, k - 1, ref)
             continue
         for j in range(end, k, -1):
@@ -203,9 +214,9 @@ def fingerprints(c, old, start, refs, fps, highs, wide):
     positions.
     """
     for i in range(refs.size):
-        outcome = refs[i] & REF_MASK
-        parent = (refs[i] >> REF_BITS) - start
-        refs[i] = (parent << REF_BITS) | outcome
+        outcome = reference_outcome(refs[i])
+        parent = reference_parent(refs[i]) - start
+        refs[i] = pack_reference(parent, outcome)
         fps[i] = old.fp[parent] ^ c.delta[outcome]
         if wide:
             highs[i] = old.fp_high[parent] ^ c.delta_high[outcome]
@@ -216,7 +227,7 @@ def outcomes_possible(c, leaves):
     """How many candidates rows with these leaves can have, all together."""
     total = 0
     for leaf in leaves:
-        total += c.leaf_span[leaf] & REF_MASK
+        total += span_count(c.leaf_span[leaf])
     return total
 
 
@@ -243,9 +254,9 @@ def gather_leaves(arena, order, metas, leaves, count):
     at = 0
     for i in range(order.size):
         meta = arena.meta[order[i]]
-        first, n = meta >> META_BITS, meta & META_MASK
+        first, n = meta_first(meta), meta_count(meta)
         if not count:
-            metas[i] = (at << META_BITS) | n
+            metas[i] = pack_meta(at, n)
             for k in range(n):
                 leaves[at + k] = arena.leaves[first + k]
         at += n

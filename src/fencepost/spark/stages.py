@@ -22,10 +22,22 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
+from fencepost.compiler.encoding import (
+    COUNT,
+    COUNTERS,
+    DEADLOCK,
+    LEAF_TOP,
+    PARKED,
+    PARKS,
+    is_inside,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+)
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS
+from fencepost.compiler.native import STACK_WORDS
 from fencepost.compiler.tables import Array, Compiled, Growing
-from fencepost.engines.kernel import COUNT, DEADLOCK, LEAF_TOP, PARKED, PARKS, Arena, Work
+from fencepost.engines.kernel import Arena, Work
 from fencepost.spark import loops
 from fencepost.spark.level import (
     NO_IMAGES,
@@ -192,7 +204,7 @@ class _Stage:
 
     def _work(self, rows: int) -> Work:
         plan = self.plan
-        counts = np.zeros(16, np.int64)
+        counts = np.zeros(COUNTERS, np.int64)
         counts[DEADLOCK] = -1
         none, numbers = np.zeros(1, np.uint64), np.zeros(1, np.int64)
         return Work(
@@ -241,7 +253,7 @@ class Expand(_Stage):
                 if root not in broken or step[:2] < broken[root][:2]:
                     broken[root] = step
                 work.best_order[root] = -1
-        refs[:n] += np.int64(home * plan.rows) << REF_BITS
+        refs[:n] += pack_reference(home * plan.rows, 0)  # positions become numbers in the level
         low, high, ref = ordered(c, fps, highs, refs, n, 0, (1 << 64) - 1, plan.wide)
         edges = [0, *np.searchsorted(low, np.array(bounds(len(plan.runs))[1:-1], np.uint64)).tolist(), len(low)]
         shuffled = 0
@@ -308,7 +320,7 @@ class Deduplicate(_Stage):
         low, high, ref = low[fresh], high[fresh] if plan.wide else high, ref[fresh]
         runs = list(plan.runs[target])
         if len(low):
-            runs = self._kept(target, runs, low, high, (ref & REF_MASK).astype(np.uint32))
+            runs = self._kept(target, runs, low, high, reference_outcome(ref).astype(np.uint32))
         shuffled = 0
         for home, mine in by_home(ref, plan.rows):
             for at in range(0, len(mine), 2 * BLOCK):
@@ -390,7 +402,7 @@ class Build(_Stage):
         if len(off):
             parked = (self._name("parked", home), len(off))
             write_parked(storage, parked[0], new, off, plan.wide)
-        inside = np.flatnonzero(new.meta >= 0)
+        inside = np.flatnonzero(is_inside(new.meta))
         rows = len(inside)
         if settled or rows < n:
             # Leaves of rows that were settled are not where the order of rows would have them.
@@ -400,10 +412,10 @@ class Build(_Stage):
             new = new._replace(meta=metas, leaves=leaves)
         piece = None
         if rows:
-            outcomes = new.ref[:rows] & REF_MASK if plan.sheet is not None else None
+            outcomes = reference_outcome(new.ref[:rows]) if plan.sheet is not None else None
             shape, written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
             piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
-        found = np.bincount(new.ref[:rows] & REF_MASK, minlength=1)
+        found = np.bincount(reference_outcome(new.ref[:rows]), minlength=1)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root]))
             for root in np.flatnonzero(work.best_position >= 0).tolist()
@@ -504,7 +516,7 @@ def by_home(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
     """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is
     left out.
     """
-    homes = (refs >> REF_BITS) // rows
+    homes = reference_parent(refs) // rows
     if homes.size and homes.max() < 1 << 16:
         homes = homes.astype(np.uint16)  # which NumPy sorts in linear time
     order = np.argsort(homes, kind="stable")

@@ -26,7 +26,8 @@ from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.deadline import Deadline
 from fencepost.step.mapping import Part, Side
-from fencepost.step.refinement import CHANGE, After, Change, Changes, Refinement, Steps
+from fencepost.step.refinement import After, Change, Changes, Refinement, Steps
+from fencepost.step.slots import CHANGE
 from fencepost.step.state import State, Store
 
 if TYPE_CHECKING:

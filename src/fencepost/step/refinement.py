@@ -26,9 +26,6 @@ from fencepost.spec.values import NotAValue, Value, encode, freeze, show
 from fencepost.step.mapping import Side, StateMapping, wrong
 from fencepost.step.state import Store
 
-CHANGE = (1 << 24) - 1
-"""What the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
-
 Row = Mapping[int, int]
 """A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
 default.
