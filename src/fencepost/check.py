@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost import extras
-from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
-from fencepost.engines.resources import cores, limit_reached, memory_limit, peak_memory, resident_memory
+from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Report
+from fencepost.engines.resources import cores, limit_reached
 from fencepost.engines.witnesses import never_reached, reported_as, sought
-from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised, SystemFailure
+from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.loading import expectation, load, set_up
-from fencepost.result import ActionCount, Result, Table, Violation, Witness
+from fencepost.result import ActionCount, Result, Violation, Witness
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import replay
-
-if TYPE_CHECKING:
-    from fencepost.states.manifest import Manifest
 
 ENGINES = ("auto", "embedded", "reference", "simulate", "spark")
 
@@ -111,10 +108,10 @@ def _checked(
         with _limited(deadline, options):
             differs = compare(protocol, invariants, options.timeout, deadline)
         if differs is not None:
-            return _judge(stepper, engine, differs, options, report)
+            return _judge(stepper, engine, differs, options)
     with extras.named(f"engine {engine}"):
         explorer = import_module(_module(engine, options))
-    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
+    return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
 
 
 def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[None]:
@@ -167,9 +164,9 @@ def _try_small(
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
         deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
     if deadline.reached is not None:
-        return _judge(stepper, "interpreted", explored, options, None)
+        return _judge(stepper, "interpreted", explored, options)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "interpreted", explored, options, None)
+    return None if ours else _judge(stepper, "interpreted", explored, options)
 
 
 def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
@@ -265,13 +262,26 @@ def _check_table(engine: str, options: Options) -> None:
             )
 
 
-def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
+def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:
+    """What an engine finds, which writes the state space down meanwhile, if that was asked for."""
+    explored: Exploration
+    if options.states is None or options.resume is not None:  # a search that goes on knows its table
+        explored = explorer.explore(stepper, options, report)
+        return explored
+    from fencepost.states.writer import Writer  # needs what an installation may lack
+
+    table = Writer(stepper, options.states, options.edges)
+    try:
+        explored = explorer.explore(stepper, options, report, table)
+    except BaseException:
+        table.discard()
+        raise
+    return explored
+
+
+def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
     """The result of an exploration, every counterexample replayed through the author's Python."""
     explored.unfinished = stepper.deadline.unfinished
-    if not explored.distinct and explored.raised is None:
-        explored.raised = _without_states(stepper, explored)
-    if explored.complete and explored.distinct and not explored.found and explored.recording is not None:
-        _judge_liveness(stepper, explored, options, report)
     violations = [
         Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path, f.loop), f.fairness, f.walk, f.walked)
         for f in explored.found
@@ -279,17 +289,13 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     missing = never_reached(stepper, explored)
     if explored.complete and explored.raised is None:
         violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
-    manifest = _complete_table(stepper, explored, report)
     result = _result(stepper.protocol, engine, explored, violations)
     result.witnesses = [
         Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses
     ]
     result.unreached = tuple(title for titles in missing.values() for title in titles)
+    result.table = explored.table
     result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
-    if manifest is not None and explored.table is not None:
-        result.table = Table(
-            str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete
-        )
     images = explored.symmetry.images if explored.symmetry is not None else 1
     result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, images)
     if explored.raised_at is not None:
@@ -304,103 +310,6 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
     result.seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
     return result
-
-
-def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised | None:
-    """Why there was nothing to explore, if nothing else ended the search: what holds of no state is told of none."""
-    # Walks that look for witnesses alone need not begin, if initial states are all there is to look for.
-    found = explored.found or (explored.walks is not None and explored.witnesses)
-    if explored.limit is not None or found or explored.failure is not None or explored.interrupted:
-        return None
-    setups = stepper.protocol.declared("initial")
-    if not stepper.initial_states():
-        name = setups[0].name
-        return ProtocolRaised(
-            f"initial state {name} refuses every way through its choices: no state is reachable", where=name
-        )
-    names = " and ".join(constraint.name for constraint in stepper.protocol.declared("constraint"))
-    return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)
-
-
-def _complete_table(stepper: Stepper, explored: Exploration, report: Report | None) -> Manifest | None:
-    """Complete the state space that was written down, if one was. If the machine failed, or the user does not want to
-    wait for it, nothing is left of it but what a search can go on with.
-    """
-    table = explored.table
-    if table is None:
-        return None
-
-    def tell(written: int, of: int) -> None:
-        if report is not None:
-            seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
-            doing = f"writing states: {written:,} of {of:,}"
-            report(Progress(distinct=explored.distinct, depth=explored.depth, seconds=seconds, doing=doing))
-
-    if explored.failure is None:
-        ended = explored.limit or ("it was interrupted" if explored.interrupted else None)
-        if ended is None and explored.raised is not None:
-            ended = f"{explored.raised.where} raised"
-        if ended is None and explored.found and not explored.complete:
-            ended = f"{explored.found[0].name} is violated"
-        try:
-            return table.finish(explored.complete, ended, tell)
-        except SystemFailure as error:
-            explored.failure = error
-        except KeyboardInterrupt:
-            explored.interrupted = True
-    table.discard()
-    return None
-
-
-def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, report: Report | None) -> None:
-    """Judge the temporal properties on the graph that was explored; what is violated is added to what was found."""
-    from fencepost.liveness.judge import Lasso, violation  # SciPy takes its time to import
-    from fencepost.liveness.lasso import walked
-
-    recording, began = explored.recording, time.monotonic()
-    assert recording is not None
-    explored.recording = None
-    limit = memory_limit(options.max_memory)
-
-    def went_on() -> float:
-        return explored.seconds + time.monotonic() - began
-
-    def tell() -> None:
-        if report is not None:
-            progress = Progress(
-                distinct=explored.distinct, depth=explored.depth, seconds=went_on(), doing="judging liveness"
-            )
-            report(progress)
-
-    found: dict[str, Lasso] = {}
-    try:
-        tell()
-        if resident_memory() + recording.needs > limit:
-            raise SystemFailure(
-                f"the memory limit of {limit:,} bytes has no room for a graph of {recording.steps:,} steps"
-            )
-        graph = recording.graph()
-        for property in recording.terms.properties:
-            tell()
-            if options.timeout is not None and went_on() >= options.timeout:
-                raise SystemFailure(f"the time limit of {options.timeout:g} seconds was reached")
-            lasso = violation(graph, property)
-            known = found.get(property.name)
-            if lasso is not None and (known is None or lasso.length < known.length):
-                found[property.name] = lasso
-    except SystemFailure as error:
-        explored.unjudged = str(error)
-    except MemoryError:
-        explored.unjudged = "out of memory"
-    except KeyboardInterrupt:
-        explored.interrupted = True
-    else:
-        explored.judged = tuple(dict.fromkeys(property.name for property in graph.terms.properties))
-        for name, lasso in found.items():
-            way = walked(stepper, graph.terms, lasso)
-            explored.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
-    explored.seconds = went_on()
-    explored.peak_memory = max(explored.peak_memory, peak_memory())
 
 
 def _start(stepper: Stepper, found: Found) -> State:

@@ -24,8 +24,8 @@ from fencepost import arguments, errors, extras, interrupts, loading, output
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised, SystemFailure
 
 if TYPE_CHECKING:
-    from fencepost.engines.interface import Options
-    from fencepost.result import Result, Table
+    from fencepost.engines.interface import Options, Table
+    from fencepost.result import Result
     from fencepost.spec.protocol import Protocol
     from fencepost.states.questions import By
     from fencepost.store.rules.protections import Protections

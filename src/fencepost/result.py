@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost import errors
-from fencepost.engines.interface import Walks
+from fencepost.engines.interface import Table, Walks
 from fencepost.liveness.lasso import Met
 from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.spec.values import Value
@@ -67,21 +67,6 @@ class ActionCount:
     name: str
     taken: int
     new_states: int
-
-
-@dataclass(frozen=True)
-class Table:
-    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which
-    depth.
-
-    Unless ``complete``, it holds the levels that were found before the search ended.
-    """
-
-    directory: str
-    states: int
-    edges: int | None
-    depth: int
-    complete: bool
 
 
 @dataclass

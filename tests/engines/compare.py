@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from fencepost import Protocol
 from fencepost.engines import embedded, reference
 from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.engines.search import Search
+from fencepost.liveness.graph import Graph
 from fencepost.step import Stepper
 
 
@@ -50,6 +54,21 @@ def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = 
     if prepare is not None:
         prepare(stepper)
     return answer(stepper, embedded.explore(stepper, Options(**{"workers": 1, **options})))
+
+
+def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> Graph:
+    """The graph that an engine records, as it is before temporal properties are judged on it."""
+    graphs: list[Graph] = []
+
+    def finish(search: Search) -> Exploration:
+        assert search.recording is not None
+        graphs.append(search.recording.graph())
+        return search.result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "finish", finish)
+        explore(stepper, Options(**options))
+    return graphs[0]
 
 
 def disagreement(expected: dict[str, Any], got: dict[str, Any]) -> str | None:

@@ -6,7 +6,9 @@ import pytest
 
 from fencepost import Options, Protocol, action, invariant, require, state, step_invariant
 from fencepost.check import check
-from fencepost.engines.embedded import Explorer
+from fencepost.engines.embedded import Embedded
+from fencepost.engines.search import Search
+from fencepost.engines.workspace import Workspace
 from fencepost.step import Stepper
 
 
@@ -31,12 +33,13 @@ def bound(bindings: int) -> Protocol:
 
 
 def entries(protocol: Protocol) -> int:
-    explorer = Explorer(Stepper(protocol), Options(workers=1))
+    search = Search(Stepper(protocol), Options(workers=1))
+    executor = Embedded(Workspace(search))
     try:
-        assert explorer.run().distinct == 4
-        return int(explorer.tables.entries[0])
+        assert search.run(executor).distinct == 4
+        return int(executor.workspace.tables.entries[0])
     finally:
-        explorer.close()
+        executor.close()
 
 
 def test_entries_grow_with_the_number_of_bindings() -> None:

@@ -31,7 +31,7 @@ from fencepost import (
     view,
 )
 from fencepost.compiler import native, tables
-from fencepost.engines import embedded, reference
+from fencepost.engines import reference, workspace
 from fencepost.engines.interface import Options
 from fencepost.engines.resources import resident_memory
 from fencepost.step import Deadline, LimitReached, Stepper, deadline
@@ -314,7 +314,7 @@ def test_limits_are_looked_at_while_tables_are_built(monkeypatch: pytest.MonkeyP
 
 
 def test_tables_are_laid_out_anew_only_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "QUESTIONS", 8)
+    monkeypatch.setattr(workspace, "QUESTIONS", 8)
     linked: list[int] = []
     link = native.link
     monkeypatch.setattr(native, "link", lambda *arguments: linked.append(1) or link(*arguments))

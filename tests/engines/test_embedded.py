@@ -35,7 +35,7 @@ from fencepost import (
     table,
     view,
 )
-from fencepost.engines import embedded, reference
+from fencepost.engines import embedded, reference, search
 from fencepost.engines.interface import Exploration, Options, Progress
 from fencepost.step import Stepper
 from fencepost.step import state as states
@@ -929,7 +929,7 @@ def test_an_interrupt_ends_it_and_what_was_found_is_told(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_only_grows(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "TICK", 0.0)
+    monkeypatch.setattr(search, "TICK", 0.0)
     seen: list[Progress] = []
     explored = embedded.explore(Stepper(Endless()), Options(workers=workers, max_states=20_000), seen.append)
     assert len(seen) >= 100 and seen[0].distinct < 1_000 < seen[-1].distinct

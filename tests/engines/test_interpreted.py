@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compare import answer, by_reference, disagreement
+from compare import answer, by_reference, disagreement, graph
 from hypothesis import given, settings
 from random_protocols import RandomProtocol, protocols, reduced, seeded
 from symmetric_protocols import symmetric
@@ -71,12 +71,10 @@ def test_notes_down_the_same_graph_for_liveness(seed: int) -> None:
     graphs = []
     for explore in (reference.explore, interpreted.explore):
         stepper = Stepper(seeded(seed, temporal=True).build())
-        explored = explore(stepper, Options(max_depth=5))
-        assert explored.recording is not None
-        graph = explored.recording.graph()
+        found = graph(explore, stepper, max_depth=5)
         graphs.append(
             {
-                name: np.asarray(getattr(graph, name)).tolist()
+                name: np.asarray(getattr(found, name)).tolist()
                 for name in ("fingerprints", "starts", "targets", "kinds", "enabled", "truths")
             }
         )

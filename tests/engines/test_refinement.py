@@ -38,7 +38,11 @@ from fencepost import (
     table,
     view,
 )
+from fencepost.compiler.tables import Tables
 from fencepost.engines import embedded, interpreted, reference, simulate
+from fencepost.engines.interface import Exploration
+from fencepost.engines.search import Search
+from fencepost.engines.workspace import Workspace
 from fencepost.explorer.session import Session
 from fencepost.protocols.bookkeeper.current import BookKeeper, Client, LedgerOnBookie
 from fencepost.report.html import html
@@ -347,37 +351,33 @@ class Late(Protocol):
     )
 
 
+def explored_with_tables(stepper: Stepper, workers: int) -> tuple[Exploration, Tables]:
+    search = Search(stepper, Options(workers=workers))
+    executor = embedded.Embedded(Workspace(search))
+    try:
+        return search.run(executor), executor.workspace.tables
+    finally:
+        executor.close()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_part_that_reads_more_and_more(workers: int) -> None:
     stepper = Stepper(Late())
-    explorer = embedded.Explorer(stepper, Options(workers=workers))
-    try:
-        explored = explorer.run()
-        assert explored.complete and not explored.found
-        assert explorer.tables.older[: int(explorer.tables.tries[0])].any(), "no outcome became another change"
-    finally:
-        explorer.close()
+    explored, tables = explored_with_tables(stepper, workers)
+    assert explored.complete and not explored.found
+    assert tables.older[: int(tables.tries[0])].any(), "no outcome became another change"
     expected = len(check(Late(fault=True), engine="reference").must_violate("as_counter"))
     assert len(check(Late(fault=True), engine="embedded", workers=workers).must_violate("as_counter")) == expected
 
 
 def test_what_was_decided_is_kept_with_the_tables() -> None:
-    explorers = [embedded.Explorer(Stepper(Late(fault=fault)), Options(workers=1)) for fault in (True, False)]
-    try:
-        explorers[0].run()
-        kept = explorers[0].tables.snapshot()
-        explorers[1].tables.restore(json.loads(json.dumps(kept, default=list)) | {"arrays": kept["arrays"]})
-        one, other = (explorer.stepper for explorer in explorers)
-        assert one.changes.known == other.changes.known and one.changes.read == other.changes.read
-        decided = [stepper.refinements["as_counter"].decided for stepper in (one, other)]
-        assert (
-            decided[0] == decided[1]
-            and any(what is None for _, what in decided[0])
-            and any(what for _, what in decided[0])
-        )
-    finally:
-        for explorer in explorers:
-            explorer.close()
+    one, other = Stepper(Late(fault=True)), Stepper(Late(fault=False))
+    kept = explored_with_tables(one, 1)[1].snapshot()
+    Tables(other).restore(json.loads(json.dumps(kept, default=list)) | {"arrays": kept["arrays"]})
+    assert one.changes.known == other.changes.known and one.changes.read == other.changes.read
+    decided = [stepper.refinements["as_counter"].decided for stepper in (one, other)]
+    assert decided[0] == decided[1]
+    assert any(what is None for _, what in decided[0]) and any(what for _, what in decided[0])
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------

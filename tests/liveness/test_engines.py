@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engines import compare
 from engines.random_protocols import RandomProtocol, seeded
 
 from fencepost import Protocol, Result, check
 from fencepost.engines import embedded, reference
-from fencepost.engines.interface import Options
 from fencepost.liveness.graph import Graph
 from fencepost.step import Stepper
 
@@ -43,11 +43,7 @@ def told(result: Result) -> dict[str, Any]:
 
 
 def graph(engine: Any, protocol: Protocol, **options: Any) -> Graph:
-    stepper = Stepper(protocol)
-    recording = engine.explore(stepper, Options(**options)).recording
-    assert recording is not None
-    found: Graph = recording.graph()
-    return found
+    return compare.graph(engine.explore, Stepper(protocol), **options)
 
 
 def differences(random: RandomProtocol) -> str | None:

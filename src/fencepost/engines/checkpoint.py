@@ -26,11 +26,14 @@ import numpy as np
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.tables import Array
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
+from fencepost.engines.interface import Found
+from fencepost.engines.search import Kept
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
+from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
 
@@ -55,7 +58,7 @@ class SlotEntry(msgspec.Struct):
     constant: bool
 
 
-class Subject(msgspec.Struct):
+class Subject(msgspec.Struct, kw_only=True):
     """What a checkpoint is a checkpoint of."""
 
     format: int
@@ -82,9 +85,9 @@ class Subject(msgspec.Struct):
         return None
 
 
-class Manifest(Subject):
-    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of
-    those files, as far as they count; ``frontier_blocks``: those of the blocks of the frontier.
+class Saved(Subject, kw_only=True):
+    """What a checkpoint keeps of a search at the end of a level, whatever engine it is of; ``taken`` and ``new`` are by
+    the number of the root, and ``found`` is as :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
     """
 
     depth: int
@@ -93,19 +96,54 @@ class Manifest(Subject):
     taken: list[int]
     new: list[int]
     seconds: float
-    levels: list[int]
-    fingerprints: str
-    links: str
-    frontier: str
-    frontier_size: int
-    frontier_blocks: list[str]
-    words: int
-    places: list[int]
-    slots: list[SlotEntry]
-    outcomes: list[tuple[int, list[int]]]
+    slots: list[SlotEntry] = []
     found: list[tuple[str, str, int, list[int]]]
     reported: list[str]
+
+    def kept(self, queue: int, found: list[Found]) -> Kept:
+        """The same for a search that goes on. ``queue``: states of the frontier; ``found``: what was found, decoded."""
+        return Kept(
+            self.depth, self.distinct, self.generated, queue, self.seconds, dict(enumerate(self.taken)),
+            dict(enumerate(self.new)), found, self.reported,
+        )  # fmt: skip
+
+
+class Manifest(Saved, kw_only=True):
+    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of
+    those files, as far as they count; ``frontier_blocks``: those of the blocks of the frontier.
+    """
+
+    levels: list[int]
+    fingerprints: str = ""
+    links: str = ""
+    frontier: str = ""
+    frontier_size: int
+    frontier_blocks: list[str] = []
+    words: int = 0
+    places: list[int] = []
+    outcomes: list[tuple[int, list[int]]]
     symmetry: list[str]
+
+
+def saved(stepper: Stepper, source: str, properties: list[str], bits: int, kept: Kept) -> dict[str, Any]:
+    """The fields of :class:`Saved` but ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
+    source when the search began; ``properties``: those that are checked, by title.
+    """
+    protocol, roots = stepper.protocol, range(len(stepper.roots))
+    return {
+        "protocol": protocol.name,
+        "constants": encoded_constants(protocol),
+        "source": source,
+        "properties": properties,
+        "bits": bits,
+        "depth": kept.depth,
+        "distinct": kept.distinct,
+        "generated": kept.generated,
+        "taken": [kept.taken.get(root, 0) for root in roots],
+        "new": [kept.new.get(root, 0) for root in roots],
+        "seconds": kept.seconds,
+        "reported": kept.reported,
+    }
 
 
 def encoded_constants(protocol: Protocol) -> dict[str, str]:

@@ -1,32 +1,23 @@
-"""What every engine takes and gives.
-
-The answer is the same from each of them, whatever the number of workers: the level of the first violation is finished;
-the parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having
-discovered it; with a view or with symmetry the state found by that step stands for all that look like it; of several
-violations of one property in a level the one with the least (fingerprint, action, choices) is told, and so it is with
-witnesses. A search that looks for witnesses alone ends with the level in which the last of them is found.
-"""
+"""What every engine takes and gives: options, progress, and what was found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.lasso import Met
 from fencepost.spec.values import Value
-from fencepost.step import State, Stepper, Symmetry, Unfinished
+from fencepost.step import State, Symmetry, Unfinished
 
 if TYPE_CHECKING:
-    from fencepost.liveness.graph import Recording
-    from fencepost.states.writer import Writer
+    from collections.abc import Iterator
 
-SAMPLE = 8
-"""States of each level that checking mode looks at again: spread evenly over the level, in the order of
-fingerprints.
-"""
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -74,17 +65,6 @@ class Options:
     handover: int | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     debug: bool = False
-
-
-def table(stepper: Stepper, options: Options) -> Writer | None:
-    """What the state space is written down with, if it is to be. Raises :class:`fencepost.SystemFailure` if it can not
-    be.
-    """
-    if options.states is None:
-        return None
-    from fencepost.states.writer import Writer  # needs what an installation may lack
-
-    return Writer(stepper, options.states, options.edges)
 
 
 SIMULATION = ("walks", "depth", "seed", "walk")
@@ -158,6 +138,43 @@ class Walks:
     unseen: dict[str, tuple[Value, ...]]
 
 
+@dataclass(frozen=True)
+class Table:
+    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which
+    depth.
+
+    Unless ``complete``, it holds the levels that were found before the search ended.
+    """
+
+    directory: str
+    states: int
+    edges: int | None
+    depth: int
+    complete: bool
+
+
+class TableWriter(Protocol):
+    """Writes the state space down, level by level, while a search goes on; see :class:`fencepost.states.writer.Writer`.
+
+    Fingerprints are 64 bits (uint64), roots are numbers of actions, rows the numbers of the values of a state.
+    """
+
+    edges: Any
+    """None if steps are not written."""
+
+    def add_level(self, blocks: Iterator[tuple[Array, Array | None, Array | None, Array]]) -> None:
+        """The next level, in the order of fingerprints: fingerprints, those of parents, roots, rows."""
+
+    def add_edges(self, sources: Array, targets: Array, roots: Array) -> None:
+        """Steps, by the fingerprints they go from and to and the numbers of their roots."""
+
+    def finish(self, complete: bool, ended: str | None, tell: Callable[[int, int], None]) -> Table:
+        """Complete the table; ``tell`` is called with the states that are encoded, and of how many."""
+
+    def discard(self) -> None:
+        """Remove what was written, but for what a search can go on with."""
+
+
 @dataclass
 class Exploration:
     """What an engine found.
@@ -168,10 +185,10 @@ class Exploration:
     reached, None if the space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search;
     ``unfinished`` is the evaluation that had not returned when a limit or the user ended it; ``raised`` is an error of
     the author's Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk,
-    memory), with all that was known until then. ``recording``: the graph, if there are temporal properties to judge on
-    it; ``judged``: those that were; ``unjudged``: why they were not. ``seconds`` are those of the engine;
+    memory), with all that was known until then. ``judged``: the temporal properties that were judged; ``unjudged``: why
+    they were not. ``seconds`` are those of the engine;
     ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With a ``symmetry`` states
-    are counted up to it. ``table``: the state space as it was written down, to be completed. ``engine``: the one that
+    are counted up to it. ``table``: the state space as it was written down. ``engine``: the one that
     explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that was not
     asked for.
 
@@ -197,13 +214,12 @@ class Exploration:
     raised: ProtocolRaised | None = None
     raised_at: Found | None = None
     failure: SystemFailure | None = None
-    recording: Recording | None = None
     judged: tuple[str, ...] = ()
     unjudged: str | None = None
     evaluations: int = 0
     profile: dict[str, object] = field(default_factory=dict)
     symmetry: Symmetry | None = None
-    table: Writer | None = None
+    table: Table | None = None
     walks: Walks | None = None
     walk: Found | None = None
     engine: str = ""

@@ -1,5 +1,4 @@
-"""The interpreted explorer: the search of `reference`, with every evaluation of the author's Python remembered and used
-again.
+"""The interpreted explorer: `reference`, with every evaluation of the author's Python remembered and used again.
 
 It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space
 of some thousand states before NumPy and Numba would have been imported. It needs neither.
@@ -14,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.engines import reference
-from fencepost.engines.interface import Exploration, Options, Report
+from fencepost.engines.interface import Exploration, Options
+from fencepost.engines.reference import Expanded, Link, Reference, Row
+from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
 from fencepost.step.recorder import MAPPING
@@ -34,9 +34,11 @@ class Most:
     orbits: int
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None, most: Most | None = None) -> Exploration:
+def explore(stepper: Stepper, options: Options, most: Most | None = None) -> Exploration:
     """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer, up to ``most``."""
-    return _Search(stepper, options, report, most).run()
+    search = Search(stepper, options)
+    search.run(Interpreted(search, most))
+    return search.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,14 @@ class _Reached:
     changed: int
 
 
-class _Search(reference.Search):
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most: Most | None) -> None:
-        super().__init__(stepper, options, report)
+class Interpreted(Reference):
+    """Expands levels by what is remembered of the protocol."""
+
+    def __init__(self, search: Search, most: Most | None) -> None:
+        super().__init__(search)
         self.most = most
         self.tries: dict[int, _Trie | Ending] = {}
-        self.mapped = stepper.of_kind(MAPPING)
+        self.mapped = search.stepper.of_kind(MAPPING)
         self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
         self.reached: dict[int, _Reached] = {}
@@ -152,7 +156,12 @@ class _Search(reference.Search):
 
     # -- exploring ----------------------------------------------------------------------------------------------------
 
-    def _admit(self, found: int, row: reference.Row, link: reference.Link | None) -> bool:
+    def expand(self) -> bool:
+        """Expand a level, unless that would be more than is allowed."""
+        self.search.result.limit = self._most_reached()
+        return self.search.result.limit is None and super().expand()
+
+    def _admit(self, found: int, row: Row, link: Link | None) -> bool:
         return self._enter(found, list(row), self.stepper.store.fingerprint(row), link)
 
     def _enter(
@@ -160,7 +169,7 @@ class _Search(reference.Search):
         found: int,
         row: list[int],
         fingerprint: int,
-        link: reference.Link | None,
+        link: Link | None,
         parent: _Reached | None = None,
         actions: Sequence[Ending] = (),
         changed: int = 0,
@@ -173,7 +182,7 @@ class _Search(reference.Search):
             self.starts[found] = tuple(row)
             for root in self.refinements:
                 if self.stepper.outcomes(root, row):
-                    self._meet(reference.Met((found, -1, ()), root, found))
+                    self._meet(root, found)
             properties = [self._ending(root, row) for root in self.properties]
         else:
             properties = [
@@ -187,21 +196,18 @@ class _Search(reference.Search):
             if root.kind == "constraint":
                 inside = False
             else:
-                self._meet(reference.Met((found, -1, ()), root, found))
+                self._meet(root, found)
         if inside:
             self.reached[found] = _Reached(row, fingerprint, properties, actions, changed)
-            self.result.distinct += 1
         return inside
 
-    def _expand(self, parent: int) -> list[int]:
-        discovered = []
+    def _expand(self, parent: int) -> None:
         reached = self.reached.pop(parent)
         row, fingerprint, inherited, different = reached.row, reached.fingerprint, reached.inherited, reached.changed
-        noted = reference.Noted(tuple(row))
-        self.noted.append(noted)
-        alive = False
-        narrow = self.options.bits == 64
-        result, links, symmetric, stepwise = self.result, self.links, self.symmetry is not None, self.stepwise
+        expanded = Expanded(tuple(row))
+        self.expanded.append(expanded)
+        alive, narrow, discovered = False, self.narrow, self.discovered
+        links, symmetric, stepwise = self.links, self.symmetry is not None, self.stepwise
         # The children share it: it is complete before any of them is expanded.
         actions: list[Ending] = []
         for place, action in enumerate(self.actions):
@@ -217,15 +223,14 @@ class _Search(reference.Search):
             for step in ending.steps:
                 outcome, changed = step.outcome, step.changed
                 if changed:
-                    noted.enabled.add(root)
+                    expanded.enabled.add(root)
                 after: list[int] = []
                 link = (parent, root, outcome.choices)
                 if stepwise:
                     after = _after(row, outcome, len(self.stepper.store.slots))
                     if not self._allowed(row, after, link, outcome):
                         continue
-                result.generated += 1
-                result.taken[root] += 1
+                self.taken[root] += 1
                 whole = fingerprint ^ step.delta
                 if symmetric:
                     after = after or _after(row, outcome, len(self.stepper.store.slots))
@@ -233,17 +238,16 @@ class _Search(reference.Search):
                 else:
                     found = whole & LOW if narrow else (whole & LOW) << 64 | whole >> 64
                 if changed:
-                    noted.steps.add((found if narrow else found >> 64, root))
+                    expanded.steps.add((found if narrow else found >> 64, root))
                 if found not in links:
                     after = after or _after(row, outcome, len(self.stepper.store.slots))
                     if self._enter(found, after, whole, link, reached, actions, changed):
-                        result.new[root] += 1
+                        self.new[root] += 1
                         discovered.append(found)
-        if not alive and self.options.deadlock:
-            self._meet(reference.Met((parent, -1, ()), None, parent))
-        return discovered
+        if not alive and self.search.options.deadlock:
+            self._meet(None, parent)
 
-    def _allowed(self, row: list[int], after: list[int], link: reference.Link, outcome: Outcome) -> bool:
+    def _allowed(self, row: list[int], after: list[int], link: Link, outcome: Outcome) -> bool:
         """Whether no step constraint cuts a step; one that is not cut is judged by the step invariants."""
         if any(self._outcomes(c, row, after) for c in self.step_constraints):
             return False
@@ -251,25 +255,21 @@ class _Search(reference.Search):
             refined = broken.kind == "refinement"
             change = self.stepper.changes.number(link[1], frozenset(outcome.writes)) if refined else None
             if self._outcomes(broken, row, after, change):
-                self._meet(reference.Met(link, broken, link[0], link[1:]))
+                self._meet(broken, link[0], link)
         return True
 
-    def _waiting(self) -> list[int]:
-        return list(self.reached)
-
-    def _finished(self, queue: int) -> bool:
-        if super()._finished(queue):
-            return True
+    def _most_reached(self) -> str | None:
+        """The limit of :class:`Most` that is reached."""
         most, calls = self.most, self.stepper.evaluations
         if most is None:
-            return False
+            return None
         if calls >= most.calls:
-            self.result.limit = f"the limit of {most.calls:,} calls of Python"
-        elif queue >= most.queued:
-            self.result.limit = f"the limit of {most.queued:,} states in one level"
-        elif self.symmetry is not None and self.symmetry.searched >= most.orbits:
-            self.result.limit = f"the limit of {most.orbits:,} states whose orbits were looked for"
-        return self.result.limit is not None
+            return f"the limit of {most.calls:,} calls of Python"
+        if self.search.queue >= most.queued:
+            return f"the limit of {most.queued:,} states in one level"
+        if self.symmetry is not None and self.symmetry.searched >= most.orbits:
+            return f"the limit of {most.orbits:,} states whose orbits were looked for"
+        return None
 
 
 def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:

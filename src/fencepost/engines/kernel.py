@@ -125,8 +125,8 @@ class Work(NamedTuple):
     best_outcome: Array
 
 
-class Level(NamedTuple):
-    """A level that is expanded into the next one, and what of the options the loops must know.
+class Levels(NamedTuple):
+    """The level that is expanded and the one that is built, and what of the options the loops must know.
 
     ``order`` (int64): the positions in ``old`` of the states to be expanded, by fingerprint. ``wide``: whether
     fingerprints have 128 bits. ``actions``: whether the actions of successors are evaluated (they are not on the last
@@ -436,14 +436,14 @@ def joins_twin(c, found, begin, end, fp, high, ref, wide):
 
 
 @inner
-def generate(c, level, w, labels, begin, end, candidates, filled):
+def generate(c, levels, w, labels, begin, end, candidates, filled):
     """The ``candidates`` [owner, n] of the states at places [begin, end) of the level, and at ``filled`` [owner, 0] how
     many.
 
     ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only
     where it is needed.
     """
-    old, order, workers, wide = level.old, level.order, level.workers, level.wide
+    old, order, workers, wide = levels.old, levels.order, levels.workers, levels.wide
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
     symmetric = old.image.size > 0
@@ -549,11 +549,11 @@ def admit(w, candidates, n, wide):
 
 
 @inner
-def build(c, level, w, candidates, found):
+def build(c, levels, w, candidates, found):
     """Rows of the ``found`` candidates that are new, whose numbers are in ``w.fresh``: values, properties, enabled
     leaves. Those that fall off a trie are parked.
     """
-    old, new, wide, actions = level.old, level.new, level.wide, level.actions
+    old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     width = new.cells.shape[1]
     old_flat, new_flat = old.cells.reshape(-1), new.cells.reshape(-1)
@@ -661,13 +661,13 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 
 
 @njit
-def expand(worker, c, level, w, labels, shared, first, block):
+def expand(worker, c, levels, w, labels, shared, first, block):
     """Expand a level from place ``first`` on, as one of its workers, ``block`` states in a round; how many rounds were
     done, the same for all.
 
     It ends early, between rounds, when ``shared.stop`` is set or some worker has many parked states.
     """
-    total, workers = level.order.size, level.workers
+    total, workers = levels.order.size, levels.workers
     rounds = (total - first + block * workers - 1) // (block * workers)
     arrivals = 0
     this_round = 0
@@ -675,7 +675,7 @@ def expand(worker, c, level, w, labels, shared, first, block):
         turn = this_round & 1
         begin = min(total, first + (this_round * workers + worker) * block)
         mine = Candidates(shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker])
-        generate(c, level, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
+        generate(c, levels, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
         shared.parks[turn, worker, 0] = w.counts[PARKS]
         if worker == 0:
             shared.leave[turn, 0] = shared.stop[0]
@@ -691,13 +691,13 @@ def expand(worker, c, level, w, labels, shared, first, block):
         incoming = 0
         for source in range(workers):
             incoming += shared.filled[turn, source, worker, 0]
-        make_room(w.table, w.counts, w.held, level.wide, w.counts[USED] + incoming)
+        make_room(w.table, w.counts, w.held, levels.wide, w.counts[USED] + incoming)
         for source in range(workers):
             theirs = Candidates(
                 shared.fp[turn, source, worker], shared.high[turn, source, worker], shared.ref[turn, source, worker]
             )
-            found = admit(w, theirs, shared.filled[turn, source, worker, 0], level.wide)
-            build(c, level, w, theirs, found)
+            found = admit(w, theirs, shared.filled[turn, source, worker, 0], levels.wide)
+            build(c, levels, w, theirs, found)
         this_round += 1
         leave = shared.leave[turn, 0] != 0
         for t in range(workers):
@@ -711,13 +711,13 @@ def expand(worker, c, level, w, labels, shared, first, block):
 
 
 @njit
-def complete(c, g, level, w, asks):
+def complete(c, g, levels, w, asks):
     """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
 
     A question is a root, a position and an outcome (NO_STEP, or for a step property the step out of that state). States
     that wait for an answer stay parked, and so do the rest once there is no room for a question.
     """
-    old, new, counts = level.old, level.new, w.counts
+    old, new, counts = levels.old, levels.new, w.counts
     kept = 0
     counts[ASKED] = 0
     for p in range(counts[PARKS]):
@@ -738,15 +738,15 @@ def complete(c, g, level, w, asks):
             if ends < 0:
                 waiting = True
             elif ends > 0:
-                outside |= note_violation(c, new, w, w.scratch[0], position, level.wide)
+                outside |= note_violation(c, new, w, w.scratch[0], position, levels.wide)
         at = counts[LEAF_BASE] + counts[LEAF_TOP]
         n = at
-        if not (waiting or outside) and level.actions:
+        if not (waiting or outside) and levels.actions:
             # First whether anything has to be asked: there may be many leaves to take over, and many rounds of
             # questions.
             for e in range(c.middle[outcome], c.end[outcome]):
                 waiting |= walk_or_ask(c, g, w, c.trie[e], NO_STEP, cells, position, new.leaves, at, asks) < 0
-        if not (waiting or outside) and level.actions:
+        if not (waiting or outside) and levels.actions:
             if outcome != INITIAL:
                 n = inherit(c, old, parent, outcome, new.leaves, n)
             for e in range(c.middle[outcome], c.end[outcome]):
@@ -792,13 +792,13 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
 
 
 @njit
-def order_level(level, w, at):
+def order_level(levels, w, at):
     """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
 
     The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about
     four, each of which is kept sorted by insertion.
     """
-    arena, order, workers, wide = level.new, level.order, level.workers, level.wide
+    arena, order, workers, wide = levels.new, levels.order, levels.workers, levels.wide
     keys, begins, starts = w.keys, w.begins, w.starts
     base, n = w.counts[BASE], w.counts[COUNT]
     inside = 0
@@ -839,13 +839,13 @@ def order_level(level, w, at):
 
 
 @njit
-def write_links(level, w, bases, numbers, log):
+def write_links(levels, w, bases, numbers, log):
     """The level's log: for each new state of a worker, its link.
 
     ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts,
     by outcome, the states that were discovered.
     """
-    arena, region, base = level.new, level.region, w.counts[BASE]
+    arena, region, base = levels.new, levels.region, w.counts[BASE]
     for i in range(w.counts[COUNT]):
         ref = arena.ref[base + i]
         position = reference_parent(ref)

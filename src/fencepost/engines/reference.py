@@ -1,77 +1,54 @@
-"""The plain explorer: breadth first, one state at a time, the author's Python at every step. The yardstick for the
-others.
+"""The plain explorer: one state at a time, the author's Python at every step. The yardstick for the others.
 
 Nothing here is clever, so that it can be read and believed.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 
-from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.resources import limit_reached, peak_memory
-from fencepost.engines.witnesses import reported_as, sought
-from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import LimitReached, Outcome, Root, State, Stepper, Symmetry
+from fencepost.engines.interface import Exploration, Options, Report, TableWriter
+from fencepost.engines.search import SAMPLE, Evidence, Level, Search, StatePath, Tally
+from fencepost.errors import ProtocolRaised
+from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.step.state import LOW
-
-if TYPE_CHECKING:
-    from fencepost.liveness.graph import Recording
 
 Row = tuple[int, ...]
 Link = tuple[int, int, tuple[int, ...]]
 """How a state was discovered: the fingerprint of its parent, the number of the action, the numbers of its choices."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(
+    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+) -> Exploration:
     """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
-    return Search(stepper, options, report).run()
+    search = Search(stepper, options, report, table)
+    search.run(Reference(search))
+    return search.finish()
 
 
 @dataclass
-class Noted:
-    """What was noted down of one state: its steps, as (fingerprint, root), and the roots that change it."""
+class Expanded:
+    """A state that was expanded: its row, its steps, as (fingerprint, root), and the roots that change it."""
 
     row: Row
     steps: set[tuple[int, int]] = field(default_factory=set)
     enabled: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Met:
-    """A violation or a witness in the level that is being built: at the state ``at``, or by the step ``last`` from
-    there. Of several the one that comes first by ``order`` is told. No ``root``: a deadlock.
-    """
+class Reference:
+    """Expands levels by evaluating everything in every state. A state is named by its fingerprint."""
 
-    order: Link
-    root: Root | None
-    at: int
-    last: tuple[int, tuple[int, ...]] | None = None
+    divisible = True
 
-
-def _recording(stepper: Stepper) -> Recording | None:
-    """What the graph is noted down in, if there are temporal properties; a check without any needs no libraries."""
-    if not stepper.of_kind(*TEMPORAL):
-        return None
-    from fencepost.liveness.graph import Recording
-
-    return Recording(stepper)
-
-
-class Search:
-    """One exploration."""
-
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, search: Search) -> None:
+        stepper = search.stepper
+        self.search = search
         self.stepper = stepper
-        self.options = options
-        self.report = report
-        self.symmetry = Symmetry(stepper, options.symmetry) if options.symmetry else None
-        self.result = Exploration(taken={r.index: 0 for r in stepper.roots}, new={r.index: 0 for r in stepper.roots})
-        self.result.symmetry = self.symmetry
+        self.symmetry = search.symmetry
+        self.narrow = search.options.bits == 64
         self.constraints = stepper.of_kind("constraint")
         self.judged = stepper.of_kind("invariant", "sometimes")
         self.step_constraints = stepper.of_kind("step_constraint")
@@ -80,114 +57,83 @@ class Search:
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
+        """The states that are to be expanded."""
         self.starts: dict[int, Row] = {}
-        self.met: dict[str, Met] = {}
-        self.reported: set[str] = set()
-        self.names = reported_as(stepper, self.symmetry)
-        self.sought = sought(stepper, options, self.names)
-        self.recording = _recording(stepper)
-        self.result.table = table(stepper, options)
-        self.noted: list[Noted] = []
-        self.started = time.monotonic()
-        self.told = 0.0
+        self.taken = {root.index: 0 for root in stepper.roots}
+        self.new = {root.index: 0 for root in stepper.roots}
+        self.frontier: list[int] = []
+        self.discovered: list[int] = []
+        self.expanded: list[Expanded] = []
 
-    def run(self) -> Exploration:
-        result, deadline = self.result, self.stepper.deadline
-        level: list[int] = []
-        try:
-            with deadline.limits(self._limit_reached if self._is_limited else None):
-                level = self._initial()
-                while level and not self._finished(len(level)):
-                    level = self._next(level)
-            result.complete = not level and result.limit is None
-            result.recording = self.recording
-        except LimitReached:
-            result.limit, level = deadline.reached, self._waiting()
-        except ProtocolRaised as error:
-            result.raised = error
-            if isinstance(error.state, State):
-                at = self._fingerprint(error.state.ids)
-                if at in self.links:
-                    result.raised_at = self._found("raised", error.where, at)
-        except KeyboardInterrupt:
-            result.interrupted = True
-        except SystemFailure as error:
-            result.failure = error
+    # -- levels -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The initial states."""
+        for state in self.search.initial_states():
+            found = self._fingerprint(state.ids)
+            if found not in self.links and self._admit(found, state.ids, None):
+                self.discovered.append(found)
         self._end_level()
-        result.queue = len(level)
-        result.seconds = time.monotonic() - self.started
-        result.evaluations = self.stepper.evaluations
-        result.peak_memory = peak_memory()
-        return result
+
+    def relief(self) -> None:
+        """Nobody takes over."""
+
+    def expand(self) -> bool:
+        """Expand a level, states in the order of their fingerprints: the first step to reach a state is the least."""
+        search, frontier = self.search, self.frontier
+        if self.symmetry is not None and search.options.checking:
+            for parent in frontier[:: max(1, len(frontier) // SAMPLE)]:
+                self.symmetry.verify(self.rows[parent])
+        for parent in frontier:
+            found = len(self.discovered)
+            search.report_progress(search.result.distinct + found, len(frontier) - len(self.expanded) + found)
+            self._expand(parent)
+        self._record()
+        self._write_steps()
+        self._end_level()
+        return True
+
+    def _end_level(self) -> None:
+        self.frontier = sorted(self.discovered)
+        self.discovered, self.expanded = [], []
+        self.search.take(Level(len(self.frontier)))
+        self._write_states()
+
+    def partial(self) -> tuple[int, int]:
+        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        return len(self.discovered), len(self.expanded)
 
     def _fingerprint(self, row: Sequence[int]) -> int:
         # The low half is the more significant one, so that 128 bits only break the ties of 64.
         found = self.stepper.store.fingerprint(row) if self.symmetry is None else self.symmetry.key(row)
-        return found & LOW if self.options.bits == 64 else (found & LOW) << 64 | found >> 64
+        return found & LOW if self.narrow else (found & LOW) << 64 | found >> 64
 
-    def _initial(self) -> list[int]:
-        level = []
-        for state in self.stepper.initial_states():
-            self.result.generated += 1
-            found = self._fingerprint(state.ids)
-            if found not in self.links and self._admit(found, state.ids, None):
-                level.append(found)
-        if level or self.links:
-            self.result.depth = 1
-        self._end_level()
-        self._write_states(sorted(level))
-        return sorted(level)
-
-    def _next(self, level: list[int]) -> list[int]:
-        """Expand a level, states in the order of their fingerprints: the first step to reach a state is then the
-        least.
-        """
-        discovered: list[int] = []
-        if self.symmetry is not None and self.options.checking:
-            for parent in level[:: max(1, len(level) // SAMPLE)]:
-                self.symmetry.verify(self.rows[parent])
-        for done, parent in enumerate(level):
-            self._tell(len(level) - done + len(discovered))
-            for successor in self._expand(parent):
-                discovered.append(successor)
-        if discovered:
-            self.result.depth += 1
-        self._record(level)
-        self._write_steps(level)
-        self.noted = []
-        self._end_level()
-        self._write_states(sorted(discovered))
-        return sorted(discovered)
-
-    def _expand(self, parent: int) -> list[int]:
-        discovered = []
+    def _expand(self, parent: int) -> None:
         row = self.rows.pop(parent)
-        noted = Noted(row)
-        self.noted.append(noted)
+        expanded = Expanded(row)
+        self.expanded.append(expanded)
         alive = False
         for root in self.actions:
             for outcome in sorted(self._outcomes(root, row), key=lambda o: o.choices):
                 alive = True
                 if outcome.writes:
-                    noted.enabled.add(root.index)
+                    expanded.enabled.add(root.index)
                 after = self.stepper.apply(row, outcome)
                 if any(self._outcomes(c, row, after) for c in self.step_constraints):
                     continue
-                self.result.generated += 1
-                self.result.taken[root.index] += 1
+                self.taken[root.index] += 1
                 link = (parent, root.index, outcome.choices)
                 for broken in self.step_invariants:
                     if self._outcomes(broken, row, after):
-                        self._meet(Met(link, broken, parent, link[1:]))
+                        self._meet(broken, parent, link)
                 found = self._fingerprint(after)
                 if outcome.writes:
-                    noted.steps.add((self._low(found), root.index))
+                    expanded.steps.add((self._low(found), root.index))
                 if found not in self.links and self._admit(found, after, link):
-                    self.result.new[root.index] += 1
-                    discovered.append(found)
-        if not alive and self.options.deadlock:
-            self._meet(Met((parent, -1, ()), None, parent))
-        return discovered
+                    self.new[root.index] += 1
+                    self.discovered.append(found)
+        if not alive and self.search.options.deadlock:
+            self._meet(None, parent)
 
     def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         return self.stepper.outcomes(root, row, after)
@@ -200,30 +146,50 @@ class Search:
         inside = all(not self._outcomes(c, row) for c in self.constraints)
         for root in (*self.judged, *(self.refinements if link is None else ())):
             if self._outcomes(root, row):
-                self._meet(Met((found, -1, ()), root, found))
+                self._meet(root, found)
         if inside:
             self.rows[found] = row
-            self.result.distinct += 1
         return inside
+
+    def _meet(self, root: Root | None, at: int, link: Link | None = None) -> None:
+        """A violation or a witness: the state ``at``, or the step out of it that ``link`` is."""
+        self.search.meet(Evidence(root, link or (at, -1, ()), at, None if link is None else link[1:]))
+
+    def path(self, at: int) -> StatePath:
+        """The way to a state."""
+        path: list[tuple[int, tuple[int, ...]]] = []
+        link = self.links[at]
+        while link is not None:
+            at, action, choices = link
+            path.append((action, choices))
+            link = self.links[at]
+        return State(self.stepper.store, self.starts[at]), path[::-1]
+
+    def locate(self, error: ProtocolRaised) -> int | None:
+        """The state that an error was raised in, if it is one that was found."""
+        if not isinstance(error.state, State):
+            return None
+        at = self._fingerprint(error.state.ids)
+        return at if at in self.links else None
 
     # -- for liveness -------------------------------------------------------------------------------------------------
 
-    def _record(self, level: list[int]) -> None:
-        """Note down a level that was expanded, if temporal properties are to be judged."""
-        noted = self.noted
-        if self.recording is None:
+    def _record(self) -> None:
+        """Record the level that was expanded, if temporal properties are to be judged."""
+        level, recording = self.expanded, self.search.recording
+        if recording is None:
             return
         import numpy as np
 
         from fencepost.liveness.graph import mask
 
-        terms = self.recording.terms
-        of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in noted]
+        terms = recording.terms
+        of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in level]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
-        enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in noted]
-        truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in noted]
-        self.recording.add(
-            np.array([self._low(found) for found in level], np.uint64),
+        enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in level]
+        truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in level]
+        recording.add(
+            np.array([self._low(found) for found in self.frontier], np.uint64),
             np.array([len(steps) for steps in of_state], np.int32),
             steps[:, 0],
             steps[:, 1].astype(np.uint16),
@@ -232,13 +198,14 @@ class Search:
         )
 
     def _low(self, fingerprint: int) -> int:
-        return fingerprint if self.options.bits == 64 else fingerprint >> 64
+        return fingerprint if self.narrow else fingerprint >> 64
 
     # -- the state space as a table -----------------------------------------------------------------------------------
 
-    def _write_states(self, level: list[int]) -> None:
-        """Write down a level, if that was asked for."""
-        if self.result.table is None or not level:
+    def _write_states(self) -> None:
+        """Write down the level that was built, if that was asked for."""
+        level, table = self.frontier, self.search.table
+        if table is None or not level:
             return
         import numpy as np
 
@@ -248,93 +215,39 @@ class Search:
         links = [link for link in map(self.links.__getitem__, level) if link is not None]
         parents = np.array([parent for parent, _, _ in links], np.uint64) if links else None
         roots = np.array([root for _, root, _ in links], np.int64) if links else None
-        self.result.table.add_level(iter([(np.array(level, np.uint64), parents, roots, rows)]))
+        table.add_level(iter([(np.array(level, np.uint64), parents, roots, rows)]))
 
-    def _write_steps(self, level: list[int]) -> None:
-        """Write down the steps out of a level, if that was asked for."""
-        if self.result.table is None or self.result.table.edges is None:
+    def _write_steps(self) -> None:
+        """Write down the steps out of the level that was expanded, if that was asked for."""
+        table = self.search.table
+        if table is None or table.edges is None:
             return
         import numpy as np
 
         edges = [
             (source, target, root)
-            for source, n in zip(level, self.noted, strict=True)
+            for source, n in zip(self.frontier, self.expanded, strict=True)
             for target, root in sorted(n.steps)
         ]
         sources, targets, roots = np.array(edges, np.uint64).reshape(-1, 3).T
-        self.result.table.add_edges(sources.copy(), targets.copy(), roots.astype(np.int64))
+        table.add_edges(sources.copy(), targets.copy(), roots.astype(np.int64))
 
-    # -- violations and witnesses -------------------------------------------------------------------------------------
+    # -- figures ------------------------------------------------------------------------------------------------------
 
-    def _meet(self, met: Met) -> None:
-        """Note a violation or a witness, if it is the first of its name in this level and none is known of an earlier
-        one.
-        """
-        name = self.names[met.root.index] if met.root is not None else "deadlock"
-        best = self.met.get(name)
-        if name not in self.reported and (best is None or met.order < best.order):
-            self.met[name] = met
+    def tally(self) -> Tally:
+        """How often each action was taken, and how many states it discovered."""
+        return Tally(self.taken, self.new)
 
-    def _end_level(self) -> None:
-        for name, met in sorted(self.met.items(), key=lambda item: self._rank(item[0])):
-            kind, title = ("deadlock", name) if met.root is None else (met.root.kind, met.root.reported)
-            found = self._found(kind, title, met.at)
-            self.result.add(found if met.last is None else replace(found, path=[*found.path, met.last]))
-            self.reported.add(name)
-        self.met = {}
+    def finish(self) -> None:
+        """Nothing is left to be done."""
 
-    def _rank(self, name: str) -> int:
-        return self.names.index(name) if name in self.names else len(self.names)
+    def save(self) -> None:
+        """There are no checkpoints."""
 
-    def _found(self, kind: str, name: str, at: int) -> Found:
-        path: list[tuple[int, tuple[int, ...]]] = []
-        link = self.links[at]
-        while link is not None:
-            at, action, choices = link
-            path.append((action, choices))
-            link = self.links[at]
-        return Found(kind, name, State(self.stepper.store, self.starts[at]), path[::-1])
+    def progress(self) -> dict[str, Any]:
+        """Nothing that the search does not know."""
+        return {}
 
-    # -- limits -------------------------------------------------------------------------------------------------------
-
-    def _finished(self, queue: int) -> bool:
-        """Between levels: whether to stop, and if because of a limit, which."""
-        options, result = self.options, self.result
-        if (result.found and not options.keep_going) or (self.sought and self.sought <= self.reported):
-            return True
-        if options.max_depth is not None and result.depth >= options.max_depth:
-            result.limit = f"the depth limit of {options.max_depth:,}"
-        elif options.max_states is not None and result.distinct >= options.max_states:
-            result.limit = f"the limit of {options.max_states:,} states"
-        else:
-            result.limit = self._limit_reached()
-        return result.limit is not None
-
-    def _waiting(self) -> list[int]:
-        """The states that are still to be expanded, in the middle of a level too."""
-        return list(self.rows)
-
-    @property
-    def _is_limited(self) -> bool:
-        return self.options.timeout is not None or self.options.max_memory is not None
-
-    def _limit_reached(self) -> str | None:
-        """The limit on time or memory that is reached."""
-        return limit_reached(self.stepper.deadline, self.options.timeout, self.options.max_memory)
-
-    def _tell(self, queue: int) -> None:
-        now = time.monotonic()
-        if self.report is None or now - self.told < 0.2:
-            return
-        self.told = now
-        self.report(
-            Progress(
-                generated=self.result.generated,
-                distinct=self.result.distinct,
-                depth=self.result.depth,
-                queue=queue,
-                seconds=now - self.started,
-                memory=peak_memory(),
-                evaluations=self.stepper.evaluations,
-            )
-        )
+    def profile(self) -> dict[str, object]:
+        """Nothing was compiled."""
+        return {}

@@ -35,13 +35,14 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.embedded import QUESTIONS, TICK, uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
-from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
+from fencepost.engines.search import TICK, without_states
 from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
+from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
@@ -239,6 +240,9 @@ class Simulation:
             result.limit or found or result.raised or result.interrupted or result.failure
         ):
             result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
+        explained = (found, result.limit, result.failure, result.interrupted, result.raised, result.witnesses)
+        if not result.distinct and not any(explained):
+            result.raised = without_states(self.stepper)
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
         result.peak_memory = peak_memory()

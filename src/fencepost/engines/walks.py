@@ -45,7 +45,7 @@ from fencepost.compiler.machine import atomic_add, atomic_load
 from fencepost.compiler.native import has_bit, inner, mixed, njit, set_bit
 from fencepost.compiler.tables import Array
 from fencepost.engines import kernel
-from fencepost.engines.kernel import Candidates, Level, build, complete, ends_in, is_cut, walk_or_ask
+from fencepost.engines.kernel import Candidates, Levels, build, complete, ends_in, is_cut, walk_or_ask
 
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
@@ -180,7 +180,7 @@ def begin_again(walkers, plan, numbers, counted):
 @njit(inline="always")
 def alone(arena):
     """The states of walks, as `kernel` sees them: parents and children in one arena, of one worker."""
-    return Level(arena, arena, arena.ref, False, True, 1, 0)
+    return Levels(arena, arena, arena.ref, False, True, 1, 0)
 
 
 @njit
@@ -189,7 +189,7 @@ def wander(c, arena, w, walkers, plan, control, path):
     outcomes of a walk.
     """
     w.counts[PARKS] = 0
-    level = alone(arena)
+    levels = alone(arena)
     step_taken = Candidates(walkers.fp, walkers.fp, walkers.ref)
     for lane in range(walkers.walk.size):
         while atomic_load(control, STOP) == 0:
@@ -219,7 +219,7 @@ def wander(c, arena, w, walkers, plan, control, path):
             walkers.fp[0] = arena.fp[position] ^ c.delta[outcome]
             w.counts[BASE], w.counts[LEAF_BASE] = child, child * LEAF_ROOM
             w.counts[COUNT] = w.counts[LEAF_TOP] = 0
-            build(c, level, w, step_taken, 1)
+            build(c, levels, w, step_taken, 1)
             note_broken(w, walkers, plan, control, lane)
             if plan.temporal.predicates.size:
                 note_step(c, arena, walkers, plan, lane, position, outcome)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.digest import digest, is_sealed
-from fencepost.engines.checkpoint import SlotEntry, Subject, header
+from fencepost.engines.checkpoint import Saved, header
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import Piece, Run, Shape
 from fencepost.spark.notes import Note
@@ -24,18 +24,12 @@ FORMAT = 3
 NAME = "manifest.json"
 
 
-class Manifest(Subject):
+class Manifest(Saved, kw_only=True):
     """Everything about a search at the end of a level, and where its states are. ``table``: the one that they are also
     written to.
     """
 
     engine: str
-    depth: int
-    distinct: int
-    generated: int
-    taken: list[int]
-    new: list[int]
-    seconds: float
     level: int
     queue: int
     shapes: list[Shape]
@@ -43,9 +37,6 @@ class Manifest(Subject):
     runs: list[list[Run]]
     tables: str
     tables_digest: str
-    slots: list[SlotEntry]
-    found: list[tuple[str, str, int, list[int]]]
-    reported: list[str]
     table: Mark | None = None
     notes: list[list[Note]] = []
 

@@ -13,9 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -31,11 +29,13 @@ from fencepost.compiler.encoding import (
 )
 from fencepost.compiler.tables import Array
 from fencepost.digest import digest, sealed
-from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries
-from fencepost.engines.embedded import Explorer, uncollected
-from fencepost.engines.interface import Exploration, Options, Progress, Report
+from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
+from fencepost.engines.embedded import Embedded
+from fencepost.engines.interface import Exploration, Options, Progress, Report, TableWriter
 from fencepost.engines.kernel import Arena
-from fencepost.engines.witnesses import sought
+from fencepost.engines.resources import resident_memory
+from fencepost.engines.search import Evidence, Level, Raised, Search, StatePath, Tally
+from fencepost.engines.workspace import Workspace
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
@@ -46,9 +46,12 @@ from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.session import require_spark
 from fencepost.spark.table import Sheets, resumed
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import LimitReached, Stepper
+from fencepost.step import Stepper
 from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from fencepost.states.writer import Writer
 
 HANDOVER = 1_000_000
 """The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a
@@ -76,7 +79,9 @@ SCANNED = 64
 """How many times as many visited states are looked through in this process for a level that is expanded here."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(
+    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+) -> Exploration:
     """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
 
     Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is
@@ -86,48 +91,41 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
     cluster = Cluster(options.master, options.conf, options.debug)
     try:
         _refuse(options, cluster)
-        handover = options.handover
-        if handover is None:
-            # On one machine the embedded engine is the faster one, as long as there is memory.
-            handover = sys.maxsize if cluster.local else HANDOVER
-        return _explored(stepper, cluster, handover, options, report)
+        return _explored(stepper, cluster, options, report, table)
     finally:
         cluster.close()
 
 
 def _explored(
-    stepper: Stepper, cluster: Cluster, handover: int, options: Options, report: Report | None
+    stepper: Stepper, cluster: Cluster, options: Options, report: Report | None, table: TableWriter | None
 ) -> Exploration:
-    def hand_over() -> None:
-        """End the embedded engine's part with its level: Spark can not be had, and says why when all that was found is
-        in files.
-        """
-        explorer.handover = -1
+    handover = options.handover
+    if handover is None:
+        # On one machine the embedded engine is the faster one, as long as there is memory.
+        handover = sys.maxsize if cluster.local else HANDOVER
 
-    def told(progress: Progress) -> None:
+    def begin_early(progress: Progress) -> None:
         if progress.queue >= handover // NEAR:
-            cluster.begin(hand_over)
+            cluster.begin(spark.take_over_next)
         if report is not None:
             report(progress)
 
-    fresh = replace(
-        options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states
-    )
-    explorer = Explorer(stepper, fresh, told, handover)
-    explorer.source = source_digest(stepper.protocol)
+    search = Search(stepper, options, begin_early, table)
+    embedded = Embedded(Workspace(search))
+    spark = OnSpark(embedded, cluster, handover)
     try:
         if options.resume is None:
-            cluster.look(hand_over)
-            with uncollected():
-                result = explorer.run()
-            if not explorer.handed_over:
-                result.engine, result.on_spark = "embedded", False
-                return result
-        result = Search(explorer, cluster, options, report).run()
-        result.on_spark = cluster.used
-        return result
+            cluster.look(spark.take_over_next)
+            embedded.relief = spark.relief_of_embedded
+        result = search.run(embedded if options.resume is None else spark)
+        if search.executor is spark:
+            result.on_spark = cluster.used
+        else:
+            result.engine, result.on_spark = "embedded", False
+        return search.finish()
     finally:
-        explorer.close()
+        spark.close()
+        embedded.close()
 
 
 def _refuse(options: Options, cluster: Cluster) -> None:
@@ -150,102 +148,101 @@ def _refuse(options: Options, cluster: Cluster) -> None:
         )
 
 
-class Search:
-    """A search on Spark. Its states are in files: the level to be expanded in pieces, everything visited in runs.
+class OnSpark:
+    """Expands levels on Spark. The level to be expanded is in files of pieces, all that was visited in files of runs. A
+    state is named by the two halves of its fingerprint.
 
-    The embedded explorer that it went out from stays what knows the tables, the limits, the counts and the result.
+    It begins where the ``embedded`` executor ends, or with a checkpoint, and goes on using its workspace: for the
+    tables, the counts, and what only the author's Python can tell.
     """
 
-    def __init__(self, explorer: Explorer, cluster: Cluster, options: Options, report: Report | None) -> None:
-        self.explorer = explorer
-        explorer.sought = sought(explorer.stepper, options, explorer.names)  # it was made with fewer options
+    divisible = False
+
+    def __init__(self, embedded: Embedded, cluster: Cluster, handover: int) -> None:
+        self.embedded = embedded
+        self.workspace = embedded.workspace
+        self.search = embedded.search
+        self.options = embedded.search.options
+        self.wide = self.workspace.wide
         self.cluster = cluster
-        self.options = options
-        self.report = report
-        self.result = explorer.result
-        self.wide = explorer.wide
-        self.handover = min(explorer.handover or 0, HANDOVER)
+        self.first = handover
+        self.handover = min(handover, HANDOVER)
+        self.is_next = False
+        self.storage: Storage | None = None
         self.level = 0
         self.shapes: list[Shape] = []
         self.version = -1  # of the layout that the last of them is
         self.pieces: list[Piece] = []
         self.runs: list[list[Run]] = []
+        self.source = source_digest(embedded.search.stepper.protocol)
         self.kept: checkpoint.Manifest | None = None
         self.saved_level = -1
         self.shuffled = 0
+        self.stage = ""
         self.figures: list[dict[str, float]] = []
         self.last_is_whole = True
-        self.notes = Notes(explorer.recording) if explorer.recording is not None else None
+        self.notes: Notes | None = None
         self.judge: Judge | None = None
         self._tables: tuple[tuple[int, ...], Any, str] | None = None
-        self.table = self.result.table
-        self.sheets = Sheets(self.table) if self.table is not None else None
+        self.table: Writer | None = None
+        self.sheets: Sheets | None = None
 
-    def run(self) -> Exploration:
-        """Explore, and tell what was found."""
-        result, explorer = self.result, self.explorer
-        with ExitStack() as stack:
-            try:
-                self.storage, temporary = self._storage()
-                if temporary:
-                    stack.callback(shutil.rmtree, self.storage.place, True)
-                if self.options.resume is not None:
-                    self._resume()
-                    self._write_states()
-                if self.options.resume is None:
-                    self._take_over()
-                # A level is completed, unless an evaluation never returns: limits are looked at between levels.
-                with explorer.stepper.deadline.limits(explorer.limit_reached, refuse=False):
-                    while explorer.level_size and not explorer.finished():
-                        self._next_level()
-                self._complete_columns()
-                result.complete = not explorer.level_size and result.limit is None and result.raised is None
-                self._judge_liveness()
-            except ProtocolRaised as error:
-                result.raised = error
-            except LimitReached:
-                result.limit = explorer.stepper.deadline.reached
-            except KeyboardInterrupt:
-                result.interrupted = True
-            except SystemFailure as error:
-                result.failure = error
-            try:
-                self._save()
-                if self.kept is not None:
-                    self._sweep(set(self.kept.files))
-            except SystemFailure as error:
-                result.failure = result.failure or error
-        result.queue = explorer.level_size
-        explorer.conclude()
-        result.profile["levels on Spark"] = self.figures
-        if self.judge is not None:
-            result.profile["trimmed on Spark"] = self.judge.figures
-        return result
-
-    def _storage(self) -> tuple[Storage, bool]:
-        """Where the files go, and whether they are for this search only."""
-        place = self.options.resume or self.options.checkpoint
-        if place is None:
-            return open_storage(tempfile.mkdtemp(prefix="fencepost-spark-")), True
-        storage = open_storage(place)
-        storage.create()
-        return storage, False
+    def close(self) -> None:
+        """Remove files that were for this search only."""
+        if self.storage is not None and self.options.resume is None and self.options.checkpoint is None:
+            shutil.rmtree(self.storage.place, True)
 
     # -- taking over, and going on ------------------------------------------------------------------------------------
 
+    def take_over_next(self) -> None:
+        """Take over before the next level: Spark can not be had, and says why when all that was found is in files."""
+        self.is_next = True
+
+    def relief_of_embedded(self) -> OnSpark | None:
+        """This executor, if the embedded one has to give way: for the size of a level, or a quarter of the memory."""
+        limit = self.search.memory_limit
+        crowded = limit is not None and resident_memory() > limit // 4
+        return self if self.is_next or self.search.queue > self.first or crowded else None
+
+    def relief(self) -> None:
+        """Nobody takes over."""
+
+    def begin(self) -> None:
+        """Take over from the embedded executor, or go on from a checkpoint."""
+        place = self.options.resume or self.options.checkpoint
+        self.storage = open_storage(place or tempfile.mkdtemp(prefix="fencepost-spark-"))
+        self.storage.create()
+        if self.search.recording is not None:
+            self.notes, self.search.recording = Notes(self.search.recording), None
+        if self.options.resume is not None:
+            self._resume()
+            self._write_states()
+        else:
+            self._take_over()
+
+    def _write_to(self, table: Writer | None) -> None:
+        self.search.table = self.table = table
+        self.sheets = Sheets(table) if table is not None else None
+
     def _take_over(self) -> None:
-        """Put into files what the embedded explorer has found."""
-        explorer = self.explorer
-        self.level = self.result.depth
-        self.runs = [[level.write_run(self.storage, self._name("run", 0), *self._visited(), self.wide)]]
-        order = explorer.order[: explorer.level_size]
+        """Put into files what the embedded executor has found."""
+        search = self.search
+        self._write_to(cast("Writer | None", search.table))
+        self.level = search.result.depth
+        self.runs = [[level.write_run(self.files, self._name("run", 0), *self._visited(), self.wide)]]
+        order = self.embedded.order[: search.queue]
         for begin in range(0, len(order), HOME_ROWS):
             self.pieces.append(self._piece(order[begin : begin + HOME_ROWS]))
-        explorer.forget_visited()
-        self.result.recording = None
+        self.embedded.release()
         if self.notes is not None:
-            self.notes.take_over(self.storage)
+            self.notes.take_over(self.files)
         self._save()
+
+    @property
+    def files(self) -> Storage:
+        """Where the files are."""
+        assert self.storage is not None
+        return self.storage
 
     def _visited(self) -> tuple[Array, Array, Array]:
         """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that
@@ -253,12 +250,12 @@ class Search:
 
         They follow from the links: a child's fingerprint is its parent's, changed by the outcome.
         """
-        explorer, tables = self.explorer, self.explorer.tables
-        starts = [state.fingerprint for state in explorer.starts]
+        tables, links = self.workspace.tables, self.embedded.links
+        starts = [state.fingerprint for state in self.workspace.starts]
         lows, highs = [np.array([s & LOW for s in starts], np.uint64)], [np.array([s >> 64 for s in starts], np.uint64)]
         outcomes: list[Array] = []
-        for n in range(len(explorer.links)):
-            log = explorer.links.level(n)
+        for n in range(len(links)):
+            log = links.level(n)
             outcome, parent = link_outcome(log), link_parent(log)
             outcomes.append(outcome.astype(np.uint32))
             lows.append(lows[-1][parent] ^ tables.delta[outcome])
@@ -273,10 +270,10 @@ class Search:
         return low[order], high[order], all_outcomes[order]
 
     def _piece(self, order: Array, outcomes: Array | None = None) -> Piece:
-        """Write states of the explorer's newest level, at these positions, as a piece; with the outcomes that led to
+        """Write states of the workspace's newest level, at these positions, as a piece; with the outcomes that led to
         them, if they are to be written down.
         """
-        new = self.explorer.new
+        new = self.workspace.new
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
         metas = np.empty(len(order), np.int64)
         loops.gather_leaves(new, order, metas, leaves, False)
@@ -284,13 +281,13 @@ class Search:
             new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES
         )
         name = self._name("rows", len(self.pieces))
-        return level.write_piece(self.storage, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)
+        return level.write_piece(self.files, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)
 
     def _shape(self) -> int:
         """The number of the layout of rows as it is now."""
-        layout = self.explorer.tables.layout
+        layout = self.workspace.tables.layout
         if not self.shapes or self.version != layout.version:
-            self.shapes.append(Shape(layout.words, self.explorer.tables.places.tobytes()))
+            self.shapes.append(Shape(layout.words, self.workspace.tables.places.tobytes()))
             self.version = layout.version
         return len(self.shapes) - 1
 
@@ -299,65 +296,59 @@ class Search:
 
     def _resume(self) -> None:
         """Everything as it was at the end of the level that the checkpoint holds."""
-        explorer, result, place = self.explorer, self.result, self.options.checkpoint
-        if place is not None and str(open_storage(place).place) != self.storage.place:
-            raise SystemFailure(f"a resumed run goes on saving to {self.storage.place}; leave out --checkpoint")
-        kept = checkpoint.read(self.storage)
-        difference = kept.difference(explorer.stepper.protocol, self._properties, self.options.bits)
+        search, own, place = self.search, self.workspace, self.options.checkpoint
+        stepper = search.stepper
+        if place is not None and str(open_storage(place).place) != self.files.place:
+            raise SystemFailure(f"a resumed run goes on saving to {self.files.place}; leave out --checkpoint")
+        kept = checkpoint.read(self.files)
+        difference = kept.difference(stepper.protocol, self._properties, self.options.bits)
         if difference is not None:
-            raise checkpoint.refused(self.storage, difference)
+            raise checkpoint.refused(self.files, difference)
         self._verify(kept)
-        writer = resumed(explorer.stepper, self.options, kept.table, self.storage.place)
+        writer = resumed(stepper, self.options, kept.table, self.files.place)
         try:
-            restored = restore_slots(explorer.stepper.store, kept.slots)
+            restored = restore_slots(stepper.store, kept.slots)
             if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(kept.slots)]:
                 raise ValueError("values are numbered otherwise")
         except (ValueError, KeyError, TypeError) as error:
-            raise checkpoint.refused(self.storage, f"does not fit this version of the protocol: {error}") from None
-        explorer.tables.restore(checkpoint.tables(self.storage, kept))
-        explorer.fit()
-        explorer.recall_starts()
-        result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
-        explorer.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
-        explorer.earlier.taken, explorer.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
-        for kind, name, start, path in kept.found:
-            result.add(explorer.violation(kind, name, (start, path)))
-        explorer.reported = set(kept.reported)
-        explorer.level_size = kept.queue
+            raise checkpoint.refused(self.files, f"does not fit this version of the protocol: {error}") from None
+        own.tables.restore(checkpoint.tables(self.files, kept))
+        own.fit()
+        own.number_initial()
+        search.restore(kept.kept(kept.queue, own.decode(kept.found)))
+        self.source = kept.source
         self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
         self.shapes = list(kept.shapes)
         self.kept, self.saved_level = kept, kept.level
-        self.result.table = self.table = writer
-        self.sheets = Sheets(writer) if writer is not None else None
+        self._write_to(writer)
         if self.notes is not None:
             self.notes.levels = [list(notes) for notes in kept.notes]
 
     def _verify(self, kept: checkpoint.Manifest) -> None:
         """Raises :class:`fencepost.SystemFailure` unless every file of a checkpoint is what was written."""
-        missing = sorted(set(kept.files) - set(self.storage.names()))
+        missing = sorted(set(kept.files) - set(self.files.names()))
         if missing:
-            raise checkpoint.refused(self.storage, f"is damaged: there is no {missing[0]}")
+            raise checkpoint.refused(self.files, f"is damaged: there is no {missing[0]}")
         small = kept.distinct <= self.handover
         tasks = 1 if small else min(len(kept.files), FILES_PER_CORE * self.cluster.cores)
-        stage = stages.Verify(self.storage.place, kept.files, tasks)
+        stage = stages.Verify(self.files.place, kept.files, tasks)
         told = self._each(
             stage, tasks, small, "reading the checkpoint", f"reading {len(kept.files)} files of the checkpoint"
         )
         damaged = sorted(name for one in told for name in msgspec.msgpack.decode(one))
         if damaged:
-            raise checkpoint.refused(self.storage, f"is damaged: {damaged[0]} is not what was written")
+            raise checkpoint.refused(self.files, f"is damaged: {damaged[0]} is not what was written")
 
     @property
     def _properties(self) -> list[str]:
         """The properties that are checked, by title."""
-        return self.explorer.properties + [root.title for root in self.explorer.stepper.of_kind(*TEMPORAL)]
+        return self.workspace.properties + [root.title for root in self.search.stepper.of_kind(*TEMPORAL)]
 
     # -- a level ------------------------------------------------------------------------------------------------------
 
-    def _next_level(self) -> None:
-        """Expand the current level into the next."""
-        options, result = self.options, self.result
-        actions = options.max_depth is None or result.depth + 1 < options.max_depth
+    def expand(self) -> bool:
+        """Expand the frontier into the next level."""
+        actions = self.search.expands_next
         if not actions:
             # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
             # that level again.
@@ -374,13 +365,14 @@ class Search:
         self.level += 1
         self._account(plan, told)
         # What could not be judged is no part of the frontier.
-        self.last_is_whole = actions and result.raised is None
+        self.last_is_whole = actions and not self.search.has_raised
         self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
         self._write_states()
         stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
         self._remove(stale - self._files())
-        if actions and self.level - self.saved_level >= options.checkpoint_levels:
+        if actions and self.level - self.saved_level >= self.options.checkpoint_levels:
             self._save()
+        return True
 
     def _note(self, notes: Notes) -> None:
         """Write down the steps out of the current level."""
@@ -389,13 +381,12 @@ class Search:
         if isinstance(plan.tables, Held):
             told = stages.chained(steps)
         else:
-            name = f"{self.explorer.stepper.protocol.name}, level {self.result.depth}: steps of {plan.total:,} states"
+            name = f"{self._level_name}: steps of {plan.total:,} states"
             told = self.cluster.chain(steps, ("noting down steps",), name, self._tell)
-        notes.add(self.explorer, plan, told, self._path)
+        notes.add(self.workspace, plan, told)
 
     def _plan(self, actions: bool) -> Plan:
-        explorer, tables = self.explorer, self.explorer.tables
-        total = explorer.level_size
+        tables, total = self.workspace.tables, self.search.queue
         visited = sum(run.states for runs in self.runs for run in runs)
         small = total <= self.handover and visited <= SCANNED * self.handover
         cores = 1
@@ -403,13 +394,13 @@ class Search:
             cores = self.cluster.cores_for(total)
             # Anew for each level: executors may have come since the last one.
             while len(self.runs) < TARGETS_PER_CORE * cores:
-                self.runs = level.divided(self.storage, self.runs)
+                self.runs = level.divided(self.files, self.runs)
         homes = cores * -(-total // (cores * HOME_ROWS))
         homes = max(1, min(homes, -(-total // FEWEST_ROWS)))
         rows = -(-total // homes)
         shared, name = self._shared(small)
         return Plan(
-            place=self.storage.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
+            place=self.files.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows),
             runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
@@ -419,7 +410,7 @@ class Search:
 
     def _shared(self, small: bool) -> tuple[Any, str]:
         """The compiled tables, and a name for them: for executors, sent anew only when they have grown."""
-        tables = self.explorer.tables
+        tables = self.workspace.tables
         compiled = tables.compiled()
         version = (int(small), *tables.version)
         if self._tables is None or self._tables[0] != version:
@@ -434,8 +425,7 @@ class Search:
         if isinstance(plan.tables, Held):
             told = stages.here(plan)
         else:
-            name = f"{self.explorer.stepper.protocol.name}, level {self.result.depth}: {plan.total:,} states"
-            told = self.cluster.run(plan, name, self._tell)
+            told = self.cluster.run(plan, f"{self._level_name}: {plan.total:,} states", self._tell)
         return [stages.reports.decode(one) for one in told]
 
     def _take_steps(self, told: Iterable[stages.Told]) -> None:
@@ -447,7 +437,8 @@ class Search:
 
     def _write_states(self) -> None:
         """Write down the level that was built, if states are written to a table and it is not there yet."""
-        if self.table is None or not self.explorer.level_size or self.table.depth == self.result.depth:
+        depth = self.search.result.depth
+        if self.table is None or not self.search.queue or self.table.depth == depth:
             return
         begin = time.perf_counter()
         plan = self._plan(True)
@@ -457,10 +448,10 @@ class Search:
             plan.homes,
             small,
             "writing states",
-            f"level {self.result.depth}: writing {plan.total:,} states",
+            f"level {depth}: writing {plan.total:,} states",
         )
         self.table.take_level(stages.written.decode(one) for one in told)
-        assert self.table.depth == self.result.depth
+        assert self.table.depth == depth
         if self.figures:
             self.figures[-1]["write"] = time.perf_counter() - begin
 
@@ -468,7 +459,7 @@ class Search:
         """Write files again that lack columns, or have them of other kinds, if they are too many to leave them to this
         process alone.
         """
-        if self.table is None or self.result.distinct <= self.handover:
+        if self.table is None or self.search.result.distinct <= self.handover:
             return
         self.table.begin()
         stale = self.table.stale()
@@ -482,32 +473,21 @@ class Search:
         """So many tasks of one stage, on Spark or in this process: what they tell."""
         if small:
             return stages.each_here(task, count)
-        return self.cluster.each(task, count, doing, f"{self.explorer.stepper.protocol.name}, {name}", self._tell)
+        return self.cluster.each(task, count, doing, f"{self.search.stepper.protocol.name}, {name}", self._tell)
+
+    @property
+    def _level_name(self) -> str:
+        return f"{self.search.stepper.protocol.name}, level {self.search.result.depth}"
 
     def _tell(self, stage: str) -> None:
-        """Report how far the search is."""
-        if self.report is None:
-            return
-        explorer, result = self.explorer, self.result
-        explorer.count()
-        self.report(
-            Progress(
-                generated=result.generated,
-                distinct=result.distinct,
-                depth=result.depth,
-                queue=explorer.level_size,
-                seconds=time.monotonic() - explorer.started,
-                evaluations=explorer.stepper.evaluations,
-                exploding=explorer.tables.exploding(),
-                shuffled=self.shuffled,
-                stage=stage,
-            )
-        )
+        """Report how far the search is, and what a job is at."""
+        self.stage = stage
+        self.search.report_progress(self.search.result.distinct, self.search.queue, at_once=True)
 
     def _account(self, plan: Plan, told: Iterable[stages.Told]) -> None:
         """Make the level that was built the current one: count, complete, judge."""
-        explorer, result = self.explorer, self.result
-        counted = explorer.work[0]
+        search, own = self.search, self.workspace
+        counted = own.work[0]
         figures = {"states": plan.total, **dict.fromkeys(FIGURES, 0.0)}
         self.figures.append(figures)
         built: list[stages.Built] = []
@@ -542,110 +522,86 @@ class Search:
         built.sort(key=lambda b: b.home)
         self.pieces = [b.piece for b in built if b.piece is not None]
         failed = 0
-        raised: tuple[int, int, ProtocolRaised] | None = None
+        raised: Raised | None = None
         for one in built:
             if one.parked is not None:
                 failed += self._complete(plan, *one.parked)
                 _note_least(violated, self._violated())
-                if explorer.raised is not None:
-                    low, position, error = explorer.raised
-                    this = (low, int(explorer.new.fp_high[position]) if self.wide else 0, error)
-                    raised = this if raised is None or this[:2] < raised[:2] else raised
-                    explorer.raised = None
-        explorer.level_size = sum(piece.rows for piece in self.pieces)
-        result.distinct += explorer.level_size + failed
-        result.depth += explorer.level_size > 0
-        self._judge(violated, broken, stuck)
-        if raised is not None and not (result.found and not self.options.keep_going):
-            result.raised = raised[2]
-            result.raised_at = explorer.violation("raised", raised[2].where, self._path(raised[0], raised[1]))
+                error = own.raised_at()
+                if error is not None:
+                    at = _state(own.new, error.at, self.wide)
+                    raised = Raised(error.error, at) if raised is None or at < raised.at else raised
+                    own.raised = None
+        self._meet(violated, broken, stuck)
+        search.take(Level(sum(piece.rows for piece in self.pieces), failed, raised))
         if fullest > FULL_TARGET:
-            self.runs = level.divided(self.storage, self.runs)
+            self.runs = level.divided(self.files, self.runs)
 
     def _complete(self, plan: Plan, file: str, rows: int) -> int:
         """Complete the states that fell off a trie in one task; in how many of them the author's Python raised."""
-        explorer = self.explorer
-        low, high, ref, cells = level.read_parked(self.storage, file, rows, plan)
-        positions = explorer.complete(low, high, level.brought_up(cells, plan.shapes[-1], self.shapes[self._shape()]))
-        metas = explorer.new.meta[positions]
+        own, search = self.workspace, self.search
+        low, high, ref, cells = level.read_parked(self.files, file, rows, plan)
+        own.clear()
+        positions = own.lay_out(low, high, level.brought_up(cells, plan.shapes[-1], self.shapes[self._shape()]))
+        own.complete(lambda: search.watch(search.result.distinct, search.queue))
+        metas = own.new.meta[positions]
         inside = metas >= 0
         if inside.any():
             outcomes = reference_outcome(ref[inside]) if self.table is not None else None
             self.pieces.append(self._piece(positions[inside], outcomes))
-        np.add.at(explorer.work[0].new_count, reference_outcome(ref[inside]), 1)
-        self.storage.remove(file)
+        np.add.at(own.work[0].new_count, reference_outcome(ref[inside]), 1)
+        self.files.remove(file)
         return int((metas == PARKED).sum())
 
     def _violated(self) -> dict[int, tuple[int, int]]:
-        """What the states just completed violate, as tasks tell it."""
+        """The properties that states just completed violate, as tasks tell it."""
         found: dict[int, tuple[int, int]] = {}
-        for work in self.explorer.work:
-            roots = np.flatnonzero(work.best_position >= 0).tolist()
-            _note_least(found, {root: (int(work.best_fp[root]), int(work.best_high[root])) for root in roots})
-        self.explorer.forget_violations()
+        for root, position in self.workspace.violations():
+            _note_least(found, {root.index: _state(self.workspace.new, position, self.wide)})
+        self.workspace.forget_violations()
         return found
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def _judge(
+    def _meet(
         self,
         violated: dict[int, tuple[int, int]],
         broken: dict[int, tuple[int, int, int]],
         stuck: list[tuple[int, int]],
     ) -> None:
-        """The violations and witnesses of the level, one of each name, in the order of properties."""
-        explorer, tables = self.explorer, self.explorer.tables
-        found: dict[str, tuple[tuple[int, ...], tuple[str, str], tuple[int, ...]]] = {}
-        for root in explorer.stepper.roots:
-            name = explorer.names[root.index]
-            if name in explorer.reported:
-                continue
-            if tables.root_kind[root.index] == STATE_PROPERTY and root.index in violated:
-                rank: tuple[int, ...] = violated[root.index]
-                where: tuple[int, ...] = rank
-            elif root.index in broken:
-                low, high, outcome = where = broken[root.index]
-                rank = (low, high, int(tables.outcome_root[outcome]), *tables.outcome_choices[outcome])
-            else:
-                continue
-            if name not in found or rank < found[name][0]:
-                found[name] = (rank, (root.kind, root.reported), where)
-        if stuck and self.options.deadlock and "deadlock" not in explorer.reported:
-            found["deadlock"] = ((), ("deadlock", "deadlock"), min(stuck))
-        for name, (_, (kind, title), (low, high, *last)) in found.items():
-            start, outcomes = self._path(low, high)
-            self.result.add(explorer.violation(kind, title, (start, [*outcomes, *last])))
-            explorer.reported.add(name)
+        """Pass on the violations and witnesses of the level."""
+        meet, roots = self.search.meet, self.search.stepper.roots
+        for root, at in violated.items():
+            if self.workspace.tables.root_kind[root] == STATE_PROPERTY:
+                meet(Evidence(roots[root], at, at))
+        for root, (low, high, outcome) in broken.items():
+            step = self.workspace.step(outcome)
+            meet(Evidence(roots[root], (low, high, step[0], *step[1]), (low, high), step))
+        if stuck and self.options.deadlock:
+            meet(Evidence(None, (), min(stuck)))
 
-    def _judge_liveness(self) -> None:
-        """Judge the temporal properties, if that is to be done."""
-        explorer, result = self.explorer, self.result
-        if self.notes is None or not result.complete or not result.distinct or result.found:
+    def finish(self) -> None:
+        """Complete the files of the table of states, and judge the temporal properties if a process is too small."""
+        self._complete_columns()
+        search = self.search
+        if self.notes is None or not search.result.complete or not search.result.distinct or search.result.found:
             return
+        self.judge = Judge(self.notes, self.files, self.cluster, search)
+        self.judge.run()
 
-        def tell(doing: str) -> None:
-            if self.report is not None:
-                seconds = time.monotonic() - explorer.started
-                self.report(Progress(distinct=result.distinct, depth=result.depth, seconds=seconds, doing=doing))
-
-        self.judge = Judge(self.notes, self.storage, self.cluster, explorer.stepper, self.options, tell)
-        self.judge.run(result, time.monotonic() - explorer.started)
-
-    def _path(self, low: int, high: int) -> tuple[int, list[int]]:
-        """The number of an initial state and the outcomes from it to a state."""
-        tables = self.explorer.tables
+    def path(self, at: tuple[int, int]) -> StatePath:
+        """The way to a state: the runs have the outcome that led to each, and it leads back to the parent."""
+        tables, (low, high) = self.workspace.tables, at
         outcomes: list[int] = []
         while True:
             target = (low >> 32) * len(self.runs) >> 32
             span = level.span_of(target, len(self.runs))
-            ways = (level.find(self.storage, run, span, low, high, self.wide) for run in self.runs[target])
+            ways = (level.find(self.files, run, span, low, high, self.wide) for run in self.runs[target])
             outcome = next(way for way in ways if way is not None)
             if outcome == INITIAL:
-                starts = [state.fingerprint for state in self.explorer.starts]
-                return (
-                    next(n for n, s in enumerate(starts) if (s & LOW, (s >> 64) * self.wide) == (low, high)),
-                    outcomes[::-1],
-                )
+                starts = [(state.fingerprint & LOW, state.fingerprint >> 64) for state in self.workspace.starts]
+                number = next(n for n, start in enumerate(starts) if (start[0], start[1] * self.wide) == (low, high))
+                return self.workspace.path(number, outcomes[::-1])
             outcomes.append(outcome)
             low ^= int(tables.delta[outcome])
             high ^= int(tables.delta_high[outcome]) * self.wide
@@ -661,47 +617,42 @@ class Search:
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
-            self.storage.remove(name)
+            self.files.remove(name)
+
+    def save(self) -> None:
+        """Save the last level, and remove every file that the checkpoint does not name."""
+        self._save()
+        if self.kept is not None:
+            self._sweep(set(self.kept.files))
 
     def _save(self) -> None:
         """Make the current level what a resumed run goes on from, if there is to be one."""
-        explorer, result, options = self.explorer, self.result, self.options
+        own, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:
             return
         if self.saved_level == self.level or not self.runs or not self.last_is_whole:
             return
-        explorer.count()
-        tables, protocol, roots = explorer.tables, explorer.stepper.protocol, range(len(explorer.stepper.roots))
-        content = msgspec.msgpack.encode(tables.snapshot())
+        content = msgspec.msgpack.encode(own.tables.snapshot())
         name = self._name("tables", 0)
-        self.storage.write(name, content)
-        numbers = {id(state): n for n, state in enumerate(explorer.starts)}
-        met = [*result.found, *result.witnesses]
-        by_step = (
-            {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
-            if met
-            else {}
-        )
-        found = [
-            (f.kind, f.name, numbers[id(f.initial)], [by_step[root, tuple(choices)] for root, choices in f.path])
-            for f in met
-        ]
+        self.files.write(name, content)
+        kept = self.search.kept()
         manifest = checkpoint.Manifest(
-            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol),
-            source=explorer.source,
-            properties=self._properties, bits=options.bits, engine="spark", depth=result.depth,
-            distinct=result.distinct,
-            generated=result.generated, taken=[result.taken.get(i, 0) for i in roots],
-            new=[result.new.get(i, 0) for i in roots],
-            seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level,
-            queue=explorer.level_size,
-            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name,
+            **saved(self.search.stepper, self.source, self._properties, options.bits, kept),
+            format=checkpoint.FORMAT,
+            engine="spark",
+            level=self.level,
+            queue=kept.queue,
+            slots=slot_entries(self.search.stepper.store),
+            found=own.encode(kept.found),
+            shapes=list(self.shapes),
+            pieces=list(self.pieces),
+            runs=[list(runs) for runs in self.runs],
+            tables=name,
             tables_digest=digest(content),
-            slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
             table=self.table.mark() if self.table is not None else None,
             notes=self.notes.levels[: self.level - 1] if self.notes is not None else [],
-        )  # fmt: skip
-        self.storage.replace(checkpoint.NAME, sealed(msgspec.json.encode(manifest)))
+        )
+        self.files.replace(checkpoint.NAME, sealed(msgspec.json.encode(manifest)))
         if self.table is not None:
             self.table.kept = manifest.table
         self.kept, self.saved_level = manifest, self.level
@@ -710,7 +661,36 @@ class Search:
 
     def _sweep(self, kept: set[str]) -> None:
         """Remove every file of a level but these."""
-        self._remove({n for n in self.storage.names() if n.startswith("level-")} - kept)
+        self._remove({n for n in self.files.names() if n.startswith("level-")} - kept)
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def partial(self) -> tuple[int, int]:
+        """A level is completed, unless it is lost whole."""
+        return 0, 0
+
+    def locate(self, error: ProtocolRaised) -> None:
+        """Errors are raised in no state here: those of states are part of a level."""
+
+    def tally(self) -> Tally:
+        """The counts of all tasks, and of the embedded executor before them, by action."""
+        return self.workspace.tally()
+
+    def progress(self) -> dict[str, Any]:
+        """Fields of the progress that only this executor knows."""
+        return {"exploding": self.workspace.tables.exploding(), "shuffled": self.shuffled, "stage": self.stage}
+
+    def profile(self) -> dict[str, object]:
+        """Figures for the profile of the result."""
+        profile = {**self.embedded.profile(), "levels on Spark": self.figures}
+        if self.judge is not None:
+            profile["trimmed on Spark"] = self.judge.figures
+        return profile
+
+
+def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
+    """The two halves of a state's fingerprint, the second one 0 if only one is used."""
+    return int(arena.fp[position]), int(arena.fp_high[position]) if wide else 0
 
 
 def _add(counts: Array, more: stages.Counts) -> None:

@@ -7,8 +7,7 @@ would have found in all of it, the same cycle. Where trimming comes to an end be
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,16 +15,15 @@ import msgspec
 import numpy as np
 
 from fencepost.compiler.tables import Array
-from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.engines.judging import Verdicts
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
+from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph, Property, Terms, needs
-from fencepost.liveness.lasso import walked
 from fencepost.spark import graph, stages, trim
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.graph import NOWHERE, Ask, Bits, Part, Steps
 from fencepost.spark.notes import Notes
 from fencepost.spark.trim import Need
-from fencepost.step import Stepper
 from fencepost.storage import Storage
 
 if TYPE_CHECKING:
@@ -55,39 +53,26 @@ class Judge:
     it was not.
     """
 
-    def __init__(
-        self,
-        notes: Notes,
-        storage: Storage,
-        cluster: Cluster,
-        stepper: Stepper,
-        options: Options,
-        tell: Callable[[str], None],
-    ) -> None:
-        self.notes, self.storage, self.cluster, self.stepper, self.options = notes, storage, cluster, stepper, options
+    def __init__(self, notes: Notes, storage: Storage, cluster: Cluster, search: Search) -> None:
+        self.notes, self.storage, self.cluster, self.search = notes, storage, cluster, search
         self.terms = notes.terms
-        self.tell = tell
-        self.limit = memory_limit(options.max_memory)
-        self.name = stepper.protocol.name
+        self.limit = memory_limit(search.options.max_memory)
+        self.name = search.stepper.protocol.name
         self.figures: list[dict[str, Any]] = []
         self.made: set[str] = set()
-        self.until: float | None = None
 
-    def run(self, result: Exploration, seconds: float) -> None:
-        """Judge. ``seconds``: how long the search has taken.
+    def run(self) -> None:
+        """Judge, unless the graph fits into this process: then it is left to the search to be judged.
 
         Raises :class:`fencepost.SystemFailure` if Spark or the disk fails.
         """
-        notes, options = self.notes, self.options
-        if options.timeout is not None:
-            self.until = time.monotonic() + options.timeout - seconds
-        # Noted down in memory a state takes 12 bytes and a step 10, besides what is to be made of them.
+        notes, result = self.notes, self.search.result
+        # Recorded in memory a state takes 12 bytes and a step 10, besides what is to be made of them.
         loaded = notes.states * (12 + 8 * (self.terms.words + self.terms.truth_words)) + notes.steps * 10
         if fits(self.terms, notes.states, notes.steps, self.limit - loaded):
-            result.recording = notes.whole(self.storage)
+            self.search.recording = notes.whole(self.storage)
             return
-        found: dict[str, Lasso] = {}
-        open_: dict[str, str] = {}
+        verdicts = Verdicts(self.search, self.terms)
         try:
             with self._kept():
                 ask = self._laid_out()
@@ -96,35 +81,26 @@ class Judge:
                     self.figures.append(figures)
                     try:
                         with self._kept():
-                            lasso = _Trimming(self, ask, property, figures).lasso()
+                            verdicts.take(property, _Trimming(self, ask, property, figures).lasso())
                     except TooLarge as error:
-                        open_.setdefault(property.name, str(error))
-                        continue
-                    known = found.get(property.name)
-                    if lasso is not None and (known is None or lasso.length < known.length):
-                        found[property.name] = lasso
-        except TooLarge as error:
-            result.unjudged = str(error)
-        except MemoryError:
-            result.unjudged = "out of memory"
+                        verdicts.leave_open(property, str(error))
+        except (TooLarge, MemoryError) as error:
+            result.unjudged = str(error) if isinstance(error, TooLarge) else "out of memory"
+            verdicts.report_violations()
         else:
-            result.unjudged = next((why for name, why in open_.items() if name not in found), None)
-            names = dict.fromkeys(property.name for property in self.terms.properties)
-            result.judged = tuple(name for name in names if name in found or name not in open_)
-        for name, lasso in found.items():
-            way = walked(self.stepper, self.terms, lasso)
-            result.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
+            verdicts.report()
         result.peak_memory = max(result.peak_memory, peak_memory())
 
     # -- jobs and files -----------------------------------------------------------------------------------------------
 
     def job(self, what: str, doing: Sequence[str], steps: Sequence[tuple[stages.Stage, int]]) -> list[trim.Told]:
         """Run stages as one job, called ``what``: what its tasks tell."""
-        if self.until is not None and time.monotonic() >= self.until:
-            raise TooLarge(f"the time limit of {self.options.timeout:g} seconds was reached")
+        timeout = self.search.options.timeout
+        if self.search.stepper.deadline.expired(timeout):
+            raise TooLarge(f"the time limit of {timeout:g} seconds was reached")
 
         def tell(stage: str) -> None:
-            self.tell(", ".join(filter(None, ["judging liveness", what, stage])))
+            self.search.report_doing(", ".join(filter(None, ["judging liveness", what, stage])))
 
         tell("")
         told = [

@@ -28,29 +28,29 @@ from fencepost.engines import kernel
 
 
 @njit
-def expand(c, level, w, begin, end, at, candidates, filled):
+def expand(c, levels, w, begin, end, at, candidates, filled):
     """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
     rest = kernel.Candidates(
         candidates.fp[at:].reshape(1, -1),
-        candidates.high[at if level.wide else 0 :].reshape(1, -1),
+        candidates.high[at if levels.wide else 0 :].reshape(1, -1),
         candidates.ref[at:].reshape(1, -1),
     )
-    kernel.generate(c, level, w, None, begin, end, rest, filled)
+    kernel.generate(c, levels, w, None, begin, end, rest, filled)
     return at + filled[0, 0]
 
 
 @njit
-def build(c, level, w, candidates, found):
+def build(c, levels, w, candidates, found):
     """Rows of the ``found`` new states, one after the other."""
-    kernel.build(c, level, w, candidates, found)
+    kernel.build(c, levels, w, candidates, found)
 
 
 @njit
-def complete(c, g, level, w, asks):
+def complete(c, g, levels, w, asks):
     """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is
     built.
     """
-    kernel.complete(c, g, level, w, asks)
+    kernel.complete(c, g, levels, w, asks)
     w.counts[PARKS] = 0
     relink(c)
 

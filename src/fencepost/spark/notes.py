@@ -9,8 +9,7 @@ the embedded engine keeps in memory of a level.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -18,9 +17,9 @@ import pyarrow as pa
 
 from fencepost.compiler.tables import Array
 from fencepost.digest import digest
-from fencepost.engines.embedded import Explorer
 from fencepost.engines.kernel import Arena
 from fencepost.engines.recording import list_truths, steps_of, truths_of
+from fencepost.engines.workspace import Workspace
 from fencepost.errors import ProtocolRaised
 from fencepost.liveness.graph import Level, Measures, Recording, Terms
 from fencepost.spark import loops, stages
@@ -179,20 +178,17 @@ class Notes:
                 )
             self.levels.append(notes)
 
-    def add(self, explorer: Explorer, plan: Plan, told: Iterable[bytes], path: Callable[[int, int], Any]) -> None:
-        """Complete and keep what tasks have noted down of the level of a plan. ``path``: to a state, by its
-        fingerprint.
+    def add(self, workspace: Workspace, plan: Plan, told: Iterable[bytes]) -> None:
+        """Complete and keep what tasks have noted down of the level of a plan.
 
-        Raises :class:`fencepost.ProtocolRaised` if a predicate does; the explorer's result says where.
+        Raises :class:`fencepost.ProtocolRaised` if a predicate does; the result of the search says where.
         """
         tasks = sorted((noted.decode(one) for one in told), key=lambda one: one.home)
-        patches = self._patches(explorer, plan, [one for one in tasks if one.missing], path)
+        patches = self._patches(workspace, plan, [one for one in tasks if one.missing])
         del self.levels[plan.level - 1 :]
         self.levels.append([patches.get(one.home, one.note) for one in tasks])
 
-    def _patches(
-        self, explorer: Explorer, plan: Plan, tasks: list[Noted], path: Callable[[int, int], Any]
-    ) -> dict[int, Note]:
+    def _patches(self, workspace: Workspace, plan: Plan, tasks: list[Noted]) -> dict[int, Note]:
         """Evaluate predicates where no path was known: the notes of those homes."""
         if not tasks:
             return {}
@@ -212,19 +208,21 @@ class Notes:
         none = np.zeros(1, np.int64)
         arena = Arena(cells, lows, highs, none, none, np.zeros(1, np.int32), NO_IMAGES, NO_IMAGES)
 
+        search = workspace.search
+
         def ask(root: int, position: int) -> None:
             try:
-                row = explorer.tables.ids(cells[position])
-                explorer.tables.record(root, explorer.stepper.evaluate(explorer.stepper.roots[root], row))
+                workspace.evaluate(root, workspace.tables.ids(cells[position]))
             except ProtocolRaised as error:
-                where = path(int(lows[position]), int(highs[position]))
-                explorer.result.raised_at = explorer.violation("raised", error.where, where)
+                at = (int(lows[position]), int(highs[position]))
+                search.result.raised_at = search.found("raised", error.where, at)
                 raise
 
         order = np.lexsort((highs, lows))
         truths = np.empty((len(order), terms.truth_words), np.uint64)
-        truths[order] = truths_of(terms, lambda: (explorer.tables.compiled(), arena), explorer.work[0], order, ask)
-        explorer.fit()
+        tables = workspace.tables
+        truths[order] = truths_of(terms, lambda: (tables.compiled(), arena), workspace.work[0], order, ask)
+        workspace.fit()
         patches = {}
         at = 0
         for one in tasks:

@@ -39,10 +39,11 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.tables import Array
 from fencepost.engines import simulate, walks
-from fencepost.engines.embedded import QUESTIONS, uncollected
 from fencepost.engines.interface import Exploration, Options, Report
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import LEAF_ROOM, Plan, Walkers
+from fencepost.engines.workspace import QUESTIONS
 from fencepost.report import numbers
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Cluster, Job

@@ -37,7 +37,7 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import STACK_WORDS
 from fencepost.compiler.tables import Array, Compiled, Growing
-from fencepost.engines.kernel import Arena, Candidates, Level, Work
+from fencepost.engines.kernel import Arena, Candidates, Levels, Work
 from fencepost.spark import loops
 from fencepost.spark.level import (
     NO_IMAGES,
@@ -242,12 +242,12 @@ class Expand(_Stage):
             room("high candidates", most if plan.wide else 1, np.uint64),
             room("references", most, np.int64),
         )
-        level, filled = _level(plan, old, old), np.zeros((1, 8), np.int64)
+        levels, filled = _levels(plan, old, old), np.zeros((1, 8), np.int64)
         n = 0
         stuck: tuple[int, int] | None = None
         broken: dict[int, tuple[int, int, int]] = {}
         for first, last in spans:
-            n = int(loops.expand(c, level, work, first, last, n, found, filled))
+            n = int(loops.expand(c, levels, work, first, last, n, found, filled))
             if work.counts[DEADLOCK] >= 0:
                 stuck = min(filter(None, [stuck, _state(old, int(work.counts[DEADLOCK]), plan.wide)]))
                 work.counts[DEADLOCK] = -1
@@ -388,16 +388,16 @@ class Build(_Stage):
             image=NO_IMAGES,
             image_high=NO_IMAGES,
         )
-        level, asks = _level(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
+        levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
         completed = False
         at, chunk = 0, FIRST_CHUNK
         while at < n:
             end = min(at + chunk, n)
             high = found.high[at:end] if plan.wide else found.high
-            loops.build(c, level, work, Candidates(found.fp[at:end], high, refs[at:end]), end - at)
+            loops.build(c, levels, work, Candidates(found.fp[at:end], high, refs[at:end]), end - at)
             if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
                 completed = True
-                loops.complete(c, growing, level, work, asks)
+                loops.complete(c, growing, levels, work, asks)
             at, chunk = end, min(2 * chunk, CHUNK)
         assert work.counts[COUNT] == n
         off = np.flatnonzero(new.meta == PARKED)
@@ -540,8 +540,8 @@ def packed(*arrays: Array) -> bytes:
     return b"".join(array.data.cast("B") for array in arrays)
 
 
-def _level(plan: Plan, old: Arena, new: Arena) -> Level:
-    return Level(old, new, np.arange(len(old.fp)), plan.wide, plan.actions, 1, 0)
+def _levels(plan: Plan, old: Arena, new: Arena) -> Levels:
+    return Levels(old, new, np.arange(len(old.fp)), plan.wide, plan.actions, 1, 0)
 
 
 def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fencepost.compiler.tables import Array
+from fencepost.engines.interface import Table
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
 from fencepost.states.files import BLOCK, Files, Part, Place, writing
@@ -165,7 +166,7 @@ class Writer:
         for files in self._files:
             files.sweep()
 
-    def finish(self, complete: bool, ended: str | None, tell: Tell | None = None) -> Manifest:
+    def finish(self, complete: bool, ended: str | None, tell: Tell | None = None) -> Table:
         """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``tell`` is called
         before each row group.
         """
@@ -182,7 +183,7 @@ class Writer:
                 files={files.place.table: files.listed for files in self._files},
             )  # fmt: skip
             self.storage.replace(NAME, msgspec.json.format(msgspec.json.encode(manifest)))
-        return manifest
+        return Table(str(self.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
 
     def discard(self) -> None:
         """Remove what was written, since the mark if a search can go on from there."""
