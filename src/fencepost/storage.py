@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.digest import running
 from fencepost.errors import SystemFailure
 

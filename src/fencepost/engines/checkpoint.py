@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.layout import unpacked
-from fencepost.compiler.tables import Array
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.engines.interface import Found
 from fencepost.engines.search import Kept

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
     END,
@@ -30,9 +31,10 @@ from fencepost.compiler.encoding import (
     STEP_PROPERTY,
     STOP,
 )
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import move_fields
-from fencepost.compiler.tables import Array, Tables
+from fencepost.compiler.profile import exploding, profile
+from fencepost.compiler.tables import Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
@@ -246,7 +248,7 @@ class Simulation:
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
         result.peak_memory = peak_memory()
-        result.profile = {**self.tables.profile(), "seconds": dict(self.seconds)}
+        result.profile = {**profile(self.tables), "seconds": dict(self.seconds)}
         return result
 
     def _begin(self) -> None:
@@ -533,7 +535,7 @@ class Simulation:
                     seconds=now - self.started,
                     memory=memory,
                     evaluations=self.stepper.evaluations,
-                    exploding=self.tables.exploding(),
+                    exploding=exploding(self.tables),
                     doing="" if stage else compiling(),
                     walks=result.walks.walks if result.walks else 0,
                     stage=stage,

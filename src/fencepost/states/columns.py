@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.errors import OptionError
 from fencepost.spec.values import Value, show
 from fencepost.states.kinds import (

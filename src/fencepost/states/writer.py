@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.engines.interface import Table
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
