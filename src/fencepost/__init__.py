@@ -13,7 +13,15 @@ from fencepost import interrupts
 interrupts.end_process()
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress
+from fencepost.engines.interface import Progress
+from fencepost.engines.options import (
+    EmbeddedOptions,
+    Options,
+    ReferenceOptions,
+    SearchOptions,
+    SimulationOptions,
+    SparkOptions,
+)
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
 from fencepost.result import ActionCount, Result, Violation, Witness
 from fencepost.spec.context import one_of, require
@@ -57,6 +65,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionCount",
+    "EmbeddedOptions",
     "Envelope",
     "FencepostError",
     "Map",
@@ -71,7 +80,11 @@ __all__ = [
     "Protocol",
     "ProtocolRaised",
     "Record",
+    "ReferenceOptions",
     "Result",
+    "SearchOptions",
+    "SimulationOptions",
+    "SparkOptions",
     "State",
     "Step",
     "SystemFailure",

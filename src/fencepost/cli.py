@@ -16,6 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from fencepost import arguments, errors, extras, interrupts, loading, output
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised, SystemFailure
 
 if TYPE_CHECKING:
-    from fencepost.engines.interface import Options, Table
+    from fencepost.engines.interface import Table
     from fencepost.result import Result
     from fencepost.spec.protocol import Protocol
     from fencepost.states.questions import By
@@ -73,7 +74,12 @@ def _main(given: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
     # What the author's Python prints is none of the results.
-    with warnings.catch_warnings(), output.goes_to(sys.stdout), contextlib.redirect_stdout(sys.stderr):
+    with (
+        warnings.catch_warnings(),
+        output.goes_to(sys.stdout),
+        contextlib.redirect_stdout(sys.stderr),
+        errors.options_spelled(functools.partial(_flag, given)),
+    ):
         if not debug:
             warnings.simplefilter("ignore")
         try:
@@ -235,6 +241,13 @@ def _parser_of(parser: argparse.ArgumentParser, given: Sequence[str]) -> argpars
     return parser
 
 
+def _flag(given: Sequence[str], option: str) -> str:
+    """What an option of the library is called on the command line: ``max_memory`` is ``--max-memory``."""
+    own = _parser_of(_parser(given[0]), given)
+    flags = [action.option_strings[-1] for action in own._actions if action.dest == option and action.option_strings]
+    return flags[0] if flags else f"--{option.replace('_', '-')}"
+
+
 def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
 
@@ -244,6 +257,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         "--invariant",
         metavar="NAME",
         action="append",
+        dest="invariants",
         help=(
             "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
             " (repeatable)"
@@ -310,7 +324,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         "--walk", metavar="N", type=arguments.number, help="take walk N of a seed again, and show it whole"
     )
     running.add_argument(
-        "--fingerprint-bits", metavar="64|128", type=arguments.bits, default=64, help="128 beyond a billion states"
+        "--fingerprint-bits", metavar="64|128", type=arguments.bits, dest="bits", help="128 beyond a billion states"
     )
 
     spark = parser.add_argument_group(
@@ -324,7 +338,11 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         help="the largest level that is expanded in this process (1,000,000, or what memory allows)",
     )
     spark.add_argument(
-        "--checkpoint-every", metavar="N", type=arguments.count, help="levels between two checkpoints (1)"
+        "--checkpoint-every",
+        metavar="N",
+        type=arguments.count,
+        dest="checkpoint_levels",
+        help="levels between two checkpoints (1)",
     )
 
 
@@ -544,65 +562,40 @@ def _check(given: argparse.Namespace) -> int:
     results = _Results(given, protocol)
     try:
         with _progress(protocol) as report:
-            result = check(protocol, engine=given.engine, invariants=given.invariant, options=options, report=report)
+            result = check(protocol, engine=given.engine, invariants=given.invariants, report=report, **options)
     except ImportError as error:
         if _was_interrupted(error):
             raise
         raise SystemFailure(
-            f"the {given.engine} engine can not start: {error} (--engine reference needs no libraries)"
+            f"the {given.engine} engine can not start: {error} ({{engine}} reference needs no libraries)", "engine"
         ) from error
     return results.tell(result)
 
 
-def _options(given: argparse.Namespace, expected: str | None) -> Options:
-    from fencepost.engines.interface import Options
-    from fencepost.engines.resources import cores
+def _options(given: argparse.Namespace, expected: str | None) -> dict[str, Any]:
+    """The options of a check that were typed."""
+    from fencepost.engines.options import ENGINES
 
-    if given.engine == "reference" and (given.checkpoint or given.resume):
-        raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
-    if given.master is not None and given.engine not in ("spark", "simulate"):
-        raise OptionError("--master is for --engine spark and --engine simulate")
-    if given.conf and not (given.engine == "spark" or (given.engine == "simulate" and given.master is not None)):
-        raise OptionError("--conf is for --engine spark, and for --engine simulate with --master")
-    for option in ("handover", "checkpoint_every"):
-        if getattr(given, option) is not None and given.engine != "spark":
-            raise OptionError(f"--{option.replace('_', '-')} is for --engine spark")
-    for option in ("checkpoint", "resume"):
-        if isinstance(getattr(given, option), str) and given.engine != "spark":
-            raise OptionError(f"--{option} {getattr(given, option)}: only --engine spark keeps checkpoints at a URL")
     if isinstance(given.resume, Path) and not given.resume.is_dir():
-        raise OptionError(f"--resume {given.resume}: there is no such directory")
-    if isinstance(given.checkpoint, Path):
-        _must_be_writable_folder("checkpoint", given.checkpoint)
-    if given.edges and given.states is None:
-        raise OptionError("--edges is written next to the states: give --states DIR too")
-    if isinstance(given.states, Path):
-        _must_be_writable_folder("states", given.states)
-    return Options(
-        workers=given.workers or cores(),
-        max_states=given.max_states,
-        max_depth=given.max_depth,
-        max_memory=given.max_memory,
-        timeout=given.timeout,
-        deadlock=given.deadlock or expected == "deadlock",
-        keep_going=given.keep_going,
-        bits=given.fingerprint_bits,
-        checking=given.checking,
-        symmetry=_names(given.symmetry) or given.symmetry is not None,
-        checkpoint=given.checkpoint,
-        resume=given.resume,
-        states=given.states,
-        edges=given.edges,
-        walks=given.walks,
-        depth=given.depth,
-        seed=given.seed,
-        walk=given.walk,
-        master=given.master,
-        conf=dict(given.conf),
-        handover=given.handover,
-        checkpoint_levels=given.checkpoint_every or 1,
-        debug=given.debug,
-    )
+        raise OptionError(f"{{resume}} {given.resume}: there is no such directory", "resume")
+    for option in ("checkpoint", "states"):
+        if isinstance(getattr(given, option), Path):
+            _must_be_writable_folder(option, getattr(given, option))
+    known = {each.name for kind in ENGINES.values() for each in fields(kind)}
+    typed = {
+        name: value
+        for name, value in vars(given).items()
+        if name in known and value is not None and value is not False and value != []
+    }
+    if given.symmetry is not None:
+        typed["symmetry"] = _names(given.symmetry) or True
+    if given.conf:
+        typed["conf"] = dict(given.conf)
+    if expected == "deadlock":
+        typed["deadlock"] = True
+    if given.debug and "debug" not in {each.name for each in fields(ENGINES.get(given.engine, ENGINES["auto"]))}:
+        del typed["debug"]
+    return typed
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -641,7 +634,7 @@ def _progress(protocol: Protocol) -> Iterator[Any]:
 
 
 def _explore(given: argparse.Namespace) -> int:
-    from fencepost.engines.interface import Options
+    from fencepost.engines.options import SearchOptions
     from fencepost.engines.resources import cores
     from fencepost.explorer import app
     from fencepost.explorer.session import Session
@@ -655,7 +648,7 @@ def _explore(given: argparse.Namespace) -> int:
             f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action"
         )
     session = Session(protocol)
-    limits = Options(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
+    limits = SearchOptions(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
     try:
         path = (given.path or "").lstrip("#")
         if written is not None:
@@ -861,7 +854,7 @@ class _Results:
 
     def as_expected(self, result: Result) -> bool | None:
         """None if the check was another one than the configuration's, or not finished."""
-        expected, chosen = self.expected, self.given.invariant
+        expected, chosen = self.expected, self.given.invariants
         if expected is None or self.given.define or (chosen and expected not in ("holds", "deadlock", *chosen)):
             return None
         violated = [v.name for v in result.violations]
@@ -980,7 +973,7 @@ def _witness(given: argparse.Namespace) -> int:
 
     space = StateSpace(given.space)
     protocol = space.protocol()
-    given.protocol, given.config, given.define, given.invariant, given.profile = (
+    given.protocol, given.config, given.define, given.invariants, given.profile = (
         space.manifest.home,
         None,
         [],

@@ -9,7 +9,7 @@ from typing import Any
 import fencepost
 from fencepost import Protocol
 from fencepost.engines import reference
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 from fencepost.states.manifest import StateSpace
 from fencepost.step import State, Stepper
 from fencepost.step.state import LOW
@@ -46,7 +46,7 @@ class Kept(reference.Search):
 def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
     """Every state with its fingerprint, its depth, and how it was discovered: the parent and the action's title."""
     stepper = Stepper(protocol)
-    search = Kept(stepper, Options(keep_going=True, **options), None)
+    search = Kept(stepper, SearchOptions(keep_going=True, **options), None)
     search.run()
     for found, (depth, row) in search.every.items():
         link = search.links[found]

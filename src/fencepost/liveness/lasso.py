@@ -78,7 +78,8 @@ def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
             return Walked(initial, path, fairness)
     raise SystemFailure(
         f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its"
-        " state (run again with --checking to find out what)"
+        " state (run again with {checking} to find out what)",
+        "checking",
     )
 
 

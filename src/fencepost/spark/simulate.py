@@ -26,9 +26,10 @@ from fencepost import __version__
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.tables import INITIAL, Array
 from fencepost.engines import simulate, walks
-from fencepost.engines.interface import Exploration, Options, Report
+from fencepost.engines.interface import Exploration, Report
 from fencepost.engines.kernel import META_BITS, META_MASK, PARKED, PARKS
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
@@ -60,7 +61,7 @@ Span = tuple[int, int]
 """Numbers of walks: the first, and the one after the last."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
     """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this
     process.
 
@@ -267,7 +268,7 @@ class Distributed(simulate.Simulation):
     taken here.
     """
 
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         super().__init__(stepper, options, report)
         self.cluster = Cluster(options.master, options.conf, options.debug)
         self.elsewhere = self._walkers(0, 1)

@@ -476,7 +476,9 @@ class Stepper:
             self.deadline.interrupted()
             raise
         except MemoryError as error:
-            raise SystemFailure(f"out of memory while {root.title} was run: stop in time with --max-memory") from error
+            raise SystemFailure(
+                f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
+            ) from error
         except (Exception, SystemExit) as error:
             raise self._raised(root, ids, f"raised {_brief(error)}") from error
         finally:
