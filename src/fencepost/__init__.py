@@ -23,7 +23,8 @@ from fencepost.engines.options import (
     SparkOptions,
 )
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
-from fencepost.result import ActionCount, Result, Violation, Witness
+from fencepost.findings import ActionCount, Violation, Witness
+from fencepost.result import Result
 from fencepost.spec.context import one_of, require
 from fencepost.spec.fields import PerKey, Table, per_key, state, table
 from fencepost.spec.network import Envelope, Network, network

@@ -22,8 +22,9 @@ from fencepost.engines.options import (
 from fencepost.engines.resources import limit_reached
 from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.loading import expectation, load, set_up
-from fencepost.result import ActionCount, Result, Violation, Witness
+from fencepost.result import Result
 from fencepost.spec.protocol import JUDGED, Protocol, no_such
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import replay

@@ -821,7 +821,8 @@ class _Results:
         """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take
         it.
         """
-        from fencepost.trace.json import data, dumps, plain
+        from fencepost.report.json import data
+        from fencepost.trace.json import dumps, plain
 
         document = data(result)
         if self.expected is not None:
@@ -883,7 +884,7 @@ def _tell_story(result: Result, profile: bool) -> None:
 
 def _written(table: Table) -> str:
     """What became of the state space as a table."""
-    from fencepost.report.numbers import plural
+    from fencepost.numbers import plural
 
     steps = "" if table.edges is None else f" and {plural(table.edges, 'step')}"
     what = f"The state space as a table: {table.directory}, with {plural(table.states, 'state')}{steps}"

@@ -16,7 +16,7 @@ from fencepost import errors
 from fencepost.arguments import Parser
 from fencepost.cli import APART, _check_options, _explore_options, _simulate_store_options
 from fencepost.loading import load
-from fencepost.trace.json import data
+from fencepost.report.json import data
 
 PROTOCOLS = ROOT / "src" / "fencepost" / "protocols"
 SOURCES = {"python": "*.py", "tla": "*.tla"}

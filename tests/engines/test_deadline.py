@@ -34,8 +34,8 @@ from fencepost.compiler import native, tables
 from fencepost.engines import reference, workspace
 from fencepost.engines.options import ReferenceOptions
 from fencepost.engines.resources import resident_memory
+from fencepost.report.json import to_json
 from fencepost.step import Deadline, LimitReached, Stepper, deadline
-from fencepost.trace.json import to_json
 
 ENGINES = ("auto", "reference", "embedded", "simulate")
 

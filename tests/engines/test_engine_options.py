@@ -244,7 +244,7 @@ def test_an_option_of_another_engine_is_refused_by_the_name_of_one_that_has_it(e
         ("auto", {"walks": 4}, "walks is an option of simulation: use it with engine simulate"),
         ("auto", {"handover": 4}, "handover is for engine spark"),
         ("spark", {"checkpoint_every": 4.0}, "checkpoint_every is for engine embedded"),
-        ("embedded", {"master": "local"}, "master is for engine simulate and engine spark"),
+        ("embedded", {"master": "local"}, "master is for engine spark and engine simulate"),
     ],
 )
 def test_what_there_is_not(engine: str, given: dict[str, Any], message: str) -> None:

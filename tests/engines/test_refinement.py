@@ -48,8 +48,8 @@ from fencepost.engines.workspace import Workspace
 from fencepost.explorer.session import Session
 from fencepost.protocols.bookkeeper.current import BookKeeper, Client, LedgerOnBookie
 from fencepost.report.html import html
+from fencepost.report.json import to_json
 from fencepost.step import Stepper
-from fencepost.trace.json import to_json
 
 CAP = 300
 """States after which brute force is given up."""

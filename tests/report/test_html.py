@@ -18,9 +18,9 @@ from report.small_ledger import SmallLedger
 
 import fencepost
 from fencepost import Options, Protocol, Result, SearchOptions, Trace, action, constant, invariant, require, state
+from fencepost.findings import Violation
 from fencepost.report import html as page
 from fencepost.report.html import html
-from fencepost.result import Violation
 from fencepost.spec.values import canonical, show
 from fencepost.step import State
 from fencepost.trace.messages import passages

@@ -29,12 +29,12 @@ from fencepost import (
     invariant,
     model_values,
     network,
+    numbers,
     per_key,
     require,
     state,
     table,
 )
-from fencepost.report import numbers
 from fencepost.report.advice import advice
 from fencepost.report.text import render, story, trace_story
 

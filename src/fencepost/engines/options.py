@@ -260,8 +260,8 @@ ENGINES: dict[str, type[Options]] = {
     "auto": EmbeddedOptions,
     "embedded": EmbeddedOptions,
     "reference": ReferenceOptions,
-    "simulate": SimulationOptions,
     "spark": SparkOptions,
+    "simulate": SimulationOptions,
 }
 """The options of each engine. ``auto`` is the embedded engine, unless the protocol is small."""
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost import numbers
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
@@ -36,7 +37,6 @@ from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
-from fencepost.report import numbers
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost import __version__
+from fencepost import __version__, numbers
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.tables import INITIAL, Array
 from fencepost.engines import simulate, walks
@@ -33,7 +33,6 @@ from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
-from fencepost.report import numbers
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Cluster, Job
 from fencepost.spark.level import shared
