@@ -13,8 +13,9 @@ import pytest
 import fencepost
 from fencepost import Map, ModelValue, Protocol, Record, check, require, state, table
 from fencepost.report.html import html
+from fencepost.report.json import to_json
 from fencepost.report.text import render
-from fencepost.trace import to_dot, to_itf, to_json
+from fencepost.trace import to_dot, to_itf
 from fencepost.trace.words import MOST_LINES, MOST_TEXT, lines, tell
 
 LONG = 50_000
