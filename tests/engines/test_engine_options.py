@@ -212,6 +212,8 @@ def test_what_is_given_by_name_is_on_top() -> None:
     assert (engine, options) == ("reference", replace(ReferenceOptions(), max_depth=4, deadlock=True))
     assert options_of("spark", SearchOptions(bits=128), {}) == ("spark", SparkOptions(bits=128))
     assert options_of("auto", None, {}) == ("auto", EmbeddedOptions())
+    with pytest.raises(OptionError, match="bits is 32"):
+        options_of("reference", None, {"bits": 32})
 
 
 def misplaced() -> list[tuple[str, str]]:
