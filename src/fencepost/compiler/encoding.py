@@ -340,10 +340,11 @@ def entry_node(entry: N) -> N:
 
 # -- what workers count -----------------------------------------------------------------------------------------------
 
-COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT = range(9)
+COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT, BASE, LEAF_BASE, ASKED = range(12)
 """What a worker counts (int64): states in its region, parked ones, leaves; its table's capacity, entries, whether it
 holds 0; the place in the level of the first state without successors (or -1); states outside a constraint; those whose
-key is not the only one of their orbit.
+key is not the only one of their orbit; where its region begins, in the positions of an arena and in the leaves; the
+questions for Python that it has written down.
 """
 COUNTERS = 16
 """Room for them: two cache lines."""

@@ -26,6 +26,7 @@ from fencepost.compiler.encoding import (
     DISABLED,
     FORK_ENTRY,
     MISS,
+    NO_STEP,
     NODE_HEADER,
     PENDING,
     STEP_PROPERTY,
@@ -95,6 +96,12 @@ def put(pool, roots, cell, word):
 def has_bit(mask, bit):
     """Whether a bit set (an array of 64-bit words) has a bit."""
     return (mask[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1) != 0
+
+
+@njit(inline="always")
+def set_bit(mask, bit):
+    """Add a bit to a bit set."""
+    mask[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
 
 
 @njit
@@ -195,25 +202,24 @@ def walk(pool, places, cells, row, word, out, n, stack):
 
 
 @inner
-def new_value(known_start, known_slot, known_new, outcome, slot, old):
+def new_value(g, outcome, slot, old):
     """What a slot holds after an outcome, given what it held before."""
-    for k in range(known_start[outcome], known_start[outcome + 1]):
-        if known_slot[k] == slot:
-            return np.int64(known_new[k])
+    for k in range(g.known_start[outcome], g.known_start[outcome + 1]):
+        if g.known_slot[k] == slot:
+            return np.int64(g.known_new[k])
     return np.int64(old)
 
 
 @inner
-def resolve(
-    pool, top, roots, trie, root, known, change, places, cells, step, outcome, known_start, known_slot, known_new, stack
-):
-    """Extend a residual trie by the path that a state takes through its master trie.
+def resolve(c, g, trie, cells, step, stack):
+    """Extend a residual trie by the path that the state ``cells`` takes through its master trie.
 
-    ``known``: bit set of slots that the residual does not test; ``change``: of the step that it is about. ``cells``:
-    the state; for a step property (``step``), the state before ``outcome``, and slots are virtual (2i is i before the
-    step, 2i+1 after). RESOLVED; or WAITING if the master has no path yet and Python was asked before; or ASK if it must
-    be asked now, if only to say that there are too many ways.
+    ``step``: for a step property, the outcome that is the step out of that state, else NO_STEP. RESOLVED; or WAITING if
+    the master has no path yet and Python was asked before; or ASK if it must be asked now, if only to say that there
+    are too many ways.
     """
+    pool, top, roots, places = g.pool, g.top, g.roots, c.place
+    root, known = np.int64(g.trie_root[trie]), g.trie_known[trie]
     status = RESOLVED
     depth = 0
     ended = 0
@@ -246,12 +252,12 @@ def resolve(
                 continue
             slot = test
             if test == CHANGE:
-                value = np.int64(change)
-            elif step:
+                value = np.int64(g.trie_change[trie])
+            elif step != NO_STEP:
                 slot = slot_of_step(test)
                 value = field(cells, np.int64(0), places[slot])
                 if reads_after(test):
-                    value = new_value(known_start, known_slot, known_new, outcome, slot, value)
+                    value = new_value(g, step, slot, value)
             else:
                 value = field(cells, np.int64(0), places[slot])
             if value >= pool[node_room(word)]:
@@ -340,9 +346,9 @@ def residual_for(g, outcome, root, step):
             slot = g.known_slot[k]
             if step:
                 for virtual in (slot_before(slot), slot_after(slot)):
-                    g.trie_known[trie, virtual >> 6] |= np.uint64(1) << np.uint64(virtual & 63)
+                    set_bit(g.trie_known[trie], virtual)
             elif has_bit(g.root_slots[root], slot):
-                g.trie_known[trie, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+                set_bit(g.trie_known[trie], slot)
     return np.int64(trie), new
 
 
@@ -355,7 +361,7 @@ def add_entry(g, outcome, root, step):
     g.entry_trie[n] = trie
     g.entries[0] = n + 1
     if not step:
-        g.drop[outcome, root >> 6] |= np.uint64(1) << np.uint64(root & 63)
+        set_bit(g.drop[outcome], root)
 
 
 @inner
@@ -437,11 +443,14 @@ def entry_of(pool, places, word):
 
 
 @njit
-def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, trie_of, step_trie, fill):
+def link(g, places, root_kind, entries, fill):
     """Lay the entries out by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
-    An entry whose residual is known to end disabled, whatever the state, is left out.
+    An entry whose residual is known to end disabled, whatever the state, is left out. ``fill`` (int64, 3 for each
+    outcome) is scratch.
     """
+    start, middle, end, step_start = entries.start, entries.middle, entries.end, entries.step_start
+    outcomes = fill.size // 3
     for o in range(outcomes):
         start[o] = middle[o] = end[o] = step_start[o + 1] = 0
     step_start[0] = 0
@@ -479,11 +488,11 @@ def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, t
         kind = root_kind[g.trie_root[trie]]
         o = g.entry_outcome[n]
         if kind == STEP_PROPERTY:
-            step_trie[fill[3 * o + 2]] = trie
+            entries.step_trie[fill[3 * o + 2]] = trie
             fill[3 * o + 2] += 1
             continue
         which = 3 * o + (1 if kind == ACTION else 0)
         k = fill[which]
         fill[which] = k + 1
-        trie_of[k] = trie
-        word[k] = entry_of(g.pool, places, w)
+        entries.trie[k] = trie
+        entries.word[k] = entry_of(g.pool, places, w)

@@ -82,6 +82,18 @@ class Growing(NamedTuple):
     entry_trie: Array
 
 
+class Entries(NamedTuple):
+    """The entries of every outcome, laid out by `native.link`; see :class:`Compiled`, which has the same arrays."""
+
+    start: Array
+    middle: Array
+    end: Array
+    word: Array
+    trie: Array
+    step_start: Array
+    step_trie: Array
+
+
 class Compiled(NamedTuple):
     """The arrays that compiled loops read; valid until the tables grow.
 
@@ -257,7 +269,7 @@ class Tables:
         self._read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
         self._spread = 0
-        self._linked: tuple[tuple[int, int], tuple[Array, ...]] = (-1, -1), ()
+        self._linked: tuple[tuple[int, int], Entries] | None = None
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
         self._add_initial()
@@ -348,7 +360,7 @@ class Tables:
         if renewed.any():
             self._make_room(int(renewed.sum()) * int(self.refines.sum()))
             native.renew(self.growing(), renewed)
-            self._linked = (-1, -1), ()
+            self._linked = None
 
     def _number_of_change(self, outcome: int) -> int:
         written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
@@ -656,35 +668,18 @@ class Tables:
         """
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
-        if afresh or self._linked[0] != (n, entries):
+        if afresh or self._linked is None or self._linked[0] != (n, entries):
             start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
-            word, trie, step_trie = (
-                np.zeros(entries, np.int64),
-                np.zeros(entries, np.int32),
-                np.zeros(entries, np.int32),
-            )
-            native.link(
-                self.growing(),
-                self.layout.place,
-                n,
-                self.root_kind,
-                start,
-                middle,
-                end,
-                step_start,
-                word,
-                trie,
-                step_trie,
-                np.zeros(3 * n, np.int64),
-            )
-            self._linked = (n, entries), (start, middle, end, word, trie, step_start, step_trie)
-        start, middle, end, word, trie, step_start, step_trie = self._linked[1]
+            trie, step_trie = (np.zeros(entries, np.int32) for _ in range(2))
+            linked = Entries(start, middle, end, np.zeros(entries, np.int64), trie, step_start, step_trie)
+            native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
+            self._linked = (n, entries), linked
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span,
             self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start,
-            self.write_slot, self.write_value, start, middle, end, word, trie,
-            step_start, step_trie, self.older, self.drop, self.known_start, self.known_slot, self.known_new,
+            self.write_slot, self.write_value, *self._linked[1], self.older, self.drop, self.known_start,
+            self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
 

@@ -171,13 +171,13 @@ class Embedded:
         own = self.workspace
         self.shared.barrier[0] = 0
         self.shared.stop[:] = 0
+        levels = own.levels(order)
         futures: list[Future[int]] = [
             own.pool.submit(
-                kernel.expand, t, own.workers, own.compiled, own.old, own.new, own.work[t], own.labels[t], self.shared,
-                order, first, block, own.wide, self.search.expands_next, own.region,
+                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], self.shared, first, block
             )
             for t in range(own.workers)
-        ]  # fmt: skip
+        ]
         interrupted: BaseException | None = None
         while True:
             try:
@@ -240,7 +240,7 @@ class Embedded:
         own, base = self.workspace, t * self.workspace.region
         if self.search.result.depth:
             bases = np.array(self.bases, np.int64)
-            kernel.parents(own.new, base, count, own.region, bases, self.old_numbers, part, own.work[t].new_count)
+            kernel.write_links(own.levels(), own.work[t], bases, self.old_numbers, part)
         else:
             part[:] = own.new.ref[base : base + count]
 
@@ -257,11 +257,7 @@ class Embedded:
 
         def sort(t: int) -> None:
             if inside[t]:
-                work = own.work[t]
-                kernel.order_level(
-                    own.new, work.counts, t * own.region, own.workers, self.order, int(places[t]), work.keys,
-                    work.begins, work.starts, own.wide,
-                )  # fmt: skip
+                kernel.order_level(own.levels(self.order), own.work[t], int(places[t]))
 
         for future in [own.pool.submit(sort, t) for t in range(own.workers)]:
             future.result()
@@ -275,12 +271,9 @@ class Embedded:
         found = own.discovered()
         if self.search.result.depth:
             bases = np.zeros(own.workers, np.int64)
-            for t, work in enumerate(own.work):
-                count = int(work.counts[COUNT])
-                ignored = np.empty(count, np.int64)
-                kernel.parents(
-                    own.new, t * own.region, count, own.region, bases, self.old_numbers, ignored, work.new_count
-                )
+            for work in own.work:
+                ignored = np.empty(int(work.counts[COUNT]), np.int64)
+                kernel.write_links(own.levels(), work, bases, self.old_numbers, ignored)
         self._meet_all()
         return found, self.expanded
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from fencepost.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
 from fencepost.compiler.machine import load
-from fencepost.compiler.native import inner, njit, walk
+from fencepost.compiler.native import inner, njit, set_bit
 from fencepost.compiler.tables import Array, Compiled
-from fencepost.engines.kernel import Arena, Work, is_cut
+from fencepost.engines.kernel import Arena, Work, ends_in, is_cut
 from fencepost.liveness.graph import Recording, Terms
 
 
@@ -139,18 +139,9 @@ def list_truths(c, arena, w, order, begin, roots, truths):
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size
-        ends = walk(
-            c.pool,
-            c.place,
-            arena.cells[order[k]],
-            np.int64(0),
-            np.int64(c.roots[roots[x]]),
-            w.scratch,
-            np.int64(0),
-            w.stack,
-        )
+        ends = ends_in(c, w, arena.cells[order[k]], roots[x])
         if ends < 0:
             return at
         if ends > 0:
-            truths[k, x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            set_bit(truths[k], x)
     return order.size * roots.size

@@ -371,7 +371,7 @@ class Simulation:
             python += time.monotonic() - asked
             self.compiled = self.tables.compiled()
             for work, walkers in groups:
-                n = walks.settle_walks(
+                n = walks.complete_walks(
                     self.compiled, self.tables.growing(), self.arena, work, walkers, self.plan, self.control, asks
                 )
                 self.questions += [(int(r), self.tables.ids(self.arena.cells[p]), int(s)) for r, p, s in asks[:n]]

@@ -15,12 +15,14 @@ import numpy as np
 
 from fencepost.compiler import canonical
 from fencepost.compiler.encoding import (
+    BASE,
     CAPACITY,
     COUNT,
     COUNTERS,
     DEADLOCK,
     INEXACT,
     INITIAL,
+    LEAF_BASE,
     LEAF_TOP,
     MAX_OUTCOMES,
     OUT,
@@ -36,7 +38,7 @@ from fencepost.compiler.native import STACK_WORDS, move_fields
 from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.interface import Found
-from fencepost.engines.kernel import Arena, Work
+from fencepost.engines.kernel import Arena, Levels, Work
 from fencepost.engines.resources import memory_limit, physical_memory
 from fencepost.engines.search import Raised, Search, StatePath, Step, Tally
 from fencepost.errors import ProtocolRaised
@@ -50,6 +52,7 @@ QUESTIONS = 4096
 """Evaluations that are asked of Python before parked states are looked at again."""
 MANY_ROWS = 100_000
 """States of a level from which on rows get words to spare when they get one: each time, the level is copied."""
+NO_ORDER: Array = np.zeros(0, np.int64)
 
 
 class Workspace:
@@ -71,7 +74,7 @@ class Workspace:
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
         self.old, self.new = self._arena(), self._arena()
         self.old_counts = [0] * self.workers
-        self.work = [self._work() for _ in range(self.workers)]
+        self.work = [self._work(t) for t in range(self.workers)]
         labelled = self.symmetry is not None and self.symmetry.labelling is not None
         self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         self.pool = ThreadPoolExecutor(self.workers)
@@ -108,11 +111,12 @@ class Workspace:
         n, words = self.region * self.workers, self.tables.layout.words
         return reserve(n * words, np.uint64, large=True).reshape(n, words)
 
-    def _work(self) -> Work:
+    def _work(self, t: int) -> Work:
         roots = len(self.stepper.roots) + 1
         counts = np.zeros(COUNTERS, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
+        counts[BASE], counts[LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
         entries = (self.most_states + kernel.SLACK * 2) * 4
         return Work(
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
@@ -134,6 +138,10 @@ class Workspace:
             best_order=np.full(roots, -1, np.int64),
             best_outcome=np.full(roots, -1, np.int64),
         )
+
+    def levels(self, order: Array = NO_ORDER) -> Levels:
+        """Both levels as compiled loops see them; with the ``order`` of one."""
+        return Levels(self.old, self.new, order, self.wide, self.search.expands_next, self.workers, self.region)
 
     def counts(self) -> list[int]:
         """How many states each worker has in ``new``."""
@@ -324,11 +332,8 @@ class Workspace:
         while any(w.counts[PARKS] for w in self.work):
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
-            for t, work in enumerate(self.work):
-                n = kernel.settle(
-                    self.compiled, self.tables.growing(), self.old, self.new, work,
-                    t * (self.new.leaves.size // self.workers), self.wide, self.search.expands_next, asks,
-                )  # fmt: skip
+            for work in self.work:
+                n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
             if not questions:
                 break

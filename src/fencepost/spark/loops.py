@@ -4,6 +4,8 @@ cluster adds: candidates are sorted by fingerprint, and sorted ones are held aga
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fencepost.compiler.encoding import (
@@ -20,33 +22,35 @@ from fencepost.compiler.encoding import (
     span_first,
 )
 from fencepost.compiler.machine import load, store
-from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve, walk
+from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve
+from fencepost.compiler.tables import Array
 from fencepost.engines import kernel
 
 
 @njit
-def expand(c, old, w, order, begin, end, at, fps, highs, refs, filled, wide):
+def expand(c, levels, w, begin, end, at, candidates, filled):
     """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
-    kernel.generate(
-        c, old, w, None, order, begin, end, 1, fps[at:].reshape(1, -1),
-        highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
-        refs[at:].reshape(1, -1), filled, wide,
-    )  # fmt: skip
+    rest = kernel.Candidates(
+        candidates.fp[at:].reshape(1, -1),
+        candidates.high[at if levels.wide else 0 :].reshape(1, -1),
+        candidates.ref[at:].reshape(1, -1),
+    )
+    kernel.generate(c, levels, w, None, begin, end, rest, filled)
     return at + filled[0, 0]
 
 
 @njit
-def build(c, old, new, w, refs, fps, highs, found, wide, actions):
-    """Rows of the ``found`` new states, from the start of ``new`` on."""
-    kernel.build(c, old, new, w, refs, fps, highs, found, np.int64(0), np.int64(0), wide, actions)
+def build(c, levels, w, candidates, found):
+    """Rows of the ``found`` new states, one after the other."""
+    kernel.build(c, levels, w, candidates, found)
 
 
 @njit
-def settle(c, g, old, new, w, wide, actions, asks):
+def complete(c, g, levels, w, asks):
     """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is
     built.
     """
-    kernel.settle(c, g, old, new, w, np.int64(0), wide, actions, asks)
+    kernel.complete(c, g, levels, w, asks)
     w.counts[PARKS] = 0
     relink(c)
 
@@ -68,14 +72,7 @@ def knows_step(c, g, trie, cells, step, w):
     `kernel.judge_step`.
     """
     while True:
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) >= 0:
-            return True
-        status = resolve(
-            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], g.trie_change[trie], c.place,
-            cells, True,
-            step, g.known_start, g.known_slot, g.known_new, w.stack,
-        )  # fmt: skip
-        if status == RESOLVED:
+        if kernel.ends_in(c, w, cells, trie) >= 0 or resolve(c, g, trie, cells, step, w.stack) == RESOLVED:
             return True
         if c.older[trie] == 0:
             return False
@@ -116,19 +113,35 @@ def earlier(c, fp, high, one, other, wide):
     return kernel.precedes(c, one, other)
 
 
-@njit
-def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs, out_refs, wide):
-    """Sort candidates by fingerprint and keep the first step to each; how many there are.
+class Buckets(NamedTuple):
+    """Where :func:`sort` puts candidates: bucket b has the fingerprints with ``(fp - least) >> shift == b`` (uint64).
 
-    Fingerprints are uniform: one pass puts them into buckets of about four by ``(fp - least) >> shift``, each of which
-    is kept sorted as it fills. A bucket that holds a fingerprint already takes no second one.
+    ``begins`` (int64, one more than there are buckets) and ``ends`` (int64) are scratch.
     """
-    buckets = begins.size - 1
-    for b in range(buckets + 1):
+
+    least: np.uint64
+    shift: np.uint64
+    begins: Array
+    ends: Array
+
+
+@njit
+def sort(c, candidates, n, buckets, out, wide):
+    """Sort the first ``n`` candidates by fingerprint into ``out`` and keep the first step to each state; how many there
+    are.
+
+    Fingerprints are uniform: one pass puts them into buckets of about four, each of which is kept sorted as it fills. A
+    bucket that holds a fingerprint already takes no second one.
+    """
+    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
+    out_fps, out_highs, out_refs = out.fp, out.high, out.ref
+    begins, ends, least, shift = buckets.begins, buckets.ends, buckets.least, buckets.shift
+    count = begins.size - 1
+    for b in range(count + 1):
         begins[b] = 0
     for i in range(n):
         begins[np.int64((fps[i] - least) >> shift) + 1] += 1
-    for b in range(buckets):
+    for b in range(count):
         begins[b + 1] += begins[b]
         ends[b] = begins[b]
     for i in range(n):
@@ -156,7 +169,7 @@ def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs,
             store(out_highs, k, high)
         store(ends, b, end + 1)
     at = 0
-    for b in range(buckets):
+    for b in range(count):
         for k in range(begins[b], ends[b]):
             store(out_fps, at, load(out_fps, k))
             store(out_refs, at, load(out_refs, k))
@@ -186,33 +199,47 @@ def mark_visited(fps, highs, i, run, run_highs, seen, wide):
     return i
 
 
+class Visited(NamedTuple):
+    """States of a run, by fingerprint (uint64, low halves and high halves), each with the outcome (uint32) by which it
+    was discovered.
+    """
+
+    fp: Array
+    high: Array
+    outcome: Array
+
+
+@inner
+def put(out, at, visited, i, wide):
+    """Copy one state of a run."""
+    out.fp[at] = visited.fp[i]
+    out.outcome[at] = visited.outcome[i]
+    if wide:
+        out.high[at] = visited.high[i]
+
+
 @njit
-def merge(fps, highs, outcomes, others, other_highs, other_outcomes, out, out_highs, out_outcomes, wide):
+def merge(one, other, out, wide):
     """Two sorted runs as one."""
     i = k = 0
-    for at in range(out.size):
-        mine = k == others.size or (
-            i < fps.size and (fps[i] < others[k] or (wide and fps[i] == others[k] and highs[i] < other_highs[k]))
-        )
-        if mine:
-            out[at] = fps[i]
-            out_outcomes[at] = outcomes[i]
-            if wide:
-                out_highs[at] = highs[i]
+    for at in range(out.fp.size):
+        if k == other.fp.size or (
+            i < one.fp.size
+            and (one.fp[i] < other.fp[k] or (wide and one.fp[i] == other.fp[k] and one.high[i] < other.high[k]))
+        ):
+            put(out, at, one, i, wide)
             i += 1
         else:
-            out[at] = others[k]
-            out_outcomes[at] = other_outcomes[k]
-            if wide:
-                out_highs[at] = other_highs[k]
+            put(out, at, other, k, wide)
             k += 1
 
 
 @njit
-def fingerprints(c, old, start, refs, fps, highs, wide):
+def fingerprints(c, old, start, candidates, wide):
     """From references with the number of the parent in the level, the children's fingerprints; references become
     positions.
     """
+    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     for i in range(refs.size):
         outcome = reference_outcome(refs[i])
         parent = reference_parent(refs[i]) - start

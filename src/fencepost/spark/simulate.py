@@ -260,7 +260,7 @@ class Task:
         walkers, work = self.walkers, self.work
         walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
         if self.growing.top[0] < stages.POOL * 3 // 4:
-            walks.settle_walks(
+            walks.complete_walks(
                 self.compiled, self.growing, self.arena, work, walkers, self.plan, self.control, self.asks
             )
             loops.relink(self.compiled)
