@@ -306,8 +306,7 @@ def test_a_choice_outside_an_action_is_refused() -> None:
         one_of((1, 2))
 
 
-# -- what disables, and what is an error
-# --------------------------------------------------------------------------------
+# -- what disables, and what is an error -------------------------------------------------------------------------------
 
 
 def test_an_author_s_except_can_not_swallow_that_an_action_is_disabled() -> None:
