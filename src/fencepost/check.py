@@ -177,7 +177,7 @@ def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
     them on.
     """
     names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
-    stepper.demands()
+    stepper.fairness_requirements()
     if not names:
         return
     instead = f"{names[0]} is judged on all steps between all states: check invariants alone, with --invariant NAME, or"
@@ -355,7 +355,7 @@ def _complete_table(stepper: Stepper, explored: Exploration, report: Report | No
 def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, report: Report | None) -> None:
     """Judge the temporal properties on the graph that was explored; what is violated is added to what was found."""
     from fencepost.liveness.judge import Lasso, violation  # SciPy takes its time to import
-    from fencepost.liveness.lasso import walked
+    from fencepost.liveness.lasso import replayed
 
     recording, began = explored.recording, time.monotonic()
     assert recording is not None
@@ -397,7 +397,7 @@ def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, r
     else:
         explored.judged = tuple(dict.fromkeys(property.name for property in graph.terms.properties))
         for name, lasso in found.items():
-            way = walked(stepper, graph.terms, lasso)
+            way = replayed(stepper, graph.terms, lasso)
             explored.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
     explored.seconds = went_on()
     explored.peak_memory = max(explored.peak_memory, peak_memory())

@@ -20,8 +20,8 @@ from fencepost.spec.context import MAX_WAYS
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
-from fencepost.step.recorder import MAPPING
 from fencepost.step.refinement import CHANGE
+from fencepost.step.roots import MAPPING
 from fencepost.step.state import LOW
 
 Array = np.ndarray[Any, Any]

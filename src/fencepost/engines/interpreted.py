@@ -18,8 +18,8 @@ from fencepost.engines import reference
 from fencepost.engines.interface import Exploration, Options, Report
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
-from fencepost.step.recorder import MAPPING
 from fencepost.step.refinement import CHANGE
+from fencepost.step.roots import MAPPING
 from fencepost.step.state import LOW
 
 

@@ -220,7 +220,7 @@ class Search:
         terms = self.recording.terms
         of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in noted]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
-        enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in noted]
+        enabled = [[d for d, demand in enumerate(terms.requirements) if demand.roots & n.enabled] for n in noted]
         truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in noted]
         self.recording.add(
             np.array([self._low(found) for found in level], np.uint64),

@@ -19,7 +19,7 @@ from fencepost.compiler.tables import Array
 from fencepost.engines.interface import Exploration, Found, Options
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.liveness.graph import Graph, Property, Terms, needs
-from fencepost.liveness.lasso import walked
+from fencepost.liveness.lasso import replayed
 from fencepost.spark import graph, stages, trim
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.graph import NOWHERE, Ask, Bits, Part, Steps
@@ -112,7 +112,7 @@ class Judge:
             names = dict.fromkeys(property.name for property in self.terms.properties)
             result.judged = tuple(name for name in names if name in found or name not in open_)
         for name, lasso in found.items():
-            way = walked(self.stepper, self.terms, lasso)
+            way = replayed(self.stepper, self.terms, lasso)
             result.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
         result.peak_memory = max(result.peak_memory, peak_memory())
 
@@ -217,7 +217,7 @@ class _Trimming:
         Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying
         somewhere, that decides, and it is told.
         """
-        from fencepost.liveness.judge import CANDIDATES, Ending, Lasso  # SciPy takes its time to import
+        from fencepost.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
         region = self._region()
         if region is None:
@@ -238,7 +238,7 @@ class _Trimming:
         first = self.property.predicates[0]
         must = ~left.true(first) if self.property.kind == "eventually_always" else None
         far = self._distances(numbers) if self.far is not None else None
-        found = Ending(left, np.ones(len(left), bool), must, far).found()
+        found = FairCycles(left, np.ones(len(left), bool), must, far).found()
         if found is None:
             return None
         end, loop = found
@@ -354,7 +354,7 @@ class _Trimming:
         found: list[tuple[Need, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, demand in enumerate(self.terms.demands):
+        for number, demand in enumerate(self.terms.requirements):
             # Of a cycle that keeps away from a strong demand's states, none is looked for; those are spared.
             found += (
                 [(("strong", number), False)]
