@@ -174,7 +174,7 @@ def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
     them on.
     """
     names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
-    stepper.demands()
+    stepper.fairness_requirements()
     if not names:
         return
     instead = f"{names[0]} is judged on all steps between all states: check invariants alone, with --invariant NAME, or"

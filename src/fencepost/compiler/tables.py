@@ -41,7 +41,7 @@ from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
-from fencepost.step.recorder import MAPPING
+from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, slot_of_step
 from fencepost.step.state import LOW
 

@@ -18,7 +18,7 @@ from fencepost.engines.reference import Expanded, Link, Reference, Row
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
-from fencepost.step.recorder import MAPPING
+from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, reads_after, slot_of_step
 from fencepost.step.state import LOW
 

@@ -9,7 +9,7 @@ from fencepost.engines.resources import memory_limit, peak_memory, resident_memo
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.liveness.graph import Property, Recording, Terms
-from fencepost.liveness.lasso import walked
+from fencepost.liveness.lasso import replayed
 
 if TYPE_CHECKING:
     from fencepost.liveness.judge import Lasso
@@ -49,7 +49,7 @@ class Verdicts:
     def report_violations(self) -> None:
         """Make only the violations part of it: the judging did not come to its end."""
         for name, lasso in self.lassos.items():
-            way = walked(self.search.stepper, self.terms, lasso)
+            way = replayed(self.search.stepper, self.terms, lasso)
             violation = Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness)
             self.search.result.found.append(violation)
 
