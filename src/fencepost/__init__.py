@@ -13,9 +13,18 @@ from fencepost import interrupts
 interrupts.end_process()
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress
+from fencepost.engines.interface import Progress
+from fencepost.engines.options import (
+    EmbeddedOptions,
+    Options,
+    ReferenceOptions,
+    SearchOptions,
+    SimulationOptions,
+    SparkOptions,
+)
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
-from fencepost.result import ActionCount, Result, Violation, Witness
+from fencepost.findings import ActionCount, Violation, Witness
+from fencepost.result import Result
 from fencepost.spec.context import one_of, require
 from fencepost.spec.fields import PerKey, Table, per_key, state, table
 from fencepost.spec.network import Envelope, Network, network
@@ -57,6 +66,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionCount",
+    "EmbeddedOptions",
     "Envelope",
     "FencepostError",
     "Map",
@@ -71,7 +81,11 @@ __all__ = [
     "Protocol",
     "ProtocolRaised",
     "Record",
+    "ReferenceOptions",
     "Result",
+    "SearchOptions",
+    "SimulationOptions",
+    "SparkOptions",
     "State",
     "Step",
     "SystemFailure",

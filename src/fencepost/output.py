@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from fencepost.errors import OptionError, SystemFailure
+from fencepost import errors
+from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.spec.values import printable
 
 LONGEST = 2_000
@@ -94,6 +95,26 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
             line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
         sys.stderr.write(f"fencepost: {line}\n")
         sys.stderr.flush()
+
+
+def failed(error: BaseException, debug: bool) -> int:
+    """Say what went wrong in one line of complaint; the exit code for it."""
+    code = errors.SYSTEM_FAILED
+    if isinstance(error, FencepostError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        message, code = "interrupted", errors.INTERRUPTED
+    elif isinstance(error, MemoryError):
+        message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+    elif isinstance(error, RecursionError):
+        message = "something is nested too deeply to be worked on"
+    elif isinstance(error, OSError):
+        file = f": {error.filename}" if error.filename else ""
+        message = f"the machine failed: {error.strerror or error}{file}"
+    else:
+        message = f"a fault in Fencepost: {type(error).__name__}: {error} (--debug shows where)"
+    complain(message, error, debug)
+    return code
 
 
 # -- files and terminals ----------------------------------------------------------------------------------------------

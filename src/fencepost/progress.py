@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self, TextIO
 
+from fencepost import numbers
 from fencepost.engines.interface import COMPILING, Progress
-from fencepost.report import numbers
 from fencepost.report.advice import advice
 from fencepost.spec.protocol import Protocol
 

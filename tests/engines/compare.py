@@ -9,7 +9,8 @@ import pytest
 
 from fencepost import Protocol
 from fencepost.engines import embedded, reference
-from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.engines.interface import Exploration, Found
+from fencepost.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph
 from fencepost.step import Stepper
@@ -45,7 +46,7 @@ def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
 def by_reference(protocol: Protocol, **options: Any) -> dict[str, Any]:
     """The plain explorer's answer."""
     stepper = Stepper(protocol)
-    return answer(stepper, reference.explore(stepper, Options(**{"workers": 1, **options})))
+    return answer(stepper, reference.explore(stepper, ReferenceOptions(**{"workers": 1, **options})))
 
 
 def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = None, **options: Any) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = 
     stepper = Stepper(protocol)
     if prepare is not None:
         prepare(stepper)
-    return answer(stepper, embedded.explore(stepper, Options(**{"workers": 1, **options})))
+    return answer(stepper, embedded.explore(stepper, EmbeddedOptions(**{"workers": 1, **options})))
 
 
 def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> Graph:
@@ -67,7 +68,7 @@ def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> G
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Search, "finish", finish)
-        explore(stepper, Options(**options))
+        explore(stepper, EmbeddedOptions(**options))
     return graphs[0]
 
 

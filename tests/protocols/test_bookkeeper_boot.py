@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 from cluster import Behaviour
 
-from fencepost import ModelValue, Options, Result, State, action, check, invariant, leads_to, step_invariant, weak
+from fencepost import (
+    ModelValue,
+    Options,
+    Result,
+    SearchOptions,
+    State,
+    action,
+    check,
+    invariant,
+    leads_to,
+    step_invariant,
+    weak,
+)
 from fencepost.protocols.bookkeeper.boot import (
     CUT_OFF,
     SERVING,
@@ -195,7 +207,7 @@ def test_three_bookies_up_to_symmetry() -> None:
 
 
 def test_counts_in_plain_python() -> None:
-    few, shallow = BookKeeperBoot(max_crashes=2), Options(workers=1, max_depth=6)
+    few, shallow = BookKeeperBoot(max_crashes=2), SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(few, engine=engine, options=shallow) for engine in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states == 1_228
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
-from fencepost import ModelValue, Options, PerKey, check, per_key
+from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, check, per_key
 from fencepost.protocols.kraft import server as kraft
 from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, Start, reconfigurations, servers
 from fencepost.protocols.kraft.server import BESIDES, TRANSITIONS, Cause, Members, Role, Server, ServerState, transition
@@ -124,14 +124,14 @@ def test_a_server_with_a_new_disk_replaces_one_that_lost_its_own() -> None:
 
 def test_values_are_alike() -> None:
     protocol = cluster(2, max_epoch=1, values=2, max_values_per_epoch=2)
-    assert check(protocol, options=Options(symmetry=True)).must_hold().distinct_states == 236, "of 452"
+    assert check(protocol, options=SearchOptions(symmetry=True)).must_hold().distinct_states == 236, "of 452"
 
 
 def test_hosts_are_alike() -> None:
     """Of those on which no server was started first, one is as good as two."""
     counts = [
         check(
-            KRaft.configured("addition", hosts=hosts), options=Options(symmetry=symmetry, max_depth=9)
+            KRaft.configured("addition", hosts=hosts), options=SearchOptions(symmetry=symmetry, max_depth=9)
         ).distinct_states
         for hosts, symmetry in ((3, True), (4, True), (3, False))
     ]
@@ -148,7 +148,7 @@ def test_nothing_tells_hosts_or_values_apart() -> None:
         "max_spawned_servers": 3,
     }
     protocol = cluster(2, **constants, hosts=4, max_add_reconfigs=1)
-    options = Options(workers=1, symmetry=True, checking=True, max_states=100)
+    options = SearchOptions(workers=1, symmetry=True, checking=True, max_states=100)
     assert not check(protocol, options=options).violations
 
 
@@ -161,7 +161,7 @@ def test_every_action_is_taken() -> None:
         KRaft.configured("removal", max_values_per_epoch=0, max_restarts=1),
         cluster(2, max_epoch=1, max_values_per_epoch=0, **added),
     ]
-    results = [check(protocol, options=Options(workers=1, max_depth=14)) for protocol in protocols]
+    results = [check(protocol, options=SearchOptions(workers=1, max_depth=14)) for protocol in protocols]
     taken = {a.name for result in results for a in result.actions if a.taken}
     untaken = {declared.name for declared in KRaft.declared("action")} - taken
     assert untaken == {"diverging_fetch_request", "resend_begin_quorum_epoch_request", "change_connection"}
@@ -268,7 +268,7 @@ def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
 
 def test_random_walks_find_the_bug_of_the_raft_thesis() -> None:
     """Whatever the seed, it shows in the same way."""
-    result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=Options(seed=1))
+    result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=SimulationOptions(seed=1))
     assert [violation.name for violation in result.violations] == ["no_log_divergence"]
 
 
@@ -605,7 +605,7 @@ def of(count: int, **constants: Any) -> dict[str, Any]:
     ],
 )
 def test_a_rule_left_out_is_found(kind: type[Server], constants: dict[str, Any], violated: str) -> None:
-    options = Options(workers=1, max_states=400_000)
+    options = SearchOptions(workers=1, max_states=400_000)
     assert check(with_servers(kind, **constants), invariants=[violated], options=options).must_violate(violated)
 
 
@@ -685,7 +685,7 @@ def test_the_table_drives_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kraft, "transition", recorded)
     for voters, constants in DRIVEN:
-        check(cluster(voters, **constants), options=Options(max_states=400_000), invariants=["no_illegal_state"])
+        check(cluster(voters, **constants), max_states=400_000, invariants=["no_illegal_state"])
     rows = {(state, cause) for table in (TRANSITIONS, BESIDES) for state, causes in table.items() for cause in causes}
     assert asked == rows - NEVER_TAKEN
     # Asked for, and not there: a leader of a later epoch is then followed in two steps.

@@ -19,6 +19,7 @@ from fencepost import (
     ProtocolRaised,
     Record,
     Result,
+    SearchOptions,
     Table,
     Violation,
     action,
@@ -28,12 +29,12 @@ from fencepost import (
     invariant,
     model_values,
     network,
+    numbers,
     per_key,
     require,
     state,
     table,
 )
-from fencepost.report import numbers
 from fencepost.report.advice import advice
 from fencepost.report.text import render, story, trace_story
 
@@ -230,7 +231,7 @@ def test_without_an_invariant_it_says_so() -> None:
 
 
 def test_a_limit_was_reached() -> None:
-    result = fencepost.check(Checked(), engine="reference", options=Options(max_states=2))
+    result = fencepost.check(Checked(), engine="reference", options=SearchOptions(max_states=2))
     assert head(result)[:3] == [
         "NOT COMPLETE",
         "The limit of 2 states was reached.",

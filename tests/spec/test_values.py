@@ -308,7 +308,7 @@ from fencepost import *
 from fencepost.spec.values import encode, Set
 from fencepost.step import Stepper
 from fencepost.engines import reference
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 
 class Status(enum.Enum):
     OPEN = "open"
@@ -340,7 +340,7 @@ class P(Protocol):
         self.log[got.text] = tuple(self.seen[n])
 
 stepper = Stepper(P())
-result = reference.explore(stepper, Options(max_depth=2))
+result = reference.explore(stepper, SearchOptions(max_depth=2))
 for slot, held in zip(stepper.store.slots, stepper.store.values):
     print(slot.name, held, [hex(h) for h in stepper.store.hashes[stepper.store.slot(slot)]])
 print(result.distinct, result.generated, result.new)

@@ -177,7 +177,8 @@ class _Programs:
         program = [] if term is None else term.program
         if begin + len(program) + 2 > MAX_WORDS:
             raise SystemFailure(
-                "the values of the protocol are too many or too large to be labelled: check it without --symmetry"
+                "the values of the protocol are too many or too large to be labelled: check it without {symmetry}",
+                "symmetry",
             )
         self.top = begin + 2 + len(program)
         mask = 0 if term is None else sum(1 << member for member in term.members)
@@ -393,7 +394,8 @@ class Tables:
             if held > 0 and pool[held] != first:
                 raise SystemFailure(
                     f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
-                    "something besides its state (run with --checking to find out what)"
+                    "something besides its state (run with {checking} to find out what)",
+                    "checking",
                 )
             if isinstance(branch, Fork):
                 self.forks.add(root)
@@ -478,8 +480,9 @@ class Tables:
         number = self.outcomes
         if number + 1 >= MAX_OUTCOMES:
             raise SystemFailure(
-                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values;"
-                " run with --profile to see which, and split it"
+                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values:"
+                " {profile} shows which; split it",
+                "profile",
             )
         k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
         delta = 0
@@ -562,8 +565,9 @@ class Tables:
             or self.entries[0] > MAX_ENTRIES * 9 // 10
         ):
             raise SystemFailure(
-                "the protocol's decision tries outgrew their tables: a part of its state has too many values; "
-                "run with --profile to see which, and split it"
+                "the protocol's decision tries outgrew their tables: a part of its state has too many values: "
+                "{profile} shows which; split it",
+                "profile",
             )
 
     def _widen_masks(self, words: int) -> None:

@@ -223,8 +223,9 @@ class Writer:
             directory.mkdir(parents=True, exist_ok=True)
             if reader is None and (directory / "manifest.json").exists():
                 raise SystemFailure(
-                    f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an"
-                    " empty one"
+                    f"{directory} holds a checkpoint already: go on from it with {{resume}} {directory}, or name an"
+                    " empty one",
+                    "resume",
                 )
             self.fingerprints, self.links = (
                 Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS)
@@ -321,7 +322,7 @@ class Reader:
             raise self._wrong(f"is damaged: {error}") from None
 
     def _wrong(self, what: str) -> SystemFailure:
-        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without --resume")
+        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without {{resume}}", "resume")
 
     def _changed(self, name: str) -> SystemFailure:
         return self._wrong(f"is damaged: {name} is not what was written")

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.engines.interface import Exploration, Options
+from fencepost.engines.interface import Exploration
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.reference import Expanded, Link, Reference, Row
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
@@ -34,7 +35,7 @@ class Most:
     orbits: int
 
 
-def explore(stepper: Stepper, options: Options, most: Most | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) -> Exploration:
     """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer, up to ``most``."""
     search = Search(stepper, options)
     search.run(Interpreted(search, most))
@@ -149,7 +150,8 @@ class Interpreted(Reference):
             if not isinstance(at, tuple) or at[0] != slot:
                 raise SystemFailure(
                     f"{root.title} read the state in another order the second time: it depends on something besides its"
-                    " state (run with --checking to find out what)"
+                    " state (run with {checking} to find out what)",
+                    "checking",
                 )
             last = i + 1 == len(reads)
             at = at[1].setdefault(value, ending if last else (reads[i + 1][0], {}))

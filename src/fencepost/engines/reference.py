@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.engines.interface import Exploration, Options, Report, TableWriter
+from fencepost.engines.interface import Exploration, Report, TableWriter
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.search import SAMPLE, Evidence, Level, Search, StatePath, Tally
 from fencepost.errors import ProtocolRaised
 from fencepost.step import Outcome, Root, State, Stepper
@@ -21,7 +22,7 @@ Link = tuple[int, int, tuple[int, ...]]
 
 
 def explore(
-    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+    stepper: Stepper, options: SearchOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
     """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
     search = Search(stepper, options, report, table)

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, TableWriter
+from fencepost.engines.interface import Exploration, Found, Progress, Report, TableWriter
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.resources import limit_reached, peak_memory, resident_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -149,7 +150,7 @@ class Search:
     """
 
     def __init__(
-        self, stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+        self, stepper: Stepper, options: SearchOptions, report: Report | None = None, table: TableWriter | None = None
     ) -> None:
         self.stepper = stepper
         self.options = options
@@ -193,7 +194,9 @@ class Search:
         except SystemFailure as error:
             result.failure = error
         except MemoryError:
-            result.failure = SystemFailure("out of memory: give max_memory less than the machine has, to stop in time")
+            result.failure = SystemFailure(
+                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
+            )
         try:
             self.executor.save()
         except SystemFailure as error:

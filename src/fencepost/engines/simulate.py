@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost import numbers
 from fencepost.compiler.encoding import (
     CONTROLS,
     END,
@@ -35,9 +36,10 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
+from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
 from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
+from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
 from fencepost.engines.search import TICK, without_states
 from fencepost.engines.walks import Plan, Temporal, Walkers
@@ -46,7 +48,6 @@ from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
-from fencepost.report import numbers
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
@@ -62,7 +63,7 @@ NOWHERE: Array = np.zeros(0, np.int32)
 """Where walks whose paths do not matter write them down."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
     """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it
     early.
 
@@ -120,7 +121,7 @@ class _Met(NamedTuple):
 class Simulation:
     """One simulation: its tables, its lanes, its workers."""
 
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
@@ -229,7 +230,7 @@ class Simulation:
             result.failure = error
         except MemoryError:
             result.failure = SystemFailure(
-                "out of memory: set --max-memory below what the machine has, to stop in time"
+                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
             )
         self._count()
         assert result.walks is not None
@@ -410,7 +411,7 @@ class Simulation:
         except ProtocolRaised as error:
             return error
         raise SystemFailure(
-            "an evaluation raised, and did not when it was run again: run with --checking to find out why"
+            "an evaluation raised, and did not when it was run again: run with {checking} to find out why", "checking"
         )
 
     # -- what they met ------------------------------------------------------------------------------------------------
@@ -434,8 +435,8 @@ class Simulation:
         return sorted(found.values())
 
     def _tell(self) -> None:
-        """Walk again what violated something or raised; without --continue only the first thing that the lowest walk
-        met.
+        """Walk again what violated something or raised; unless it is to keep going, only the first thing that the
+        lowest walk met.
         """
         result, going_on = self.result, self.options.keep_going
         violations = self._violations(self.counted)
@@ -489,7 +490,8 @@ class Simulation:
         if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(
                 f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its"
-                " state (run again with --checking to find out what)"
+                " state (run again with {checking} to find out what)",
+                "checking",
             )
         return replace(found, fairness=fairness)
 

@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, OptionError
 from fencepost.explorer.find import Search, Searcher, searching
 from fencepost.explorer.forkserver import ForkServer
@@ -75,10 +75,10 @@ class Explorer:
     Raises :class:`OptionError` if the path leads nowhere.
     """
 
-    def __init__(self, session: Session, path: str = "", limits: Options | None = None) -> None:
+    def __init__(self, session: Session, path: str = "", limits: SearchOptions | None = None) -> None:
         self.session = session
         self.start = self._follow(path) if path else (session.starts[0], session.starts[0])
-        self.limits = limits or Options()
+        self.limits = limits or SearchOptions()
         self.name = secrets.token_hex(8)  # node numbers of an earlier session mean nothing in this one
         self.search: Search | None = None
         self.token = secrets.token_urlsafe(32)
@@ -378,7 +378,7 @@ def listen(port: int | None) -> socket.socket:
         except OSError as error:
             bound.close()
             if port is not None:
-                raise OptionError(f"--port {port} can not be used: {error.strerror}") from None
+                raise OptionError(f"{{port}} {port} can not be used: {error.strerror}", "port") from None
     raise OptionError("no port of this machine is free")
 
 

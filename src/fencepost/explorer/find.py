@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress, Report
+from fencepost.engines.interface import Progress, Report
+from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
@@ -92,7 +93,7 @@ class Finding:
     way: tuple[int, list[Move]] | None = None
 
 
-def look_for(session: Session, expression: str, start: Node | None, options: Options, report: Report) -> Finding:
+def look_for(session: Session, expression: str, start: Node | None, options: SearchOptions, report: Report) -> Finding:
     """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long
     as that takes.
 
@@ -177,7 +178,7 @@ class Searcher:
         self._copied = len(session.nodes)
         self._worker: Worker | None = None
 
-    def search(self, expression: str, start: Node | None, options: Options) -> Search:
+    def search(self, expression: str, start: Node | None, options: SearchOptions) -> Search:
         """Begin to look for a state, as :func:`look_for` does. ``options`` limit its time and its memory."""
         if self._worker is not None and self._worker.ended:
             self._worker = None
@@ -189,7 +190,7 @@ class Searcher:
 class Search:
     """One search, which begins at once."""
 
-    def __init__(self, worker: Worker, asked: tuple[Any, ...], options: Options) -> None:
+    def __init__(self, worker: Worker, asked: tuple[Any, ...], options: SearchOptions) -> None:
         self._worker = worker
         self._options = options
         self._stopped: float | None = None

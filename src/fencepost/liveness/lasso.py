@@ -78,7 +78,8 @@ def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
             return Replayed(initial, path, fairness)
     raise SystemFailure(
         f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its"
-        " state (run again with --checking to find out what)"
+        " state (run again with {checking} to find out what)",
+        "checking",
     )
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from fencepost import numbers
 from fencepost.conform.coverage import Visits
 from fencepost.conform.lines import Line, Ran, lines_of
 from fencepost.conform.space import SpaceCoverage, Unvisited
-from fencepost.report import numbers
 from fencepost.report.rows import aligned
 from fencepost.spec.protocol import Protocol
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fencepost import numbers
 from fencepost.engines.interface import Walks
+from fencepost.findings import Findings, Violation, Witness
 from fencepost.liveness.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
-from fencepost.report import numbers
 from fencepost.report.advice import EXPLODING, advice
 from fencepost.report.diagram import event_text
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
-from fencepost.result import Result, Violation, Witness
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.values import Value, printable, show
@@ -80,7 +80,7 @@ class Line:
         return printable("".join(text for text, _ in self.spans)).rstrip()
 
 
-def story(result: Result, *, width: int = WIDTH, profile: bool = False) -> str:
+def story(result: Findings, *, width: int = WIDTH, profile: bool = False) -> str:
     """The whole result as plain text of at most ``width`` columns (words that are longer stay whole)."""
     return "\n".join(line.text for line in story_lines(result, width, profile)) + "\n"
 
@@ -99,7 +99,7 @@ def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
 class Rendered:
     """A result for Rich: ``console.print(render(result))``. Laid out for the width it is printed in."""
 
-    def __init__(self, result: Result, profile: bool) -> None:
+    def __init__(self, result: Findings, profile: bool) -> None:
         self.result = result
         self.profile = profile
 
@@ -108,7 +108,7 @@ class Rendered:
             yield rich_text(line)
 
 
-def render(result: Result, *, profile: bool = False) -> Rendered:
+def render(result: Findings, *, profile: bool = False) -> Rendered:
     """The whole result for a Rich console; ``profile`` adds what the compiler and the engine measured."""
     return Rendered(result, profile)
 
@@ -123,7 +123,7 @@ def rich_text(line: Line) -> Text:
     return text
 
 
-def story_lines(result: Result, width: int = WIDTH, profile: bool = False) -> list[Line]:
+def story_lines(result: Findings, width: int = WIDTH, profile: bool = False) -> list[Line]:
     """The whole result, laid out for ``width`` columns."""
     return list(_Story(max(width, NARROWEST)).result(result, profile))
 
@@ -132,7 +132,7 @@ class _Story:
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def result(self, result: Result, profile: bool) -> Iterator[Line]:
+    def result(self, result: Findings, profile: bool) -> Iterator[Line]:
         yield from self.verdict(verdict(result))
         yield from self.constants(result)
         for place, violation in enumerate(result.violations):
@@ -170,7 +170,7 @@ class _Story:
         for sentence in found.sentences:
             yield from self.wrapped("", sentence)
 
-    def constants(self, result: Result) -> Iterator[Line]:
+    def constants(self, result: Findings) -> Iterator[Line]:
         name = result.protocol.name
         given = [abridged(f"{n}={constant_text(v)}") for n, v in result.constants.items()]
         yield from self.hanging(
@@ -218,7 +218,7 @@ class _Story:
         for what, how in rows:
             yield from self.row(4, column, Happening(what, "", how))
 
-    def witnesses(self, result: Result) -> Iterator[Line]:
+    def witnesses(self, result: Findings) -> Iterator[Line]:
         """The ways to what was reached; how long they are, if something else is to be told first."""
         if result.violations:
             told = unfinished(result)
@@ -341,7 +341,7 @@ class _Story:
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def error(self, result: Result) -> Iterator[Line]:
+    def error(self, result: Findings) -> Iterator[Line]:
         if result.error_trace is not None:
             yield Line()
             yield self.heading(
@@ -357,7 +357,7 @@ class _Story:
 
     # -- statistics ---------------------------------------------------------------------------------------------------
 
-    def statistics(self, result: Result) -> Iterator[Line]:
+    def statistics(self, result: Findings) -> Iterator[Line]:
         yield self.heading("Statistics")
         yield from self.table([(name, value, note) for name, value, note in statistics(result)])
 
@@ -370,7 +370,7 @@ class _Story:
             fitting = note if len(note) <= room else note[: room - 1] + "…" if room > 8 else ""
             yield Line(((f"  {name:<{names}}  {value:>{values}}", ""), (f"  {fitting}" if fitting else "", "dim")))
 
-    def coverage(self, result: Result) -> Iterator[Line]:
+    def coverage(self, result: Findings) -> Iterator[Line]:
         taken = max(len("taken"), *(len(numbers.count(a.taken)) for a in result.actions))
         # A simulation does not know which states are new.
         new = 0 if result.walks else max(len("new states"), *(len(numbers.count(a.new_states)) for a in result.actions))
@@ -403,7 +403,7 @@ class _Story:
 
     # -- the profile --------------------------------------------------------------------------------------------------
 
-    def profile(self, result: Result, most: int = 12) -> Iterator[Line]:
+    def profile(self, result: Findings, most: int = 12) -> Iterator[Line]:
         yield from self._seconds(result.profile.get("seconds"))
         yield from self._rounds(result.profile.get("rounds on Spark"))
         yield from self._levels(result.profile.get("levels on Spark"), most)
@@ -478,7 +478,7 @@ class _Story:
                     ((f"  and {numbers.plural(len(ranked) - most, 'other')}, {numbers.count(rest)} together", "dim"),)
                 )
 
-    def _values(self, result: Result, counts: object, most: int) -> Iterator[Line]:
+    def _values(self, result: Findings, counts: object, most: int) -> Iterator[Line]:
         if not isinstance(counts, Mapping) or not counts:
             return
         yield Line()
@@ -646,7 +646,7 @@ def _became(passage: Passage | None, number: int) -> str:
     return ""
 
 
-def statistics(result: Result) -> list[tuple[str, str, str]]:
+def statistics(result: Findings) -> list[tuple[str, str, str]]:
     """The numbers of a result in words: name, value and a remark."""
     if result.walks is not None:
         return _simulated(result, result.walks)
@@ -666,17 +666,17 @@ def statistics(result: Result) -> list[tuple[str, str, str]]:
     return found
 
 
-def _explored_by(result: Result) -> str:
+def _explored_by(result: Findings) -> str:
     unneeded = "; Spark was not needed" if result.on_spark is False else ""
     return f"{result.engine} engine{unneeded}"
 
 
-def _distinct_states_are(result: Result) -> str:
+def _distinct_states_are(result: Findings) -> str:
     rate = numbers.rate(result.states_per_second)
     return f"{rate}, up to symmetry of {listed(result.symmetry)}" if result.symmetry else rate
 
 
-def _simulated(result: Result, walks: Walks) -> list[tuple[str, str, str]]:
+def _simulated(result: Findings, walks: Walks) -> list[tuple[str, str, str]]:
     mean = walks.steps / walks.walks if walks.walks else 0.0
     return [
         ("seed", str(walks.seed), f"--seed {walks.seed} does the same again, --walk N one of its walks"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from fencepost import numbers
 from fencepost.conform.behaviour import behaviour_of
 from fencepost.conform.outcome import NOT_COVERED, REJECTED, Alternative, Explain, Outcome
 from fencepost.conform.validate import Verdict
-from fencepost.report import numbers
 from fencepost.report.diagram import diagram
 from fencepost.report.rows import aligned
 from fencepost.report.sequence import written

@@ -561,7 +561,7 @@ class Protocol(metaclass=_ProtocolType):
         values = {name: c.default for name, c in self._declared_constants.items()}
         for name, given in constants.items():
             if name not in self._declared_constants:
-                raise OptionError(_unknown("constant", name, self._declared_constants, self.name))
+                raise OptionError(no_such("constant", name, self._declared_constants, self.name))
             values[name] = self._declared_constants[name].convert(given)
         self.__dict__["_constants"] = values
         self.__dict__["_cursor"] = None
@@ -581,7 +581,7 @@ class Protocol(metaclass=_ProtocolType):
         given: dict[str, Any] = {}
         if configuration is not None:
             if configuration not in cls.configurations:
-                raise OptionError(_unknown("configuration", configuration, cls.configurations, cls.name))
+                raise OptionError(no_such("configuration", configuration, cls.configurations, cls.name))
             given.update(cls.configurations[configuration].constants)
         given.update(constants)
         return cls(**given)
@@ -685,7 +685,8 @@ def _all_of(setting: Any, kind: type) -> bool:
     )
 
 
-def _unknown(what: str, name: str, known: Iterable[str], owner: str) -> str:
+def no_such(what: str, name: str, known: Iterable[str], owner: str) -> str:
+    """That ``owner`` has nothing of this name, and what the user may have meant."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"

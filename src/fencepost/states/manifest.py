@@ -195,7 +195,8 @@ class StateSpace:
             where = kept.home.partition(".py:")[0] + ".py" if ".py:" in kept.home else kept.home
             raise SystemFailure(
                 f"the source of {kept.protocol} in {where} has changed since {self.directory} was written: check it"
-                " again with --states"
+                " again with {states}",
+                "states",
             )
         named = names_of(Store(cls()))
         return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})

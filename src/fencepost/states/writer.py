@@ -61,7 +61,9 @@ class Writer:
         self._made = not self.storage.exists()
         self.storage.create()
         if self.storage.names():
-            raise SystemFailure(f"--states {directory} holds files already: name a new directory or an empty one")
+            raise SystemFailure(
+                f"{{states}} {directory} holds files already: name a new directory or an empty one", "states"
+            )
         for files in self._files:
             files.place.storage.create()
 

@@ -263,7 +263,9 @@ class Stepper:
         if isinstance(error, RecursionError):
             return self._raised(root, ids, "recursed too deeply")
         if isinstance(error, MemoryError):
-            return SystemFailure(f"out of memory while {root.title} was run: stop in time with --max-memory")
+            return SystemFailure(
+                f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
+            )
         return self._raised(root, ids, f"raised {brief(error)}")
 
     def _refines(

@@ -16,7 +16,7 @@ from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, _unknown
+from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, no_such
 from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root
@@ -302,7 +302,8 @@ def _refuse_what_is_lost(stepper: Stepper) -> None:
     for root in stepper.of_kind(*TEMPORAL):
         raise OptionError(
             f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no"
-            " behaviour; name the invariants to check with --invariant"
+            " behaviour; name the invariants to check with {invariants}",
+            "invariants",
         )
 
 
@@ -315,14 +316,14 @@ def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
     for name in () if isinstance(asked, bool) else asked:
         if name not in declared:
-            raise OptionError(_unknown("symmetric constant", name, declared, protocol.name))
+            raise OptionError(no_such("symmetric constant", name, declared, protocol.name))
     names = tuple(n for n in declared if isinstance(asked, bool) or n in asked)
     for name in names:
         reason = _reason(name, declared[name], protocol)
         if reason:
             others = [n for n in names if n != name]
-            hint = f" (--symmetry={','.join(others)} leaves them out)" if others else ""
-            raise OptionError(f"{name} are not symmetric in this configuration: {reason}{hint}")
+            hint = f" ({{symmetry}}={','.join(others)} leaves them out)" if others else ""
+            raise OptionError(f"{name} are not symmetric in this configuration: {reason}{hint}", "symmetry")
     return names
 
 

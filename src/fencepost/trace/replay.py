@@ -30,7 +30,8 @@ def replay(
         if outcome is None:
             raise ReplayFailed(
                 f"step {len(steps) + 1}, {root.title}, can not be replayed: the protocol reads something besides its"
-                " state (run again with --checking to find out what)"
+                " state (run again with {checking} to find out what)",
+                "checking",
             )
         steps.append(taken(stepper, state, root, outcome))
         state = steps[-1].state
