@@ -282,7 +282,7 @@ def test_with_a_view_or_a_checkpoint_it_is_refused(tmp_path: Any) -> None:
     for engine in ("auto", *ENGINES):
         with pytest.raises(OptionError, match=r"is_over is judged on all steps.*take out the view"):
             check(Viewed(), engine=engine)
-    with pytest.raises(OptionError, match=r"leave out --checkpoint"):
+    with pytest.raises(OptionError, match=r"leave out checkpoint"):
         check(Countdown(), checkpoint=tmp_path)
 
 
