@@ -98,7 +98,7 @@ def _checked(
         engine = "embedded"
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
-    stepper.demands()
+    stepper.fairness_requirements()
     options.validate(stepper)
     if options.checking:
         from fencepost.engines.hashseeds import compare
@@ -155,7 +155,7 @@ def _try_small(
 
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, deadline=deadline)
-    stepper.demands()
+    stepper.fairness_requirements()
     options.validate(stepper)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))

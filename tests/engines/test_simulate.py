@@ -162,7 +162,11 @@ class Plain:
         terms = Terms(stepper)
         for last, row in enumerate(rows):
             for first in range(last, -1, -1):
-                if rows[first] == row and self.inside(row) and all(met(stepper, terms.demands, rows[first : last + 1])):
+                if (
+                    rows[first] == row
+                    and self.inside(row)
+                    and all(met(stepper, terms.requirements, rows[first : last + 1]))
+                ):
                     for p in terms.properties:
                         if is_violated(stepper, [terms.predicates[n] for n in p.predicates], rows[: last + 1], first):
                             yield p.name, last, first

@@ -248,7 +248,7 @@ def adds(me: Server, add_server: ModelValue) -> None:
 class AnybodyAdds(KRaftJoin):
     """Who does not lead makes a server a voter."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.config.committed)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
@@ -258,14 +258,14 @@ class AnybodyAdds(KRaftJoin):
 class AddsEarly(KRaftJoin):
     """A leader does not wait until it has committed something of its epoch."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.state is ServerState.LEADER and me.config.committed)
 
 
 class ChangesTwice(KRaftJoin):
     """A leader does not wait until the last change is committed."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.state is ServerState.LEADER and me.has_committed_in_its_epoch)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fencepost.compiler.native import REF_BITS
+from fencepost.compiler.encoding import pack_reference, reference_parent
 from fencepost.spark import level, stages
 from fencepost.spark.level import Run, bounds, divided, find, span_of, write_run
 from fencepost.storage import Storage
@@ -98,11 +98,11 @@ def test_targets_are_divided_by_fingerprint(tmp_path: Path, wide: bool) -> None:
 def test_references_go_home_in_their_order() -> None:
     random = np.random.default_rng(3)
     for homes, rows in ((1, 10), (7, 100), (90_000, 3), (1 << 38, 1)):  # there may be more homes than anybody can count
-        refs = (random.integers(0, homes * rows, 500) << REF_BITS) | random.integers(0, 9, 500)
+        refs = pack_reference(random.integers(0, homes * rows, 500), random.integers(0, 9, 500))
         refs = np.concatenate([refs, refs[:100]])
         expected: dict[int, list[int]] = {}
         for ref in refs.tolist():
-            expected.setdefault((ref >> REF_BITS) // rows, []).append(ref)
+            expected.setdefault(reference_parent(ref) // rows, []).append(ref)
         got = {home: mine.tolist() for home, mine in stages.by_home(refs, rows)}
         assert got == expected and list(got) == sorted(expected)
     assert list(stages.by_home(np.zeros(0, np.int64), 5)) == []

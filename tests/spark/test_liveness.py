@@ -213,8 +213,12 @@ class TestHere:
         assert first == second
 
 
-def _late(run: Callable[..., None]) -> Callable[..., None]:
-    return lambda self, result, seconds: run(self, result, seconds + 2_000_000)
+def _late(run: Callable[[liveness.Judge], None]) -> Callable[[liveness.Judge], None]:
+    def late(judge: liveness.Judge) -> None:
+        judge.search.stepper.deadline.began -= 2_000_000
+        run(judge)
+
+    return late
 
 
 def test_only_spark_keeps_steps(tmp_path: Path) -> None:

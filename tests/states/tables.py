@@ -10,6 +10,7 @@ import fencepost
 from fencepost import Protocol
 from fencepost.engines import reference
 from fencepost.engines.options import SearchOptions
+from fencepost.engines.search import Search
 from fencepost.states.manifest import StateSpace
 from fencepost.step import State, Stepper
 from fencepost.step.state import LOW
@@ -31,25 +32,26 @@ def rows(space: StateSpace, table: str) -> Rows:
     return sorted(found, key=lambda row: [str(value) for value in row.values()])
 
 
-class Kept(reference.Search):
+class Kept(reference.Reference):
     """The plain explorer, which forgets no state."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, search: Search) -> None:
+        super().__init__(search)
         self.every: dict[int, tuple[int, tuple[int, ...]]] = {}
 
-    def _next(self, level: list[int]) -> list[int]:
-        self.every |= {found: (self.result.depth, self.rows[found]) for found in level}
-        return super()._next(level)
+    def expand(self) -> bool:
+        self.every |= {found: (self.search.result.depth, self.rows[found]) for found in self.frontier}
+        return super().expand()
 
 
 def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
     """Every state with its fingerprint, its depth, and how it was discovered: the parent and the action's title."""
     stepper = Stepper(protocol)
-    search = Kept(stepper, SearchOptions(keep_going=True, **options), None)
-    search.run()
-    for found, (depth, row) in search.every.items():
-        link = search.links[found]
+    search = Search(stepper, SearchOptions(keep_going=True, **options))
+    kept = Kept(search)
+    search.run(kept)
+    for found, (depth, row) in kept.every.items():
+        link = kept.links[found]
         yield found, depth, State(stepper.store, row), link and (link[0], stepper.roots[link[1]])
 
 

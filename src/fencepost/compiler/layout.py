@@ -5,8 +5,7 @@ has only had a single value takes none. Most slots of a replication protocol hol
 so a row is a fifth of what it would be with a byte for each: five times as many states of a level fit into memory, and
 into a cache line.
 
-A **place** is a number: word << 12 | shift << 6 | bits. Place 0 is that of a slot without bits, which reads as 0 in
-every row.
+Where a slot stands is its **place**, see `encoding`.
 """
 
 from __future__ import annotations
@@ -16,15 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    MAX_SLOTS,
+    SIZES,
+    WORD_BITS,
+    pack_place,
+    place_bits,
+    place_shift,
+    place_word,
+)
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import MAX_SLOTS
 from fencepost.errors import SystemFailure
 
 Array = np.ndarray[Any, Any]
-
-SIZES = (1, 2, 4, 8, 16, 32)
-"""Bits that a slot can take."""
-WORD = 64
 
 
 class Layout:
@@ -38,8 +41,8 @@ class Layout:
         self.place = reserve(MAX_SLOTS + 2, np.int32)
         self.words = 1
         self.version = 0
-        self._free: dict[int, list[tuple[int, int]]] = {size: [] for size in (*SIZES, WORD)}
-        self._free[WORD].append((0, 0))
+        self._free: dict[int, list[tuple[int, int]]] = {size: [] for size in (*SIZES, WORD_BITS)}
+        self._free[WORD_BITS].append((0, 0))
         self._held: list[int] = []  # values that each slot has room for
 
     def fit(self, values: Sequence[Sequence[Any]], spare: int = 0) -> Array:
@@ -63,7 +66,7 @@ class Layout:
                 self._give(slot, len(known), spare)
                 if before:
                     moves.append((before, int(self.place[slot])))
-                    self._free[before & 63].append((before >> 12, before >> 6 & 63))
+                    self._free[place_bits(before)].append((place_word(before), place_shift(before)))
         return np.array(moves, np.int32).reshape(-1, 2)
 
     def _give(self, slot: int, values: int, spare: int) -> None:
@@ -72,17 +75,17 @@ class Layout:
         if bits is None:
             raise SystemFailure("a part of the state has more than 4 billion values; {profile} shows which", "profile")
         word, shift = self._take(bits, spare)
-        self.place[slot] = word << 12 | shift << 6 | bits
+        self.place[slot] = pack_place(word, shift, bits)
         self._held[slot] = 1 << bits
         self.version += 1
 
     def _take(self, bits: int, spare: int) -> tuple[int, int]:
         """Free bits, from the smallest piece that has enough."""
-        size = next((size for size in (*SIZES, WORD) if size >= bits and self._free[size]), None)
+        size = next((size for size in (*SIZES, WORD_BITS) if size >= bits and self._free[size]), None)
         if size is None:
-            self._free[WORD] += [(self.words + n, 0) for n in range(1 + spare)]
+            self._free[WORD_BITS] += [(self.words + n, 0) for n in range(1 + spare)]
             self.words += 1 + spare
-            size = WORD
+            size = WORD_BITS
         word, shift = self._free[size].pop(0)
         while size > bits:
             size //= 2
@@ -105,7 +108,7 @@ def packed(ids: Array, places: Array, words: int) -> Array:
 
 def unpacked(rows: Array, places: Array) -> Array:
     """What :func:`packed` packed: in the smallest type that has room for every slot, column after column in memory."""
-    widest = int((places & 63).max(initial=0))
+    widest = int(place_bits(places).max(initial=0))
     kind = np.uint8 if widest <= 8 else np.uint16 if widest <= 16 else np.uint32
     columns = np.zeros((len(places), len(rows)), kind)
     for slot in np.flatnonzero(places).tolist():
@@ -117,9 +120,9 @@ def unpacked(rows: Array, places: Array) -> Array:
 def numbers(row: Array, places: Array) -> list[int]:
     """The numbers of one row."""
     words = row.tolist()
-    return [words[p >> 12] >> (p >> 6 & 63) & (1 << (p & 63)) - 1 for p in places.tolist()]
+    return [words[place_word(p)] >> place_shift(p) & (1 << place_bits(p)) - 1 for p in places.tolist()]
 
 
 def _parts(place: int) -> tuple[int, np.uint64, np.uint64]:
     place = int(place)
-    return place >> 12, np.uint64(place >> 6 & 63), np.uint64((1 << (place & 63)) - 1)
+    return place_word(place), np.uint64(place_shift(place)), np.uint64((1 << place_bits(place)) - 1)

@@ -1,10 +1,7 @@
 """The compiled loops over decision tries: walking one, and growing residual tries from master tries.
 
-A trie lives in one pool of 32-bit words. A **word** is ``MISS`` (nobody has been here yet), ``PENDING`` (Python was
-asked), ``DISABLED``, a leaf (``LEAF - number``), or, if positive, the place of a node in the pool. A **node** is three
-things in a row: the slot it tests, how many values it has room for, and a word for each value. A **fork** is a node
-whose first word is ``FORK + n``: all of its ``n`` words are walked. A **cell** is where a word is kept: at ``pool[c]``
-for ``c >= 0``, at ``roots[-1 - c]`` otherwise.
+A trie lives in one pool of 32-bit words (`encoding` says what a word, a node, a fork and a cell are). All options of a
+fork are walked, and one value of any other node.
 
 Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python
 recorded. The others are **residual** tries: the master trie of one root, specialised to what one outcome of an action
@@ -23,9 +20,34 @@ from typing import Any
 import numpy as np
 from numba import njit as _njit
 
-from fencepost.compiler.machine import load, store
+from fencepost.compiler.encoding import (
+    ACCESSORS,
+    ACTION,
+    DISABLED,
+    FORK_ENTRY,
+    MISS,
+    NO_STEP,
+    NODE_HEADER,
+    PENDING,
+    STEP_PROPERTY,
+    cell_root,
+    fork_options,
+    is_fork,
+    node_cell,
+    node_room,
+    pack_entry,
+    place_bits,
+    place_shift,
+    place_word,
+    root_cell,
+    word_leaf,
+)
+from fencepost.compiler.machine import compile_accessor, load, store
 from fencepost.spec.context import MAX_WAYS
-from fencepost.step.refinement import CHANGE
+from fencepost.step.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
+
+for accessor in ACCESSORS:
+    compile_accessor(accessor)
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
@@ -45,17 +67,6 @@ def inner(function: Any) -> Any:
     return njit(no_cpython_wrapper=True)(function)
 
 
-MISS = 0
-DISABLED = -1
-LEAF = -2
-PENDING = -(1 << 31)
-FORK = 1 << 24
-REF_BITS = 24
-"""Bits of a reference that number an outcome; the rest number a state."""
-REF_MASK = (1 << REF_BITS) - 1
-FORK_ENTRY = (1 << 31) - 1
-"""What an entry has instead of a place if its trie begins with a fork."""
-MAX_SLOTS = (1 << 16) - 2
 STACK_WORDS = 2 * MAX_WAYS
 """What :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two words
 for each.
@@ -69,7 +80,7 @@ ASK = 2
 @njit(inline="always")
 def get(pool, roots, cell):
     """The word in a cell."""
-    return pool[cell] if cell >= 0 else roots[-1 - cell]
+    return pool[cell] if cell >= 0 else roots[cell_root(cell)]
 
 
 @njit(inline="always")
@@ -78,13 +89,19 @@ def put(pool, roots, cell, word):
     if cell >= 0:
         pool[cell] = word
     else:
-        roots[-1 - cell] = word
+        roots[cell_root(cell)] = word
 
 
 @njit(inline="always")
 def has_bit(mask, bit):
     """Whether a bit set (an array of 64-bit words) has a bit."""
     return (mask[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1) != 0
+
+
+@njit(inline="always")
+def set_bit(mask, bit):
+    """Add a bit to a bit set."""
+    mask[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
 
 
 @njit
@@ -101,8 +118,8 @@ def new_node(pool, top, first, room):
     """A node with every word MISS (the pool is zeroed and only ever appended to); its place."""
     base = top[0]
     pool[base] = first
-    pool[base + 1] = room
-    top[0] = base + 2 + room
+    pool[node_room(base)] = room
+    top[0] = base + NODE_HEADER + room
     return base
 
 
@@ -110,23 +127,23 @@ def new_node(pool, top, first, room):
 def widened(pool, top, node, value):
     """A copy of a node with room for ``value``; its place."""
     base = new_node(pool, top, pool[node], room_for(value))
-    for i in range(pool[node + 1]):
-        pool[base + 2 + i] = pool[node + 2 + i]
+    for value in range(pool[node_room(node)]):
+        pool[node_cell(base, value)] = pool[node_cell(node, value)]
     return base
 
 
 @inner
 def field(cells, row, place):
     """What stands at a place of the row that begins at ``cells[row]``; see `layout`."""
-    bits = load(cells, row + (place >> 12)) >> np.uint64((place >> 6) & 63)
-    return np.int64(bits & ((np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)))
+    bits = load(cells, row + place_word(place)) >> np.uint64(place_shift(place))
+    return np.int64(bits & ((np.uint64(1) << np.uint64(place_bits(place))) - np.uint64(1)))
 
 
 @inner
 def set_field(cells, row, place, value):
     """Write what stands at a place of a row."""
-    at, shift = row + (place >> 12), np.uint64((place >> 6) & 63)
-    mask = ((np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)) << shift
+    at, shift = row + place_word(place), np.uint64(place_shift(place))
+    mask = ((np.uint64(1) << np.uint64(place_bits(place))) - np.uint64(1)) << shift
     store(cells, at, (load(cells, at) & ~mask) | (np.uint64(value) << shift))
 
 
@@ -160,23 +177,23 @@ def walk(pool, places, cells, row, word, out, n, stack):
     first = n
     while True:
         while word > 0:
-            slot = np.int64(load(pool, word))
-            if slot >= FORK:
-                if n - first + top + slot - FORK > MAX_WAYS:
+            test = np.int64(load(pool, word))
+            if is_fork(test):
+                if n - first + top + fork_options(test) > MAX_WAYS:
                     return -1
-                for i in range(1, slot - FORK):
-                    stack[top] = load(pool, word + 2 + i)
+                for option in range(1, fork_options(test)):
+                    stack[top] = load(pool, node_cell(word, option))
                     top += 1
-                word = np.int64(load(pool, word + 2))
+                word = np.int64(load(pool, node_cell(word, 0)))
                 continue
-            value = field(cells, row, load(places, slot))
-            if value >= load(pool, word + 1):
+            value = field(cells, row, load(places, test))
+            if value >= load(pool, node_room(word)):
                 return -1
-            word = np.int64(load(pool, word + 2 + value))
+            word = np.int64(load(pool, node_cell(word, value)))
         if word == MISS or word == PENDING:
             return -1
         if word != DISABLED:
-            out[n] = LEAF - word
+            out[n] = word_leaf(word)
             n += 1
         if top == 0:
             return n
@@ -185,29 +202,28 @@ def walk(pool, places, cells, row, word, out, n, stack):
 
 
 @inner
-def new_value(known_start, known_slot, known_new, outcome, slot, old):
+def new_value(g, outcome, slot, old):
     """What a slot holds after an outcome, given what it held before."""
-    for k in range(known_start[outcome], known_start[outcome + 1]):
-        if known_slot[k] == slot:
-            return np.int64(known_new[k])
+    for k in range(g.known_start[outcome], g.known_start[outcome + 1]):
+        if g.known_slot[k] == slot:
+            return np.int64(g.known_new[k])
     return np.int64(old)
 
 
 @inner
-def resolve(
-    pool, top, roots, trie, root, known, change, places, cells, step, outcome, known_start, known_slot, known_new, stack
-):
-    """Extend a residual trie by the path that a state takes through its master trie.
+def resolve(c, g, trie, cells, step, stack):
+    """Extend a residual trie by the path that the state ``cells`` takes through its master trie.
 
-    ``known``: bit set of slots that the residual does not test; ``change``: of the step that it is about. ``cells``:
-    the state; for a step property (``step``), the state before ``outcome``, and slots are virtual (2i is i before the
-    step, 2i+1 after). RESOLVED; or WAITING if the master has no path yet and Python was asked before; or ASK if it must
-    be asked now, if only to say that there are too many ways.
+    ``step``: for a step property, the outcome that is the step out of that state, else NO_STEP. RESOLVED; or WAITING if
+    the master has no path yet and Python was asked before; or ASK if it must be asked now, if only to say that there
+    are too many ways.
     """
+    pool, top, roots, places = g.pool, g.top, g.roots, c.place
+    root, known = np.int64(g.trie_root[trie]), g.trie_known[trie]
     status = RESOLVED
     depth = 0
     ended = 0
-    master, cell = -1 - root, -1 - trie
+    master, cell = root_cell(root), root_cell(trie)
     while True:
         word = get(pool, roots, master)
         if word == MISS:
@@ -219,43 +235,44 @@ def resolve(
             put(pool, roots, cell, word)
             ended += word != DISABLED
         else:
-            slot = pool[word]
+            test = pool[word]
             mine = get(pool, roots, cell)
-            if slot >= FORK:
-                if ended + depth // 2 + slot - FORK > MAX_WAYS:
+            if is_fork(test):
+                options = fork_options(test)
+                if ended + depth // 2 + options > MAX_WAYS:
                     return ASK
                 if mine <= 0:
-                    mine = new_node(pool, top, slot, slot - FORK)
+                    mine = new_node(pool, top, test, options)
                     put(pool, roots, cell, mine)
-                for i in range(1, slot - FORK):
-                    stack[depth] = word + 2 + i
-                    stack[depth + 1] = mine + 2 + i
+                for option in range(1, options):
+                    stack[depth] = node_cell(word, option)
+                    stack[depth + 1] = node_cell(mine, option)
                     depth += 2
-                master, cell = word + 2, mine + 2
+                master, cell = node_cell(word, 0), node_cell(mine, 0)
                 continue
-            place = slot
-            if slot == CHANGE:
-                value = np.int64(change)
-            elif step:
-                place = slot >> 1
-                value = field(cells, np.int64(0), places[place])
-                if slot & 1:
-                    value = new_value(known_start, known_slot, known_new, outcome, place, value)
+            slot = test
+            if test == CHANGE:
+                value = np.int64(g.trie_change[trie])
+            elif step != NO_STEP:
+                slot = slot_of_step(test)
+                value = field(cells, np.int64(0), places[slot])
+                if reads_after(test):
+                    value = new_value(g, step, slot, value)
             else:
                 value = field(cells, np.int64(0), places[slot])
-            if value >= pool[word + 1]:
+            if value >= pool[node_room(word)]:
                 word = widened(pool, top, word, value)
                 put(pool, roots, master, word)
                 mine = get(pool, roots, cell)
-            master = word + 2 + value
-            if slot != CHANGE and not has_bit(known, slot):
+            master = node_cell(word, value)
+            if test != CHANGE and not has_bit(known, test):
                 if mine <= 0:
-                    mine = new_node(pool, top, place, room_for(value))
+                    mine = new_node(pool, top, slot, room_for(value))
                     put(pool, roots, cell, mine)
-                elif value >= pool[mine + 1]:
+                elif value >= pool[node_room(mine)]:
                     mine = widened(pool, top, mine, value)
                     put(pool, roots, cell, mine)
-                cell = mine + 2 + value
+                cell = node_cell(mine, value)
             continue
         if depth == 0:
             return status
@@ -328,10 +345,10 @@ def residual_for(g, outcome, root, step):
         for k in range(start, end):
             slot = g.known_slot[k]
             if step:
-                for virtual in (2 * slot, 2 * slot + 1):
-                    g.trie_known[trie, virtual >> 6] |= np.uint64(1) << np.uint64(virtual & 63)
+                for virtual in (slot_before(slot), slot_after(slot)):
+                    set_bit(g.trie_known[trie], virtual)
             elif has_bit(g.root_slots[root], slot):
-                g.trie_known[trie, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+                set_bit(g.trie_known[trie], slot)
     return np.int64(trie), new
 
 
@@ -344,7 +361,7 @@ def add_entry(g, outcome, root, step):
     g.entry_trie[n] = trie
     g.entries[0] = n + 1
     if not step:
-        g.drop[outcome, root >> 6] |= np.uint64(1) << np.uint64(root & 63)
+        set_bit(g.drop[outcome], root)
 
 
 @inner
@@ -371,11 +388,11 @@ def add_outcomes(g, first, end, root_kind):
     """
     stepwise = False
     for root in range(root_kind.size):
-        stepwise |= root_kind[root] == 2
+        stepwise |= root_kind[root] == STEP_PROPERTY
     for outcome in range(first, end):
         like = g.like[outcome]
         for root in range(root_kind.size if like == outcome or stepwise else 0):
-            if root_kind[root] == 2:
+            if root_kind[root] == STEP_PROPERTY:
                 add_entry(g, outcome, root, True)
             elif like == outcome and touches(g.changed[outcome], g.root_slots[root]):
                 add_entry(g, outcome, root, False)
@@ -418,19 +435,22 @@ def renew(g, is_renewed):
 
 @inner
 def entry_of(pool, places, word):
-    """What the entry of a trie says of its first node: where to look, and the node."""
+    """The entry of a trie that begins with this word."""
     if word <= 0:
         return np.int64(word)
-    slot = np.int64(pool[word])
-    return (np.int64(FORK_ENTRY if slot >= FORK else places[slot]) << 32) | np.int64(word)
+    test = np.int64(pool[word])
+    return pack_entry(np.int64(FORK_ENTRY if is_fork(test) else places[test]), np.int64(word))
 
 
 @njit
-def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, trie_of, step_trie, fill):
+def link(g, places, root_kind, entries, fill):
     """Lay the entries out by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
-    An entry whose residual is known to end disabled, whatever the state, is left out.
+    An entry whose residual is known to end disabled, whatever the state, is left out. ``fill`` (int64, 3 for each
+    outcome) is scratch.
     """
+    start, middle, end, step_start = entries.start, entries.middle, entries.end, entries.step_start
+    outcomes = fill.size // 3
     for o in range(outcomes):
         start[o] = middle[o] = end[o] = step_start[o + 1] = 0
     step_start[0] = 0
@@ -440,9 +460,9 @@ def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, t
             continue
         kind = root_kind[g.trie_root[trie]]
         o = g.entry_outcome[n]
-        if kind == 2:
+        if kind == STEP_PROPERTY:
             step_start[o + 1] += 1
-        elif kind == 1:
+        elif kind == ACTION:
             end[o] += 1
         else:
             middle[o] += 1
@@ -467,12 +487,12 @@ def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, t
             continue
         kind = root_kind[g.trie_root[trie]]
         o = g.entry_outcome[n]
-        if kind == 2:
-            step_trie[fill[3 * o + 2]] = trie
+        if kind == STEP_PROPERTY:
+            entries.step_trie[fill[3 * o + 2]] = trie
             fill[3 * o + 2] += 1
             continue
-        which = 3 * o + (1 if kind == 1 else 0)
+        which = 3 * o + (1 if kind == ACTION else 0)
         k = fill[which]
         fill[which] = k + 1
-        trie_of[k] = trie
-        word[k] = entry_of(g.pool, places, w)
+        entries.trie[k] = trie
+        entries.word[k] = entry_of(g.pool, places, w)

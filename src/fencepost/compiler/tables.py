@@ -13,47 +13,45 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fencepost.compiler import native
+from fencepost.compiler.encoding import (
+    ACTION,
+    DISABLED,
+    INITIAL,
+    KIND,
+    MAX_ENTRIES,
+    MAX_LEAVES,
+    MAX_OUTCOMES,
+    MAX_TRIES,
+    MAX_WORDS,
+    MISS,
+    NODE_HEADER,
+    PENDING,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    cell_root,
+    fork_test,
+    leaf_word,
+    node_cell,
+    node_room,
+    pack_span,
+    root_cell,
+)
 from fencepost.compiler.layout import Layout, numbers, packed
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
-from fencepost.spec.context import MAX_WAYS
-from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
-from fencepost.step.recorder import MAPPING
-from fencepost.step.refinement import CHANGE
+from fencepost.step.roots import MAPPING
+from fencepost.step.slots import CHANGE, slot_of_step
 from fencepost.step.state import LOW
 
 Array = np.ndarray[Any, Any]
 
-STATE_PROPERTY, ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY = 0, 1, 2, 3
-"""Temporal properties are looked up in states that are done, never on the way: no outcome has an entry for them."""
-KIND = {
-    "constraint": STATE_PROPERTY,
-    "invariant": STATE_PROPERTY,
-    "sometimes": STATE_PROPERTY,
-    MAPPING: STATE_PROPERTY,
-    "action": ACTION,
-    "step_constraint": STEP_PROPERTY,
-    "step_invariant": STEP_PROPERTY,
-    "refinement": STEP_PROPERTY,
-    **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
-}
-
-MAX_WORDS = 1 << 30
-MAX_TRIES = 1 << 26
-MAX_ENTRIES = 1 << 28
-MAX_OUTCOMES = 1 << native.REF_BITS
-MAX_LEAVES = 8 * MAX_WAYS
-"""Enabled leaves of one state: of the actions that are enabled in it, each for every option that goes on to read."""
 EXPLODING = 4096
 """A slot with more values than this is reported as exploding."""
 
 ENTRIES_AT_ONCE = 1 << 20
 """Entries for which there is room before it is looked at again."""
-
-INITIAL = 0
-"""The outcome by which initial states come into being: it leaves nothing known and affects every root."""
 
 
 class Growing(NamedTuple):
@@ -84,14 +82,26 @@ class Growing(NamedTuple):
     entry_trie: Array
 
 
+class Entries(NamedTuple):
+    """The entries of every outcome, laid out by `native.link`; see :class:`Compiled`, which has the same arrays."""
+
+    start: Array
+    middle: Array
+    end: Array
+    word: Array
+    trie: Array
+    step_start: Array
+    step_trie: Array
+
+
 class Compiled(NamedTuple):
     """The arrays that compiled loops read; valid until the tables grow.
 
-    ``place``: where each slot stands in a row. ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf.
+    ``place``: where each slot stands in a row. ``leaf_span``: the outcomes of each leaf.
     ``delta``, ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the
     fingerprint of each image of the state, one column per permutation (none without symmetry). ``write_*``: what each
-    outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties first; an entry is place <<
-    32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+    outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties first; see
+    `encoding`. ``twin``: whether an outcome of another leaf can have the same effect.
 
     ``older``: the residual trie of a refinement that was in the place of one, for states found before; 0 for none.
 
@@ -260,7 +270,7 @@ class Tables:
         self._read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
         self._spread = 0
-        self._linked: tuple[tuple[int, int], tuple[Array, ...]] = (-1, -1), ()
+        self._linked: tuple[tuple[int, int], Entries] | None = None
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
         self._add_initial()
@@ -305,7 +315,7 @@ class Tables:
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
-        self._insert(-1 - root, branch, root, {}, read, ())
+        self._insert(root_cell(root), branch, root, {}, read, ())
         if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self._read[root]:
             self._gained.setdefault(root, set()).update(read - self._read[root])
             self._read[root] |= read
@@ -351,7 +361,7 @@ class Tables:
         if renewed.any():
             self._make_room(int(renewed.sum()) * int(self.refines.sum()))
             native.renew(self.growing(), renewed)
-            self._linked = (-1, -1), ()
+            self._linked = None
 
     def _number_of_change(self, outcome: int) -> int:
         written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
@@ -375,12 +385,12 @@ class Tables:
         """
         pool = self._pool
         while True:
-            held = pool[cell] if cell >= 0 else self._root_words[-1 - cell]
+            held = pool[cell] if cell >= 0 else self._root_words[cell_root(cell)]
             if isinstance(branch, Leaf):
-                if held in (native.MISS, native.PENDING):
+                if held in (MISS, PENDING):
                     self._put(cell, self._leaf(root, branch, known, within))
                 return
-            first = native.FORK + len(branch.branches) if isinstance(branch, Fork) else branch.slot
+            first = fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
             if held > 0 and pool[held] != first:
                 raise SystemFailure(
                     f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
@@ -392,8 +402,9 @@ class Tables:
                 if held <= 0:
                     held = self._new_node(first, len(branch.branches))
                     self._put(cell, held)
-                for i, part in enumerate(branch.branches):
-                    self._insert(held + 2 + i, part, root, dict(known), read, (*within, (held, held + 2 + i)))
+                for option, part in enumerate(branch.branches):
+                    at = node_cell(held, option)
+                    self._insert(at, part, root, dict(known), read, (*within, (held, at)))
                 return
             read.add(branch.slot)
             known[branch.slot] = branch.value
@@ -401,35 +412,35 @@ class Tables:
                 room = max(branch.value, min(self._values(branch.slot, root) - 1, 15), 1)
                 held = self._new_node(first, 1 << room.bit_length())
                 self._put(cell, held)
-            elif branch.value >= pool[held + 1]:
+            elif branch.value >= pool[node_room(held)]:
                 held = int(native.widened(self.pool, self.top, held, branch.value))
                 self._put(cell, held)
-            cell, branch = held + 2 + branch.value, branch.then
+            cell, branch = node_cell(held, branch.value), branch.then
 
     def _new_node(self, first: int, room: int) -> int:
         base = self._top[0]
         self._pool[base] = first
-        self._pool[base + 1] = room
-        self._top[0] = base + 2 + room
+        self._pool[node_room(base)] = room
+        self._top[0] = base + NODE_HEADER + room
         return base
 
     def _values(self, slot: int, root: int) -> int:
         if slot == CHANGE:
             return len(self.stepper.changes.known)
-        return len(self.store.values[slot >> 1 if self.root_kind[root] == STEP_PROPERTY else slot])
+        return len(self.store.values[slot_of_step(slot) if self.root_kind[root] == STEP_PROPERTY else slot])
 
     def _put(self, cell: int, word: int) -> None:
         if cell >= 0:
             self._pool[cell] = word
         else:
-            self._root_words[-1 - cell] = word
+            self._root_words[cell_root(cell)] = word
 
     def _leaf(self, root: int, leaf: Leaf, known: dict[int, int], within: tuple[tuple[int, int], ...]) -> int:
         """The word for where an evaluation ended."""
         if not leaf.outcomes:
-            return native.DISABLED
+            return DISABLED
         if self.root_kind[root] != ACTION:
-            return native.LEAF - root
+            return leaf_word(root)
         # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the
         # same.
         by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
@@ -442,11 +453,11 @@ class Tables:
                 self._add_outcome(root, same[0], len(same), known, effect)
         number = self.leaves
         self.leaf_root[number] = root
-        self.leaf_span[number] = (first << native.REF_BITS) | (self.outcomes - first)
+        self.leaf_span[number] = pack_span(first, self.outcomes - first)
         self.leaf_weight.append(len(leaf.outcomes))
         self._count_below(root, self.outcomes - first, within)
         self.leaves += 1
-        return native.LEAF - number
+        return leaf_word(number)
 
     def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
         """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything
@@ -661,35 +672,18 @@ class Tables:
         """
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
-        if afresh or self._linked[0] != (n, entries):
+        if afresh or self._linked is None or self._linked[0] != (n, entries):
             start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
-            word, trie, step_trie = (
-                np.zeros(entries, np.int64),
-                np.zeros(entries, np.int32),
-                np.zeros(entries, np.int32),
-            )
-            native.link(
-                self.growing(),
-                self.layout.place,
-                n,
-                self.root_kind,
-                start,
-                middle,
-                end,
-                step_start,
-                word,
-                trie,
-                step_trie,
-                np.zeros(3 * n, np.int64),
-            )
-            self._linked = (n, entries), (start, middle, end, word, trie, step_start, step_trie)
-        start, middle, end, word, trie, step_start, step_trie = self._linked[1]
+            trie, step_trie = (np.zeros(entries, np.int32) for _ in range(2))
+            linked = Entries(start, middle, end, np.zeros(entries, np.int64), trie, step_start, step_trie)
+            native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
+            self._linked = (n, entries), linked
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span,
             self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start,
-            self.write_slot, self.write_value, start, middle, end, word, trie,
-            step_start, step_trie, self.older, self.drop, self.known_start, self.known_slot, self.known_new,
+            self.write_slot, self.write_value, *self._linked[1], self.older, self.drop, self.known_start,
+            self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY, Tables
-from fencepost.engines.kernel import META_BITS, META_MASK, Arena
+from fencepost.compiler.encoding import (
+    ACTION,
+    STEP_PROPERTY,
+    TEMPORAL_PROPERTY,
+    meta_end,
+    meta_first,
+    span_end,
+    span_first,
+)
+from fencepost.compiler.tables import Tables
+from fencepost.engines.kernel import Arena
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.step import State
 from fencepost.step.state import LOW
@@ -29,10 +37,10 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
         )
     compiled: dict[int, set[Effect]] = {}
     meta = int(arena.meta[position])
-    for leaf in arena.leaves[meta >> META_BITS : (meta >> META_BITS) + (meta & META_MASK)]:
+    for leaf in arena.leaves[meta_first(meta) : meta_end(meta)]:
         span = int(tables.leaf_span[leaf])
         effects = compiled.setdefault(int(tables.leaf_root[leaf]), set())
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             begin, end = tables.write_start[outcome], tables.write_start[outcome + 1]
             pairs = zip(tables.write_slot[begin:end].tolist(), tables.write_value[begin:end].tolist(), strict=True)
             effects.add(tuple(sorted(pairs)))

@@ -14,16 +14,26 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    COUNT,
+    DEADLOCK,
+    INEXACT,
+    INITIAL,
+    OUT,
+    STEP_PROPERTY,
+    USED,
+    reference_outcome,
+    reference_parent,
+)
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import INITIAL, STEP_PROPERTY, Array
+from fencepost.compiler.tables import Array
 from fencepost.engines import kernel, search
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
 from fencepost.engines.interface import Exploration, Report, TableWriter
-from fencepost.engines.kernel import COUNT, DEADLOCK, INEXACT, OUT, USED, Shared
+from fencepost.engines.kernel import Shared
 from fencepost.engines.links import Links
 from fencepost.engines.options import EmbeddedOptions
 from fencepost.engines.recording import record_level, steps_of
@@ -164,13 +174,13 @@ class Embedded:
         own = self.workspace
         self.shared.barrier[0] = 0
         self.shared.stop[:] = 0
+        levels = own.levels(order)
         futures: list[Future[int]] = [
             own.pool.submit(
-                kernel.expand, t, own.workers, own.compiled, own.old, own.new, own.work[t], own.labels[t], self.shared,
-                order, first, block, own.wide, self.search.expands_next, own.region,
+                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], self.shared, first, block
             )
             for t in range(own.workers)
-        ]  # fmt: skip
+        ]
         interrupted: BaseException | None = None
         while True:
             try:
@@ -233,7 +243,7 @@ class Embedded:
         own, base = self.workspace, t * self.workspace.region
         if self.search.result.depth:
             bases = np.array(self.bases, np.int64)
-            kernel.parents(own.new, base, count, own.region, bases, self.old_numbers, part, own.work[t].new_count)
+            kernel.write_links(own.levels(), own.work[t], bases, self.old_numbers, part)
         else:
             part[:] = own.new.ref[base : base + count]
 
@@ -250,11 +260,7 @@ class Embedded:
 
         def sort(t: int) -> None:
             if inside[t]:
-                work = own.work[t]
-                kernel.order_level(
-                    own.new, work.counts, t * own.region, own.workers, self.order, int(places[t]), work.keys,
-                    work.begins, work.starts, own.wide,
-                )  # fmt: skip
+                kernel.order_level(own.levels(self.order), own.work[t], int(places[t]))
 
         for future in [own.pool.submit(sort, t) for t in range(own.workers)]:
             future.result()
@@ -268,12 +274,9 @@ class Embedded:
         found = own.discovered()
         if self.search.result.depth:
             bases = np.zeros(own.workers, np.int64)
-            for t, work in enumerate(own.work):
-                count = int(work.counts[COUNT])
-                ignored = np.empty(count, np.int64)
-                kernel.parents(
-                    own.new, t * own.region, count, own.region, bases, self.old_numbers, ignored, work.new_count
-                )
+            for work in own.work:
+                ignored = np.empty(int(work.counts[COUNT]), np.int64)
+                kernel.write_links(own.levels(), work, bases, self.old_numbers, ignored)
         self._meet_all()
         return found, self.expanded
 
@@ -308,7 +311,7 @@ class Embedded:
         if not self.is_expanding:
             return own.path(*self._path_to_frontier(at))
         ref = int(own.new.ref[at])
-        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        outcome, parent = reference_outcome(ref), reference_parent(ref)
         if outcome == INITIAL:
             return own.path(parent, [])
         start, outcomes = self._path_to_frontier(parent)
@@ -366,8 +369,8 @@ class Embedded:
                 positions = self.order[begin : min(begin + BLOCK_ROWS, found.queue)]
                 refs = own.new.ref[positions]
                 first = found.result.depth == 1
-                parents = None if first else own.old.fp[refs >> REF_BITS]
-                roots = None if first else own.tables.outcome_root[refs & REF_MASK]
+                parents = None if first else own.old.fp[reference_parent(refs)]
+                roots = None if first else own.tables.outcome_root[reference_outcome(refs)]
                 yield own.new.fp[positions], parents, roots, unpacked(own.new.cells[positions], own.tables.places)
 
         begin = time.monotonic()

@@ -19,8 +19,8 @@ from fencepost.engines.reference import Expanded, Link, Reference, Row
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
-from fencepost.step.recorder import MAPPING
-from fencepost.step.refinement import CHANGE
+from fencepost.step.roots import MAPPING
+from fencepost.step.slots import CHANGE, reads_after, slot_of_step
 from fencepost.step.state import LOW
 
 
@@ -277,7 +277,7 @@ class Interpreted(Reference):
 def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
     """What a slot of a trie holds in a state, or in one of the two states of a step."""
     if after is not None:
-        row, slot = (after if slot & 1 else row), slot >> 1
+        row, slot = (after if reads_after(slot) else row), slot_of_step(slot)
     return row[slot] if slot < len(row) else 0
 
 

@@ -9,7 +9,7 @@ from fencepost.engines.resources import memory_limit, peak_memory, resident_memo
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.liveness.graph import Property, Recording, Terms
-from fencepost.liveness.lasso import walked
+from fencepost.liveness.lasso import replayed
 
 if TYPE_CHECKING:
     from fencepost.liveness.judge import Lasso
@@ -49,7 +49,7 @@ class Verdicts:
     def report_violations(self) -> None:
         """Make only the violations part of it: the judging did not come to its end."""
         for name, lasso in self.lassos.items():
-            way = walked(self.search.stepper, self.terms, lasso)
+            way = replayed(self.search.stepper, self.terms, lasso)
             violation = Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness)
             self.search.result.found.append(violation)
 
@@ -70,7 +70,7 @@ def judge(search: Search, recording: Recording) -> None:
         graph = recording.graph()
         for property in verdicts.terms.properties:
             search.report_doing("judging liveness")
-            if options.timeout is not None and search.seconds >= options.timeout:
+            if search.stepper.deadline.expired(options.timeout):
                 raise SystemFailure(f"the time limit of {options.timeout:g} seconds was reached")
             verdicts.take(property, violation(graph, property))
     except SystemFailure as error:

@@ -7,7 +7,7 @@ owners take candidates in the order of their parents, look them up, and build ro
 step to reach a state is its least, whatever the number of workers.
 
 A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
-each root that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`settle`
+each root that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`complete`
 and, where no path is known at all, with Python.
 """
 
@@ -18,6 +18,44 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost.compiler.canonical import REMEMBERED, labelled_key
+from fencepost.compiler.encoding import (
+    ASKED,
+    BASE,
+    CAPACITY,
+    COUNT,
+    DEADLOCK,
+    DISABLED,
+    FORK_ENTRY,
+    INEXACT,
+    INITIAL,
+    LEAF_BASE,
+    LEAF_TOP,
+    MISS,
+    NO_STEP,
+    OUT,
+    OUTSIDE,
+    PARKED,
+    PARKS,
+    PENDING,
+    USED,
+    ZERO,
+    entry_node,
+    entry_where,
+    is_fork,
+    is_inside,
+    meta_end,
+    meta_first,
+    node_cell,
+    node_room,
+    pack_link,
+    pack_meta,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+    span_end,
+    span_first,
+    word_leaf,
+)
 from fencepost.compiler.machine import (
     atomic_add,
     atomic_load,
@@ -27,55 +65,25 @@ from fencepost.compiler.machine import (
     store,
     yield_processor,
 )
-from fencepost.compiler.native import (
-    ASK,
-    DISABLED,
-    FORK,
-    FORK_ENTRY,
-    LEAF,
-    MISS,
-    PENDING,
-    REF_BITS,
-    REF_MASK,
-    RESOLVED,
-    field,
-    inner,
-    mixed,
-    njit,
-    resolve,
-    set_field,
-    walk,
-)
-from fencepost.compiler.tables import INITIAL, Array
+from fencepost.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, set_field, walk
+from fencepost.compiler.tables import Array
 
 BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""
 AHEAD = 16
 """How many places ahead memory is asked for."""
-META_BITS = 20
-META_MASK = (1 << META_BITS) - 1
-OUTSIDE = -1
-"""The meta of a state outside a constraint: checked, but neither counted nor expanded."""
-PARKED = -2
-"""The meta of a state that fell off a trie."""
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
 PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses for the driver to complete them."""
 
-COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT = range(9)
-"""What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0;
-the place in the level of the first state without successors (or -1); states outside a constraint; those whose key is
-not the only one of their orbit.
-"""
-
 
 class Arena(NamedTuple):
     """The states of one level. Worker t's are at positions [t x region, t x region + its count).
 
-    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24
-    | the outcome that led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are.
+    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: its reference;
+    ``meta``: where its enabled leaves are in ``leaves``.
     ``image``, ``image_high``: with symmetry, the fingerprint of each image of the state, one column per permutation
     (with a labelling one column, its own); ``fp`` is then the key of its orbit.
     """
@@ -117,6 +125,33 @@ class Work(NamedTuple):
     best_outcome: Array
 
 
+class Levels(NamedTuple):
+    """The level that is expanded and the one that is built, and what of the options the loops must know.
+
+    ``order`` (int64): the positions in ``old`` of the states to be expanded, by fingerprint. ``wide``: whether
+    fingerprints have 128 bits. ``actions``: whether the actions of successors are evaluated (they are not on the last
+    level of a depth limit). ``region``: how many positions each of the ``workers`` has.
+    """
+
+    old: Arena
+    new: Arena
+    order: Array
+    wide: bool
+    actions: bool
+    workers: int
+    region: int
+
+
+class Candidates(NamedTuple):
+    """Steps, by the fingerprint (uint64, low half and high half) of the state that each leads to, and the reference
+    (int64) of that state. Of one owner, or with a row for each owner.
+    """
+
+    fp: Array
+    high: Array
+    ref: Array
+
+
 class Shared(NamedTuple):
     """Where workers meet. Everything that is written before a barrier and read after it exists twice, used in turn.
 
@@ -138,7 +173,7 @@ class Shared(NamedTuple):
 
 
 @njit(inline="always")
-def home(fp, lines):
+def bucket(fp, lines):
     """Where the search for a fingerprint starts: at a cache line of eight, by its low half. The high half decides the
     owner.
     """
@@ -161,7 +196,7 @@ def insert(table, counts, fp, high, wide):
         counts[ZERO] = 1
         counts[USED] += 1 - was
         return was == 0
-    place = home(fp, counts[CAPACITY] >> 3)
+    place = bucket(fp, counts[CAPACITY] >> 3)
     if not wide:
         found = find_in_line(table, place, fp)
         while found == 8:
@@ -193,8 +228,8 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
-    Homes are proportional to fingerprints, so blocks taken from the far end move further out and never land on what has
-    not been moved yet: no second table is needed at any time.
+    Buckets are proportional to fingerprints, so blocks taken from the far end move further out and never land on what
+    has not been moved yet: no second table is needed at any time.
     """
     width = 2 if wide else 1
     block = 1 << 16
@@ -238,18 +273,18 @@ def precedes(c, one, other):
     return j < c.choice_start[other + 1]
 
 
+@njit(inline="always")
+def ends_in(c, w, cells, trie):
+    """How many leaves a trie ends in for the state ``cells``, with the leaves in ``w.scratch``; -1 at a MISS."""
+    return walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
+
+
 @inner
 def is_cut(c, w, cells, outcome):
     """Whether a step constraint forbids an outcome in this state."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if (
-            walk(
-                c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack
-            )
-            > 0
-        ):
-            if c.is_constraint[w.scratch[0]]:
-                return True
+        if ends_in(c, w, cells, c.step_trie[e]) > 0 and c.is_constraint[w.scratch[0]]:
+            return True
     return False
 
 
@@ -258,7 +293,7 @@ def is_first_twin(c, w, cells, leaves, begin, end, outcome):
     """Whether no other outcome that is possible here and has the same effect comes before this one."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
-        for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for other in range(span_first(span), span_end(span)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
                 # With a view they may differ in what it hides, and one may be cut where the other is not.
                 if precedes(c, other, outcome) and (c.step_trie.size == 0 or not is_cut(c, w, cells, other)):
@@ -287,10 +322,10 @@ def judge_step(c, w, cells, trie):
     """The leaves of a residual trie of a step property for a step out of this state. A state from before an outcome
     became another change may be known to the older one only.
     """
-    ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
+    ends = ends_in(c, w, cells, trie)
     while ends < 0 and c.older[trie] != 0:
         trie = np.int64(c.older[trie])
-        ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
+        ends = ends_in(c, w, cells, trie)
     return ends
 
 
@@ -316,21 +351,9 @@ def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without asking Python."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if (
-                    walk(
-                        c.pool,
-                        c.place,
-                        cells,
-                        np.int64(0),
-                        np.int64(c.roots[c.step_trie[e]]),
-                        w.scratch,
-                        np.int64(0),
-                        w.stack,
-                    )
-                    < 0
-                ):
+                if ends_in(c, w, cells, c.step_trie[e]) < 0:
                     return False
     return True
 
@@ -339,17 +362,12 @@ def steps_known(c, w, cells, leaves, begin, end):
 
 
 @inner
-def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide):
+def orbit_key(c, images, images_high, position, outcome, wide):
     """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`);
     both halves.
     """
     n = images.shape[1]
-    low, high, delta, delta_high = (
-        images.reshape(-1),
-        images_high.reshape(-1),
-        deltas.reshape(-1),
-        deltas_high.reshape(-1),
-    )
+    low, high, delta, delta_high = images, images_high, c.image_delta, c.image_delta_high
     at, by = position * n, outcome * n
     least = load(low, at) ^ load(delta, by)
     least_high = np.uint64(0)
@@ -369,7 +387,7 @@ def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide)
 def orbit_keys(c, images, images_high, lows, highs, wide):
     """The keys of states that are given by the fingerprints of their images."""
     for i in range(lows.size):
-        lows[i], highs[i] = orbit_key(images, images_high, i, c.image_delta, c.image_delta_high, INITIAL, wide)
+        lows[i], highs[i] = orbit_key(c, images, images_high, i, INITIAL, wide)
 
 
 @inner
@@ -400,15 +418,15 @@ def move_images(new, position, old, parent, deltas, outcome):
 
 
 @inner
-def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
+def joins_twin(c, found, begin, end, fp, high, ref, wide):
     """Whether an earlier candidate of the same state, in places [begin, end), has this key. It becomes the first of the
     two steps.
     """
     k = end - 1
-    while k >= begin and load(refs, k) >> REF_BITS == ref >> REF_BITS:
-        if load(fps, k) == fp and (not wide or load(highs, k) == high):
-            if precedes(c, ref & REF_MASK, load(refs, k) & REF_MASK):
-                store(refs, k, ref)
+    while k >= begin and reference_parent(load(found.ref, k)) == reference_parent(ref):
+        if load(found.fp, k) == fp and (not wide or load(found.high, k) == high):
+            if precedes(c, reference_outcome(ref), reference_outcome(load(found.ref, k))):
+                store(found.ref, k, ref)
             return True
         k -= 1
     return False
@@ -418,17 +436,19 @@ def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
 
 
 @inner
-def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, filled, wide):
-    """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on.
+def generate(c, levels, w, labels, begin, end, candidates, filled):
+    """The ``candidates`` [owner, n] of the states at places [begin, end) of the level, and at ``filled`` [owner, 0] how
+    many.
 
     ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only
     where it is needed.
     """
+    old, order, workers, wide = levels.old, levels.order, levels.workers, levels.wide
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
     symmetric = old.image.size > 0
-    room = fps.shape[1]
-    fps_flat, highs_flat, refs_flat = fps.reshape(-1), highs.reshape(-1), refs.reshape(-1)
+    room = candidates.fp.shape[1]
+    found = Candidates(candidates.fp.reshape(-1), candidates.high.reshape(-1), candidates.ref.reshape(-1))
     n = 0
     for t in range(workers):
         filled[t, 0] = 0
@@ -439,37 +459,33 @@ def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, fi
             prefetch(old.fp, ahead)
         if k + AHEAD < end:
             ahead = load(order, k + AHEAD)
-            prefetch(old.leaves, load(old.meta, ahead) >> META_BITS)
+            prefetch(old.leaves, meta_first(load(old.meta, ahead)))
             prefetch(old.cells, ahead * width)
         position = load(order, k)
         fp = load(old.fp, position)
         high = load(old.fp_high, position) if wide else np.uint64(0)
         meta = load(old.meta, position)
-        first = meta >> META_BITS
-        last = first + (meta & META_MASK)
+        first, last = meta_first(meta), meta_end(meta)
         if first == last and w.counts[DEADLOCK] < 0:
             w.counts[DEADLOCK] = k
         for i in range(first, last):
             leaf = np.int64(load(old.leaves, i))
             store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
             span = load(c.leaf_span, leaf)
-            low = span >> REF_BITS
-            for outcome in range(low, low + (span & REF_MASK)):
+            for outcome in range(span_first(span), span_end(span)):
                 if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
-                ref = (position << REF_BITS) | outcome
+                ref = pack_reference(position, outcome)
                 if symmetric:
                     if labels is None:
-                        child, child_high = orbit_key(
-                            old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
-                        )
+                        child, child_high = orbit_key(c, old.image, old.image_high, position, outcome, wide)
                     else:
                         child, child_high = labelled_child(c, old, w, labels, position, outcome, wide)
                     target = owner(child, workers)
                     begin_at = target * room
                     end_at = begin_at + (filled[target, 0] if workers > 1 else n)
-                    if joins_twin(c, fps_flat, highs_flat, refs_flat, begin_at, end_at, child, child_high, ref, wide):
+                    if joins_twin(c, found, begin_at, end_at, child, child_high, ref, wide):
                         continue
                 else:
                     if load(c.twin, outcome) != 0 and not is_first_twin(
@@ -485,39 +501,42 @@ def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, fi
                 else:
                     at = n
                     n += 1
-                store(fps_flat, at, child)
-                store(refs_flat, at, ref)
+                store(found.fp, at, child)
+                store(found.ref, at, ref)
                 if wide:
-                    store(highs_flat, at, child_high)
+                    store(found.high, at, child_high)
     if workers == 1:
         filled[0, 0] = n
 
 
 @inner
-def admit(w, fps, highs, n, wide):
-    """Look candidates up and add the new ones to the table; how many, with their numbers in ``w.fresh``."""
+def admit(w, candidates, n, wide):
+    """Look the first ``n`` candidates up and add the new ones to the table; how many, with their numbers in
+    ``w.fresh``.
+    """
+    fps, highs = candidates.fp, candidates.high
     table, fresh, counts = w.table, w.fresh, w.counts
     lines = counts[CAPACITY] >> 3
     found = 0
     if wide:
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(table, 2 * home(fps[i + AHEAD], lines))
+                prefetch(table, 2 * bucket(fps[i + AHEAD], lines))
             fresh[found] = i
             found += insert(table, counts, fps[i], highs[i], True)
         return found
     for i in range(min(n, AHEAD)):
-        prefetch(table, home(fps[i], lines))
+        prefetch(table, bucket(fps[i], lines))
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(table, home(load(fps, i + AHEAD), lines))
+            prefetch(table, bucket(load(fps, i + AHEAD), lines))
         fp = load(fps, i)
         store(fresh, found, i)
         if fp == 0:
             found += 1 - counts[ZERO]
             counts[ZERO] = 1
             continue
-        place = home(fp, lines)
+        place = bucket(fp, lines)
         at = find_in_line(table, place, fp)
         while at == 8:
             place += 8
@@ -530,22 +549,24 @@ def admit(w, fps, highs, n, wide):
 
 
 @inner
-def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, actions):
-    """Rows of the new states: values, properties, enabled leaves. Those that fall off a trie are parked."""
+def build(c, levels, w, candidates, found):
+    """Rows of the ``found`` candidates that are new, whose numbers are in ``w.fresh``: values, properties, enabled
+    leaves. Those that fall off a trie are parked.
+    """
+    old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
+    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     width = new.cells.shape[1]
     old_flat, new_flat = old.cells.reshape(-1), new.cells.reshape(-1)
     counts, fresh = w.counts, w.fresh
     stepwise = c.step_trie.size > 0
-    at = leaf_base + counts[LEAF_TOP]
-    position = base + counts[COUNT]
+    at = counts[LEAF_BASE] + counts[LEAF_TOP]
+    position = counts[BASE] + counts[COUNT]
     pool, places, leaves, scratch, stack = c.pool, c.place, new.leaves, w.scratch, w.stack
-    masks = c.drop.shape[1]
-    drop = c.drop.reshape(-1)
     symmetric = new.image.size > 0
     for j in range(found):
         i = load(fresh, j)
         ref = load(refs, i)
-        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        outcome, parent = reference_outcome(ref), reference_parent(ref)
         store(new.fp, position, load(fps, i))
         store(new.ref, position, ref)
         if wide:
@@ -571,13 +592,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
                 outside |= note_violation(c, new, w, scratch[0], position, wide)
         n = at
         if not (missed or outside) and actions:
-            meta = load(old.meta, parent)
-            first = meta >> META_BITS
-            for k in range(first, first + (meta & META_MASK)):
-                leaf = load(old.leaves, k)
-                root = np.int64(load(c.leaf_root, np.int64(leaf)))
-                store(leaves, n, leaf)
-                n += 1 - np.int64((load(drop, outcome * masks + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
+            n = inherit(c, old, parent, outcome, leaves, n)
             for e in range(middle, np.int64(load(c.end, outcome))):
                 n = follow(pool, places, new_flat, row, load(c.word, e), leaves, n, stack)
                 if n < 0:
@@ -593,11 +608,26 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
         else:
-            store(new.meta, position, (at << META_BITS) | (n - at))
+            store(new.meta, position, pack_meta(at, n - at))
             at = n
         position += 1
-    counts[LEAF_TOP] = at - leaf_base
-    counts[COUNT] = position - base
+    counts[LEAF_TOP] = at - counts[LEAF_BASE]
+    counts[COUNT] = position - counts[BASE]
+
+
+@njit(inline="always")
+def inherit(c, old, parent, outcome, leaves, n):
+    """Append the enabled leaves of the parent to ``leaves`` from ``n`` on, less those of roots that the outcome can
+    change; the new n.
+    """
+    meta, words = load(old.meta, parent), c.drop.shape[1]
+    for k in range(meta_first(meta), meta_end(meta)):
+        leaf = load(old.leaves, k)
+        root = np.int64(load(c.leaf_root, np.int64(leaf)))
+        # Written in any case: whether the next one overwrites it can not be predicted.
+        store(leaves, n, leaf)
+        n += 1 - np.int64((load(c.drop, outcome * words + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
+    return n
 
 
 @njit(inline="always")
@@ -607,52 +637,45 @@ def follow(pool, places, cells, row, entry, out, n, stack):
     """
     word = np.int64(entry)
     if entry > 0:
-        place = entry >> 32
-        word = entry & 0xFFFFFFFF
+        place, word = entry_where(entry), entry_node(entry)
         if place == FORK_ENTRY:
             return walk(pool, places, cells, row, word, out, n, stack)
         value = field(cells, row, place)
-        if value >= load(pool, word + 1):
+        if value >= load(pool, node_room(word)):
             return -1
-        word = np.int64(load(pool, word + 2 + value))
+        word = np.int64(load(pool, node_cell(word, value)))
         while word > 0:
-            slot = np.int64(load(pool, word))
-            if slot >= FORK:
+            test = np.int64(load(pool, word))
+            if is_fork(test):
                 return walk(pool, places, cells, row, word, out, n, stack)
-            value = field(cells, row, load(places, slot))
-            if value >= load(pool, word + 1):
+            value = field(cells, row, load(places, test))
+            if value >= load(pool, node_room(word)):
                 return -1
-            word = np.int64(load(pool, word + 2 + value))
+            word = np.int64(load(pool, node_cell(word, value)))
     if word == DISABLED:
         return n
     if word == MISS or word == PENDING:
         return -1
-    store(out, n, np.int32(LEAF - word))
+    store(out, n, np.int32(word_leaf(word)))
     return n + 1
 
 
 @njit
-def expand(worker, workers, c, old, new, w, labels, shared, order, first, block, wide, actions, region):
-    """Expand a level from place ``first`` on, as one of ``workers``; how many rounds were done, the same for all.
+def expand(worker, c, levels, w, labels, shared, first, block):
+    """Expand a level from place ``first`` on, as one of its workers, ``block`` states in a round; how many rounds were
+    done, the same for all.
 
-    ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are
-    evaluated (they are not on the last level of a depth limit). It ends early, between rounds, when ``shared.stop`` is
-    set or some worker has many parked states.
+    It ends early, between rounds, when ``shared.stop`` is set or some worker has many parked states.
     """
-    total = order.size
+    total, workers = levels.order.size, levels.workers
     rounds = (total - first + block * workers - 1) // (block * workers)
     arrivals = 0
-    base = worker * region
-    leaf_base = worker * (new.leaves.size // workers)
     this_round = 0
     while this_round < rounds:
         turn = this_round & 1
         begin = min(total, first + (this_round * workers + worker) * block)
-        generate(
-            c, old, w, labels, order, begin, min(total, begin + block), workers,
-            shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker],
-            wide,
-        )  # fmt: skip
+        mine = Candidates(shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker])
+        generate(c, levels, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
         shared.parks[turn, worker, 0] = w.counts[PARKS]
         if worker == 0:
             shared.leave[turn, 0] = shared.stop[0]
@@ -668,11 +691,13 @@ def expand(worker, workers, c, old, new, w, labels, shared, order, first, block,
         incoming = 0
         for source in range(workers):
             incoming += shared.filled[turn, source, worker, 0]
-        make_room(w.table, w.counts, w.held, wide, w.counts[USED] + incoming)
+        make_room(w.table, w.counts, w.held, levels.wide, w.counts[USED] + incoming)
         for source in range(workers):
-            fps, highs = shared.fp[turn, source, worker], shared.high[turn, source, worker]
-            found = admit(w, fps, highs, shared.filled[turn, source, worker, 0], wide)
-            build(c, old, new, w, shared.ref[turn, source, worker], fps, highs, found, base, leaf_base, wide, actions)
+            theirs = Candidates(
+                shared.fp[turn, source, worker], shared.high[turn, source, worker], shared.ref[turn, source, worker]
+            )
+            found = admit(w, theirs, shared.filled[turn, source, worker, 0], levels.wide)
+            build(c, levels, w, theirs, found)
         this_round += 1
         leave = shared.leave[turn, 0] != 0
         for t in range(workers):
@@ -686,75 +711,53 @@ def expand(worker, workers, c, old, new, w, labels, shared, order, first, block,
 
 
 @njit
-def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
+def complete(c, g, levels, w, asks):
     """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
 
-    A question is a root, a position and an outcome (-1, or for a step property the step out of that state). States that
-    wait for an answer stay parked, and so do the rest once there is no room for a question.
+    A question is a root, a position and an outcome (NO_STEP, or for a step property the step out of that state). States
+    that wait for an answer stay parked, and so do the rest once there is no room for a question.
     """
-    counts = w.counts
+    old, new, counts = levels.old, levels.new, w.counts
     kept = 0
-    asked = np.int64(0)
+    counts[ASKED] = 0
     for p in range(counts[PARKS]):
         position = w.parked[p]
-        if asked == asks.shape[0]:
+        if counts[ASKED] == asks.shape[0]:
             # To look at all of them after every few answers would take the square of their number.
             w.parked[kept] = position
             kept += 1
             continue
-        outcome, parent = new.ref[position] & REF_MASK, new.ref[position] >> REF_BITS
+        outcome, parent = reference_outcome(new.ref[position]), reference_parent(new.ref[position])
         cells = new.cells[position]
         waiting = False
         outside = False
         for e in range(c.start[outcome], c.middle[outcome]):
             if waiting:
                 break
-            ends, asked = complete(
-                c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked
-            )
+            ends = walk_or_ask(c, g, w, c.trie[e], NO_STEP, cells, position, w.scratch, np.int64(0), asks)
             if ends < 0:
                 waiting = True
             elif ends > 0:
-                outside |= note_violation(c, new, w, w.scratch[0], position, wide)
-        at = leaf_base + counts[LEAF_TOP]
+                outside |= note_violation(c, new, w, w.scratch[0], position, levels.wide)
+        at = counts[LEAF_BASE] + counts[LEAF_TOP]
         n = at
-        if not (waiting or outside) and actions:
+        if not (waiting or outside) and levels.actions:
             # First whether anything has to be asked: there may be many leaves to take over, and many rounds of
             # questions.
             for e in range(c.middle[outcome], c.end[outcome]):
-                ends, asked = complete(
-                    c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, at, w.stack, asks, asked
-                )
-                waiting |= ends < 0
-        if not (waiting or outside) and actions:
+                waiting |= walk_or_ask(c, g, w, c.trie[e], NO_STEP, cells, position, new.leaves, at, asks) < 0
+        if not (waiting or outside) and levels.actions:
             if outcome != INITIAL:
-                meta = old.meta[parent]
-                for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
-                    root = c.leaf_root[old.leaves[k]]
-                    if (c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1) == 0:
-                        new.leaves[n] = old.leaves[k]
-                        n += 1
+                n = inherit(c, old, parent, outcome, new.leaves, n)
             for e in range(c.middle[outcome], c.end[outcome]):
-                n = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[c.trie[e]]), new.leaves, n, w.stack)
+                n = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.trie[e]]), new.leaves, n, w.stack)
             for k in range(at, n):
                 if waiting:
                     break
                 span = c.leaf_span[new.leaves[k]]
-                for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+                for step in range(span_first(span), span_end(span)):
                     for e in range(c.step_start[step], c.step_start[step + 1]):
-                        ends, asked = complete(
-                            c,
-                            g,
-                            np.int64(c.step_trie[e]),
-                            step,
-                            cells,
-                            position,
-                            w.scratch,
-                            np.int64(0),
-                            w.stack,
-                            asks,
-                            asked,
-                        )
+                        ends = walk_or_ask(c, g, w, c.step_trie[e], step, cells, position, w.scratch, np.int64(0), asks)
                         waiting |= ends < 0
         if waiting:
             w.parked[kept] = position
@@ -763,44 +766,44 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
         else:
-            new.meta[position] = (at << META_BITS) | (n - at)
-            counts[LEAF_TOP] = n - leaf_base
+            new.meta[position] = pack_meta(at, n - at)
+            counts[LEAF_TOP] = n - counts[LEAF_BASE]
     counts[PARKS] = kept
-    return asked
+    return counts[ASKED]
 
 
 @inner
-def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
-    """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
-    ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
+def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
+    """Walk a trie over the state ``cells`` at a position, extending the trie first if it lacks the path; leaves are
+    appended to ``out`` from ``n`` on, the new n. If Python has to be asked, that is noted in ``asks``, and it is -1.
+    """
+    ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), out, n, w.stack)
+    asked = w.counts[ASKED]
     if ends < 0 and asked < asks.shape[0]:
-        root = np.int64(g.trie_root[trie])
-        status = resolve(
-            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], g.trie_change[trie], c.place, cells, step >= 0,
-            step,
-            g.known_start, g.known_slot, g.known_new, stack,
-        )  # fmt: skip
+        status = resolve(c, g, np.int64(trie), cells, np.int64(step), w.stack)
         if status == RESOLVED:
-            ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
+            ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), out, n, w.stack)
         elif status == ASK:
-            asks[asked, 0] = root
+            asks[asked, 0] = g.trie_root[trie]
             asks[asked, 1] = position
             asks[asked, 2] = step
-            asked += 1
-    return ends, asked
+            w.counts[ASKED] = asked + 1
+    return ends
 
 
 @njit
-def order_level(arena, counts, base, workers, order, at, keys, begins, starts, wide):
-    """Sort a worker's states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
+def order_level(levels, w, at):
+    """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
 
     The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about
-    four, each of which is kept sorted by insertion. ``keys``, ``begins`` and ``starts`` are scratch.
+    four, each of which is kept sorted by insertion.
     """
-    n = counts[COUNT]
+    arena, order, workers, wide = levels.new, levels.order, levels.workers, levels.wide
+    keys, begins, starts = w.keys, w.begins, w.starts
+    base, n = w.counts[BASE], w.counts[COUNT]
     inside = 0
     for i in range(n):
-        inside += arena.meta[base + i] >= 0
+        inside += is_inside(arena.meta[base + i])
     if inside == 0:
         return 0
     bits = 1
@@ -809,14 +812,14 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
     for b in range((1 << bits) + 1):
         begins[b] = 0
     for i in range(n):
-        if arena.meta[base + i] >= 0:
+        if is_inside(arena.meta[base + i]):
             part = ((arena.fp[base + i] >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
             begins[np.int64(part >> np.uint64(32 - bits)) + 1] += 1
     for b in range(1 << bits):
         begins[b + 1] += begins[b]
         starts[b] = begins[b]
     for i in range(n):
-        if arena.meta[base + i] >= 0:
+        if is_inside(arena.meta[base + i]):
             fp = arena.fp[base + i]
             part = ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
             b = np.int64(part >> np.uint64(32 - bits))
@@ -836,15 +839,16 @@ def order_level(arena, counts, base, workers, order, at, keys, begins, starts, w
 
 
 @njit
-def parents(arena, base, n, region, bases, numbers, log, new_count):
-    """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome.
+def write_links(levels, w, bases, numbers, log):
+    """The level's log: for each new state of a worker, its link.
 
     ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts,
     by outcome, the states that were discovered.
     """
-    for i in range(n):
+    arena, region, base = levels.new, levels.region, w.counts[BASE]
+    for i in range(w.counts[COUNT]):
         ref = arena.ref[base + i]
-        position = ref >> REF_BITS
+        position = reference_parent(ref)
         if numbers.size:
             number = numbers[position]
         else:
@@ -854,5 +858,5 @@ def parents(arena, base, n, region, bases, numbers, log, new_count):
                 position -= region
                 worker += 1
             number = position + bases[worker]
-        log[i] = (number << REF_BITS) | (ref & REF_MASK)
-        new_count[ref & REF_MASK] += arena.meta[base + i] >= 0
+        log[i] = pack_link(number, reference_outcome(ref))
+        w.new_count[reference_outcome(ref)] += is_inside(arena.meta[base + i])

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from fencepost.compiler.encoding import COUNTERS, MAX_OUTCOMES
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, STACK_WORDS
+from fencepost.compiler.native import STACK_WORDS
 from fencepost.compiler.tables import Array
 from fencepost.engines import walks
 from fencepost.engines.kernel import Arena, Work
@@ -47,7 +48,7 @@ def work_for(lanes: int, roots: int) -> Work:
     """The scratch of one worker. ``roots``: of the protocol."""
     none, nothing = np.zeros(1, np.int64), np.zeros(1, np.uint64)
     return Work(
-        table=nothing, counts=np.zeros(16, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
+        table=nothing, counts=np.zeros(COUNTERS, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
         starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
         scratch=np.zeros(1, np.int32), stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
         best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none,
@@ -65,7 +66,7 @@ def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: in
         walk=np.full(n, -1, np.int64), step=np.zeros(n, np.int64), at=np.zeros(n, np.int64),
         broken=np.zeros(n, np.uint8),
         counted=np.zeros(n, np.int64), longest=np.zeros(1, np.int64), sketch=np.zeros(1 << SKETCH_BITS, np.uint8),
-        chosen=reserve(1 << REF_BITS, np.int64), lowest=np.full(roots + 1, -1, np.int64),
+        chosen=reserve(MAX_OUTCOMES, np.int64), lowest=np.full(roots + 1, -1, np.int64),
         lowest_step=np.full(roots + 1, -1, np.int64),
         lowest_loop=np.full(roots + 1, -1, np.int64), ref=np.zeros(1, np.int64), fp=np.zeros(1, np.uint64),
         past=_past(n, temporal, depth),

@@ -7,8 +7,8 @@ from typing import IO
 
 import numpy as np
 
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import INITIAL, Array
+from fencepost.compiler.encoding import INITIAL, link_outcome, link_parent
+from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 
 IN_MEMORY = 8 << 20
@@ -16,9 +16,7 @@ IN_MEMORY = 8 << 20
 
 
 class Links:
-    """For every level, a log: the number of each state's parent in the level before << 24 | the outcome that led to it.
-
-    For an initial state it is the number of that state among the initial ones. Raises :class:`fencepost.SystemFailure`
+    """For every level, a log: the link of each state (int64, see `encoding`). Raises :class:`fencepost.SystemFailure`
     when the disk does not take them.
     """
 
@@ -63,8 +61,8 @@ class Links:
         """The number of an initial state and the outcomes from it to state ``number`` of ``level`` (0 is the first)."""
         outcomes: list[int] = []
         while True:
-            ref = self._get(level, number)
-            outcome, number = ref & REF_MASK, ref >> REF_BITS
+            link = self._get(level, number)
+            outcome, number = link_outcome(link), link_parent(link)
             if outcome == INITIAL:
                 return number, outcomes[::-1]
             outcomes.append(outcome)

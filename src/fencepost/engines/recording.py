@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fencepost.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
 from fencepost.compiler.machine import load
-from fencepost.compiler.native import REF_BITS, REF_MASK, inner, njit, walk
+from fencepost.compiler.native import inner, njit, set_bit
 from fencepost.compiler.tables import Array, Compiled
-from fencepost.engines.kernel import META_BITS, META_MASK, Arena, Work, is_cut
+from fencepost.engines.kernel import Arena, Work, ends_in, is_cut
 from fencepost.liveness.graph import Recording, Terms
 
 
@@ -81,9 +82,8 @@ def count_steps(c, arena, order):
     total = 0
     for k in range(order.size):
         meta = arena.meta[order[k]]
-        first = meta >> META_BITS
-        for i in range(first, first + (meta & META_MASK)):
-            total += c.leaf_span[arena.leaves[i]] & REF_MASK
+        for i in range(meta_first(meta), meta_end(meta)):
+            total += span_count(c.leaf_span[arena.leaves[i]])
     return total
 
 
@@ -99,13 +99,12 @@ def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enab
         position = order[k]
         fp = arena.fp[position]
         meta = arena.meta[position]
-        first = meta >> META_BITS
         before = n
-        for i in range(first, first + (meta & META_MASK)):
+        for i in range(meta_first(meta), meta_end(meta)):
             leaf = np.int64(load(arena.leaves, i))
             span = c.leaf_span[leaf]
             kind = kind_of[c.leaf_root[leaf]]
-            for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for outcome in range(span_first(span), span_end(span)):
                 if c.write_start[outcome] == c.write_start[outcome + 1]:
                     continue
                 for x in range(masks.shape[1]):
@@ -140,18 +139,9 @@ def list_truths(c, arena, w, order, begin, roots, truths):
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size
-        ends = walk(
-            c.pool,
-            c.place,
-            arena.cells[order[k]],
-            np.int64(0),
-            np.int64(c.roots[roots[x]]),
-            w.scratch,
-            np.int64(0),
-            w.stack,
-        )
+        ends = ends_in(c, w, arena.cells[order[k]], roots[x])
         if ends < 0:
             return at
         if ends > 0:
-            truths[k, x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            set_bit(truths[k], x)
     return order.size * roots.size

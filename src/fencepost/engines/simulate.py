@@ -20,18 +20,29 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost import numbers
+from fencepost.compiler.encoding import (
+    CONTROLS,
+    END,
+    INITIAL,
+    NEXT,
+    PARKED,
+    PARKS,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    STOP,
+)
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import move_fields
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
+from fencepost.compiler.tables import Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
-from fencepost.engines.kernel import PARKED, PARKS, Work
+from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
 from fencepost.engines.search import TICK, without_states
-from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
+from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -40,7 +51,7 @@ from fencepost.liveness.lasso import is_violated, met
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
-from fencepost.step.recorder import MAPPING, STEP_PROPERTIES
+from fencepost.step.roots import MAPPING, STEP_PROPERTIES
 from fencepost.step.state import LOW
 from fencepost.trace.shorten import shortened, shortened_lasso
 from fencepost.trace.words import kind_of
@@ -138,7 +149,7 @@ class Simulation:
         self.work = [work_for(self.lanes, len(stepper.roots)) for _ in range(self.workers)]
         self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
         self.counted = list(self.walkers)
-        self.control = np.zeros(32, np.int64)
+        self.control = np.zeros(CONTROLS, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
         self.questions: list[tuple[int, list[int], int]] = []
@@ -361,7 +372,7 @@ class Simulation:
             python += time.monotonic() - asked
             self.compiled = self.tables.compiled()
             for work, walkers in groups:
-                n = walks.settle_walks(
+                n = walks.complete_walks(
                     self.compiled, self.tables.growing(), self.arena, work, walkers, self.plan, self.control, asks
                 )
                 self.questions += [(int(r), self.tables.ids(self.arena.cells[p]), int(s)) for r, p, s in asks[:n]]
@@ -463,7 +474,7 @@ class Simulation:
         found = self._fair(replace(found, loop=violation.loop), parts)
         if self.only is not None or found.loop is None:
             return found
-        path, loop = shortened_lasso(stepper, parts, self.terms.demands, found.initial.ids, found.path, found.loop)
+        path, loop = shortened_lasso(stepper, parts, self.terms.requirements, found.initial.ids, found.path, found.loop)
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
@@ -474,7 +485,7 @@ class Simulation:
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        how = met(stepper, self.terms.demands, rows[loop:])
+        how = met(stepper, self.terms.requirements, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(

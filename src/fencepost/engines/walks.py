@@ -2,7 +2,7 @@
 
 A worker takes lane after lane and lets its walk run, and the next walk after it, until a step falls off a trie. That
 lane then waits, **parked**, while the others go on; when all of them wait, or a moment has passed, the driver completes
-what is parked with :func:`settle_walks` and Python, for many walks at once. So Python is asked in batches, and a lane
+what is parked with :func:`complete_walks` and Python, for many walks at once. So Python is asked in batches, and a lane
 that runs has its state in the cache.
 
 What a walk does depends on the seed and its number alone. They give 64 random bits for each step, and 64 that make its
@@ -20,23 +20,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.machine import atomic_add, atomic_load
-from fencepost.compiler.native import REF_BITS, REF_MASK, has_bit, inner, mixed, njit, walk
-from fencepost.compiler.tables import MAX_LEAVES, Array
-from fencepost.engines import kernel
-from fencepost.engines.kernel import (
+from fencepost.compiler.encoding import (
+    ASKED,
+    BASE,
     COUNT,
+    END,
+    LEAF_BASE,
     LEAF_TOP,
-    META_BITS,
-    META_MASK,
+    MAX_LEAVES,
+    NEXT,
+    NO_STEP,
     OUTSIDE,
     PARKED,
     PARKS,
-    build,
-    complete,
-    is_cut,
-    settle,
+    STOP,
+    meta_end,
+    meta_first,
+    pack_reference,
+    reference_outcome,
+    span_end,
+    span_first,
 )
+from fencepost.compiler.machine import atomic_add, atomic_load
+from fencepost.compiler.native import has_bit, inner, mixed, njit, set_bit
+from fencepost.compiler.tables import Array
+from fencepost.engines import kernel
+from fencepost.engines.kernel import Candidates, Levels, build, complete, ends_in, is_cut, walk_or_ask
 
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
@@ -46,11 +55,6 @@ TASTE = 1 << 62
 """A step that no walk takes: its random bits decide what the walk is inclined to."""
 SKETCH_BITS = 16
 """Bits of a fingerprint that choose one of the registers by which distinct states are estimated."""
-NEXT, END, STOP = 0, 8, 16
-"""What workers share: the number of the next walk to begin, the number at which to end, whether to come back to the
-driver.
-"""
-
 
 MARKS = 1 << 10
 """Places in which a walk marks the states it has been in; two states that share one cost a look back."""
@@ -173,12 +177,20 @@ def begin_again(walkers, plan, numbers, counted):
         begin(walkers, plan, lane, numbers[lane], counted[lane])
 
 
+@njit(inline="always")
+def alone(arena):
+    """The states of walks, as `kernel` sees them: parents and children in one arena, of one worker."""
+    return Levels(arena, arena, arena.ref, False, True, 1, 0)
+
+
 @njit
 def wander(c, arena, w, walkers, plan, control, path):
     """Let every lane run until it is parked or no walk is left to begin. ``path``: if not empty, takes down the
     outcomes of a walk.
     """
     w.counts[PARKS] = 0
+    levels = alone(arena)
+    step_taken = Candidates(walkers.fp, walkers.fp, walkers.ref)
     for lane in range(walkers.walk.size):
         while atomic_load(control, STOP) == 0:
             if walkers.walk[lane] < 0:
@@ -203,11 +215,11 @@ def wander(c, arena, w, walkers, plan, control, path):
             walkers.step[lane] = step + 1
             walkers.at[lane] = child
             judge_step(c, arena.cells[position], w, walkers, plan, control, lane, outcome)
-            walkers.ref[0] = (position << REF_BITS) | outcome
+            walkers.ref[0] = pack_reference(position, outcome)
             walkers.fp[0] = arena.fp[position] ^ c.delta[outcome]
-            w.counts[COUNT] = 0
-            w.counts[LEAF_TOP] = 0
-            build(c, arena, arena, w, walkers.ref, walkers.fp, walkers.fp, 1, child, child * LEAF_ROOM, False, True)
+            w.counts[BASE], w.counts[LEAF_BASE] = child, child * LEAF_ROOM
+            w.counts[COUNT] = w.counts[LEAF_TOP] = 0
+            build(c, levels, w, step_taken, 1)
             note_broken(w, walkers, plan, control, lane)
             if plan.temporal.predicates.size:
                 note_step(c, arena, walkers, plan, lane, position, outcome)
@@ -221,14 +233,13 @@ def visit(c, arena, w, walkers, plan, control, lane):
     """Count a walk's state, which is complete; the outcome by which the walk goes on, -1 if it ends here."""
     position, step = walkers.at[lane], walkers.step[lane]
     if step >= walkers.counted[lane]:
-        walkers.chosen[arena.ref[position] & REF_MASK] += 1
+        walkers.chosen[reference_outcome(arena.ref[position])] += 1
     walkers.longest[0] = max(walkers.longest[0], step + 1)
     meta = arena.meta[position]
     if meta == OUTSIDE:
         return -1
     note_seen(walkers.sketch, arena.fp[position])
-    begin = meta >> META_BITS
-    end = begin + (meta & META_MASK)
+    begin, end = meta_first(meta), meta_end(meta)
     if begin == end and plan.deadlock:
         note_violation(walkers, plan, control, lane, plan.root_key.size, -1)
     if plan.temporal.predicates.size:
@@ -257,7 +268,7 @@ def choose(c, w, cells, leaves, begin, end, plan, number, step):
         if winner >= 0 and time > first:
             continue
         span = c.leaf_span[leaf]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             if c.write_start[outcome] == c.write_start[outcome + 1] or (plan.cutting and is_cut(c, w, cells, outcome)):
                 continue
             how = what
@@ -329,7 +340,7 @@ def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
 
 @inner
 def note_broken(w, walkers, plan, control, lane):
-    """Note what `build` or `settle` found violated in the state of a lane, or true of it that is sought."""
+    """Note what `build` or `complete` found violated in the state of a lane, or true of it that is sought."""
     for root in range(plan.properties):
         if w.best_position[root] >= 0:
             w.best_position[root] = -1
@@ -367,19 +378,7 @@ def meet(target, bits):
 def truths_known(c, w, temporal, cells):
     """Whether every predicate can be told of a state without asking Python."""
     for n in range(temporal.predicates.size):
-        if (
-            walk(
-                c.pool,
-                c.place,
-                cells,
-                np.int64(0),
-                np.int64(c.roots[temporal.predicates[n]]),
-                w.scratch,
-                np.int64(0),
-                w.stack,
-            )
-            < 0
-        ):
+        if ends_in(c, w, cells, temporal.predicates[n]) < 0:
             return False
     return True
 
@@ -393,9 +392,9 @@ def note_step(c, arena, walkers, plan, lane, position, outcome):
     become(stepped, masks[c.outcome_root[outcome]])
     if c.twin[outcome]:
         meta = arena.meta[position]
-        for i in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
+        for i in range(meta_first(meta), meta_end(meta)):
             span = c.leaf_span[arena.leaves[i]]
-            for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for other in range(span_first(span), span_end(span)):
                 if c.delta[other] == c.delta[outcome]:
                     join(stepped, masks[c.outcome_root[other]])
 
@@ -408,27 +407,15 @@ def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
     enabled[:] = 0
     for i in range(begin, end):
         span = c.leaf_span[arena.leaves[i]]
-        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+        for outcome in range(span_first(span), span_end(span)):
             if c.write_start[outcome] < c.write_start[outcome + 1]:
                 join(enabled, temporal.masks[c.leaf_root[arena.leaves[i]]])
                 break
     truths[:] = 0
     cells = arena.cells[position]
     for n in range(temporal.predicates.size):
-        if (
-            walk(
-                c.pool,
-                c.place,
-                cells,
-                np.int64(0),
-                np.int64(c.roots[temporal.predicates[n]]),
-                w.scratch,
-                np.int64(0),
-                w.stack,
-            )
-            > 0
-        ):
-            truths[n >> 6] |= np.uint64(1) << np.uint64(n & 63)
+        if ends_in(c, w, cells, temporal.predicates[n]) > 0:
+            set_bit(truths, n)
 
 
 @inner
@@ -491,9 +478,9 @@ def is_violated(past, temporal, lane, step, n):
 
 
 @njit
-def settle_walks(c, g, arena, w, walkers, plan, control, asks):
+def complete_walks(c, g, arena, w, walkers, plan, control, asks):
     """Complete parked states as far as master tries go; how many questions for Python are in ``asks``, as in
-    `kernel.settle`.
+    `kernel.complete`.
     """
     asked = 0
     for lane in range(walkers.walk.size):
@@ -504,14 +491,13 @@ def settle_walks(c, g, arena, w, walkers, plan, control, asks):
             continue
         w.parked[0] = position
         w.counts[PARKS] = 1
-        w.counts[LEAF_TOP] = 0
-        asked += settle(c, g, arena, arena, w, position * LEAF_ROOM, False, True, asks[asked:])
+        w.counts[LEAF_BASE], w.counts[LEAF_TOP] = position * LEAF_ROOM, 0
+        asked += complete(c, g, alone(arena), w, asks[asked:])
         note_broken(w, walkers, plan, control, lane)
+        w.counts[ASKED] = asked
         for n in range(plan.temporal.predicates.size):
             root, cells = np.int64(plan.temporal.predicates[n]), arena.cells[position]
-            ends, asked = complete(
-                c, g, root, np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked
-            )
-            if ends < 0:
+            if walk_or_ask(c, g, w, root, NO_STEP, cells, position, w.scratch, np.int64(0), asks) < 0:
                 arena.meta[position] = PARKED
+        asked = w.counts[ASKED]
     return asked

@@ -14,13 +14,31 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from fencepost.compiler import canonical
+from fencepost.compiler.encoding import (
+    BASE,
+    CAPACITY,
+    COUNT,
+    COUNTERS,
+    DEADLOCK,
+    INEXACT,
+    INITIAL,
+    LEAF_BASE,
+    LEAF_TOP,
+    MAX_OUTCOMES,
+    OUT,
+    PARKED,
+    PARKS,
+    STATE_PROPERTY,
+    STEP_PROPERTY,
+    pack_reference,
+)
 from fencepost.compiler.layout import packed
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, STACK_WORDS, move_fields
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
+from fencepost.compiler.native import STACK_WORDS, move_fields
+from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.interface import Found
-from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, Arena, Work
+from fencepost.engines.kernel import Arena, Levels, Work
 from fencepost.engines.resources import memory_limit, physical_memory
 from fencepost.engines.search import Raised, Search, StatePath, Step, Tally
 from fencepost.errors import ProtocolRaised
@@ -34,6 +52,7 @@ QUESTIONS = 4096
 """Evaluations that are asked of Python before parked states are looked at again."""
 MANY_ROWS = 100_000
 """States of a level from which on rows get words to spare when they get one: each time, the level is copied."""
+NO_ORDER: Array = np.zeros(0, np.int64)
 
 
 class Workspace:
@@ -55,7 +74,7 @@ class Workspace:
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
         self.old, self.new = self._arena(), self._arena()
         self.old_counts = [0] * self.workers
-        self.work = [self._work() for _ in range(self.workers)]
+        self.work = [self._work(t) for t in range(self.workers)]
         labelled = self.symmetry is not None and self.symmetry.labelling is not None
         self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         self.pool = ThreadPoolExecutor(self.workers)
@@ -92,11 +111,12 @@ class Workspace:
         n, words = self.region * self.workers, self.tables.layout.words
         return reserve(n * words, np.uint64, large=True).reshape(n, words)
 
-    def _work(self) -> Work:
+    def _work(self, t: int) -> Work:
         roots = len(self.stepper.roots) + 1
-        counts = np.zeros(16, np.int64)
+        counts = np.zeros(COUNTERS, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
+        counts[BASE], counts[LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
         entries = (self.most_states + kernel.SLACK * 2) * 4
         return Work(
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
@@ -105,9 +125,9 @@ class Workspace:
             keys=reserve(self.region, np.uint64),
             begins=reserve(self.region, np.int64),
             starts=reserve(self.region, np.int64),
-            leaf_count=reserve(1 << REF_BITS, np.int64),
-            cut_count=reserve(1 << REF_BITS, np.int64),
-            new_count=reserve(1 << REF_BITS, np.int64),
+            leaf_count=reserve(MAX_OUTCOMES, np.int64),
+            cut_count=reserve(MAX_OUTCOMES, np.int64),
+            new_count=reserve(MAX_OUTCOMES, np.int64),
             fresh=reserve(ROOM, np.int64),
             held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
             scratch=np.zeros(1, np.int32),
@@ -118,6 +138,10 @@ class Workspace:
             best_order=np.full(roots, -1, np.int64),
             best_outcome=np.full(roots, -1, np.int64),
         )
+
+    def levels(self, order: Array = NO_ORDER) -> Levels:
+        """Both levels as compiled loops see them; with the ``order`` of one."""
+        return Levels(self.old, self.new, order, self.wide, self.search.expands_next, self.workers, self.region)
 
     def counts(self) -> list[int]:
         """How many states each worker has in ``new``."""
@@ -199,8 +223,8 @@ class Workspace:
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
-        self.new.ref[position] = (len(self.starts) << REF_BITS) | INITIAL
-        self.new.meta[position] = kernel.PARKED
+        self.new.ref[position] = pack_reference(len(self.starts), INITIAL)
+        self.new.meta[position] = PARKED
         work.parked[counts[PARKS]] = position
         counts[COUNT] += 1
         counts[PARKS] += 1
@@ -238,7 +262,7 @@ class Workspace:
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
-            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, kernel.PARKED
+            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, PARKED
             work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
             work.counts[COUNT] += len(mine)
             work.counts[PARKS] += len(mine)
@@ -308,11 +332,8 @@ class Workspace:
         while any(w.counts[PARKS] for w in self.work):
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
-            for t, work in enumerate(self.work):
-                n = kernel.settle(
-                    self.compiled, self.tables.growing(), self.old, self.new, work,
-                    t * (self.new.leaves.size // self.workers), self.wide, self.search.expands_next, asks,
-                )  # fmt: skip
+            for work in self.work:
+                n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
             if not questions:
                 break

@@ -14,8 +14,7 @@ from functools import cached_property
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.spec.protocol import TEMPORAL, Protocol
-from fencepost.step import LimitReached, Outcome, Root, State, Stepper
-from fencepost.step.recorder import STEP_PROPERTIES
+from fencepost.step import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 from fencepost.trace import Evaluated, Expression, Step, Trace
 from fencepost.trace.evidence import looked_at
 from fencepost.trace.path import Move, Path, check_of, move_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from fencepost.errors import SystemFailure
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import Demand, Root, Stepper
+from fencepost.step import FairnessRequirement, Root, Stepper
 
 Array = np.ndarray[Any, Any]
 
@@ -49,28 +49,30 @@ class Measures(NamedTuple):
 class Terms:
     """What a protocol's fairness and temporal properties speak of, numbered.
 
-    ``demands``: what is to be fair; ``predicates``: roots that are true or false of a state; ``properties``: made of
-    those. Actions that are steps of the same demands are of one **kind**: ``kind_of[root]``, and ``masks[kind]`` says
-    of which demands, bit by bit in words of 64. ``weak`` and ``strong`` are masks of all demands of that sort.
+    ``requirements``: those of fairness; ``predicates``: roots that are true or false of a state; ``properties``: made
+    of those. Actions that are steps of the same requirements are of one **kind**: ``kind_of[root]`` (uint16), and
+    ``masks[kind]`` says of which requirements, bit by bit in ``words`` words of 64 (uint64). ``weak`` and ``strong``
+    are masks of all requirements of that sort. The truths of predicates take ``truth_words`` such words.
     """
 
     def __init__(self, stepper: Stepper) -> None:
-        self.demands: list[Demand] = stepper.demands()
+        self.requirements: list[FairnessRequirement] = stepper.fairness_requirements()
         self.predicates: list[Root] = stepper.of_kind(*TEMPORAL)
         self.properties: list[Property] = []
         for place, root in enumerate(self.predicates):
             if not root.part:
                 parts = (place, place + 1) if root.kind == "leads_to" else (place,)
                 self.properties.append(Property(root.kind, root.name, root.title, parts))
-        self.words = len(self.demands) // 64 + 1
+        self.words = len(self.requirements) // 64 + 1
         self.truth_words = len(self.predicates) // 64 + 1
         self.weak, self.strong = (
-            mask([n for n, d in enumerate(self.demands) if d.strong == strong], self.words) for strong in (False, True)
+            mask([n for n, d in enumerate(self.requirements) if d.strong == strong], self.words)
+            for strong in (False, True)
         )
         kinds: dict[tuple[int, ...], int] = {}
         self.kind_of = np.zeros(len(stepper.roots), np.uint16)
         for root in stepper.of_kind("action"):
-            of = tuple(n for n, demand in enumerate(self.demands) if root.index in demand.roots)
+            of = tuple(n for n, requirement in enumerate(self.requirements) if root.index in requirement.roots)
             if len(kinds) > MOST_KINDS:
                 raise SystemFailure(
                     f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"
@@ -98,8 +100,8 @@ class Graph:
     target and its kind; ``levels`` are the numbers of the first states of the levels, and then of all.
 
     Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none,
-    and steps to states outside a constraint are not there. ``enabled[n]`` are the demands that could be stepped towards
-    in state n, constraints aside; ``truths[n]`` the predicates that are true there.
+    and steps to states outside a constraint are not there. ``enabled[n]`` are the fairness requirements of
+    which a step is possible in state n, constraints aside; ``truths[n]`` the predicates that are true there.
     """
 
     terms: Terms
@@ -144,7 +146,7 @@ class Recording:
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
     ) -> None:
-        """The next level: for each state its fingerprint, the number of its steps, the demands enabled and the
+        """The next level: for each state its fingerprint, the number of its steps, the requirements enabled and the
         predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are
         in the order of these two, and none is there twice. Fingerprints are 64 bits of it.
         """

@@ -79,8 +79,8 @@ def _violation(violation: Violation) -> dict[str, Any]:
         found["loop"] = loop
         found["fairness"] = [
             {
-                "demand": one.demand.title,
-                "strong": one.demand.strong,
+                "demand": one.requirement.title,
+                "strong": one.requirement.strong,
                 "met": one.how,
                 "at": None if one.how == NEVER_ENABLED else loop + one.at,
             }

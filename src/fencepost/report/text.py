@@ -574,7 +574,7 @@ def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
             one.how, one.how
         )
         if len(never) <= FEW or one not in never:
-            found.append((f"{'strong' if one.demand.strong else 'weak'} {one.demand.title}", how))
+            found.append((f"{'strong' if one.requirement.strong else 'weak'} {one.requirement.title}", how))
     if len(never) > FEW:
         found.append((f"{len(never)}{' others' if found else ''}", "never enabled"))
     return found

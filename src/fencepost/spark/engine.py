@@ -19,10 +19,16 @@ import msgspec
 import numpy as np
 
 from fencepost import __version__
-from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, Array
+from fencepost.compiler.encoding import (
+    INITIAL,
+    PARKED,
+    STATE_PROPERTY,
+    link_outcome,
+    link_parent,
+    reference_outcome,
+)
+from fencepost.compiler.tables import Array
 from fencepost.digest import digest, sealed
-from fencepost.engines import kernel
 from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
 from fencepost.engines.embedded import Embedded
 from fencepost.engines.interface import Exploration, Progress, Report, TableWriter
@@ -230,7 +236,7 @@ class OnSpark:
         self.embedded.release()
         if self.notes is not None:
             self.notes.take_over(self.files)
-        self.save()
+        self._save()
 
     @property
     def files(self) -> Storage:
@@ -250,7 +256,7 @@ class OnSpark:
         outcomes: list[Array] = []
         for n in range(len(links)):
             log = links.level(n)
-            outcome, parent = log & REF_MASK, log >> REF_BITS
+            outcome, parent = link_outcome(log), link_parent(log)
             outcomes.append(outcome.astype(np.uint32))
             lows.append(lows[-1][parent] ^ tables.delta[outcome])
             if self.wide:
@@ -348,7 +354,7 @@ class OnSpark:
         if not actions:
             # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
             # that level again.
-            self.save()
+            self._save()
         if self.notes is not None:
             self._note(self.notes)
         before = self.pieces
@@ -367,7 +373,7 @@ class OnSpark:
         stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
         self._remove(stale - self._files())
         if actions and self.level - self.saved_level >= self.options.checkpoint_levels:
-            self.save()
+            self._save()
         return True
 
     def _note(self, notes: Notes) -> None:
@@ -543,11 +549,11 @@ class OnSpark:
         metas = own.new.meta[positions]
         inside = metas >= 0
         if inside.any():
-            outcomes = ref[inside] & REF_MASK if self.table is not None else None
+            outcomes = reference_outcome(ref[inside]) if self.table is not None else None
             self.pieces.append(self._piece(positions[inside], outcomes))
-        np.add.at(own.work[0].new_count, ref[inside] & REF_MASK, 1)
+        np.add.at(own.work[0].new_count, reference_outcome(ref[inside]), 1)
         self.files.remove(file)
-        return int((metas == kernel.PARKED).sum())
+        return int((metas == PARKED).sum())
 
     def _violated(self) -> dict[int, tuple[int, int]]:
         """The properties that states just completed violate, as tasks tell it."""
@@ -616,6 +622,12 @@ class OnSpark:
             self.files.remove(name)
 
     def save(self) -> None:
+        """Save the last level, and remove every file that the checkpoint does not name."""
+        self._save()
+        if self.kept is not None:
+            self._sweep(set(self.kept.files))
+
+    def _save(self) -> None:
         """Make the current level what a resumed run goes on from, if there is to be one."""
         own, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from fencepost.compiler.encoding import meta_end, meta_first, pack_meta
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.native import repack
 from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.digest import digest
-from fencepost.engines.kernel import META_BITS, Arena
+from fencepost.engines.kernel import Arena
 from fencepost.storage import Storage, open_storage
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
@@ -200,11 +201,10 @@ def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tupl
             offset += 8 * piece.rows
         meta = storage.read(piece.file, np.int64, offset, n)
         offset += 8 * (piece.rows - begin)
-        first = int(meta[0]) >> META_BITS
-        last = (int(meta[-1]) >> META_BITS) + (int(meta[-1]) & ((1 << META_BITS) - 1))
+        first, last = int(meta_first(meta[0])), int(meta_end(meta[-1]))
         leaves.append(storage.read(piece.file, np.int32, offset + 4 * first, last - first))
         offset += 4 * piece.leaves
-        meta += (top - first) << META_BITS
+        meta += pack_meta(top - first, 0)
         metas.append(meta)
         if with_cells:
             words = plan.shapes[piece.shape].words

@@ -96,7 +96,7 @@ class Judge:
     def job(self, what: str, doing: Sequence[str], steps: Sequence[tuple[stages.Stage, int]]) -> list[trim.Told]:
         """Run stages as one job, called ``what``: what its tasks tell."""
         timeout = self.search.options.timeout
-        if timeout is not None and self.search.seconds >= timeout:
+        if self.search.stepper.deadline.expired(timeout):
             raise TooLarge(f"the time limit of {timeout:g} seconds was reached")
 
         def tell(stage: str) -> None:
@@ -193,7 +193,7 @@ class _Trimming:
         Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying
         somewhere, that decides, and it is told.
         """
-        from fencepost.liveness.judge import CANDIDATES, Ending, Lasso  # SciPy takes its time to import
+        from fencepost.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
         region = self._region()
         if region is None:
@@ -214,7 +214,7 @@ class _Trimming:
         first = self.property.predicates[0]
         must = ~left.true(first) if self.property.kind == "eventually_always" else None
         far = self._distances(numbers) if self.far is not None else None
-        found = Ending(left, np.ones(len(left), bool), must, far).found()
+        found = FairCycles(left, np.ones(len(left), bool), must, far).found()
         if found is None:
             return None
         end, loop = found
@@ -330,7 +330,7 @@ class _Trimming:
         found: list[tuple[Need, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, demand in enumerate(self.terms.demands):
+        for number, demand in enumerate(self.terms.requirements):
             # Of a cycle that keeps away from a strong demand's states, none is looked for; those are spared.
             found += (
                 [(("strong", number), False)]

@@ -4,37 +4,53 @@ cluster adds: candidates are sorted by fingerprint, and sorted ones are held aga
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from fencepost.compiler.encoding import (
+    PARKS,
+    meta_count,
+    meta_end,
+    meta_first,
+    pack_meta,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+    span_count,
+    span_end,
+    span_first,
+)
 from fencepost.compiler.machine import load, store
-from fencepost.compiler.native import REF_BITS, REF_MASK, RESOLVED, entry_of, inner, njit, resolve, walk
+from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve
+from fencepost.compiler.tables import Array
 from fencepost.engines import kernel
-from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 
 
 @njit
-def expand(c, old, w, order, begin, end, at, fps, highs, refs, filled, wide):
+def expand(c, levels, w, begin, end, at, candidates, filled):
     """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
-    kernel.generate(
-        c, old, w, None, order, begin, end, 1, fps[at:].reshape(1, -1),
-        highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
-        refs[at:].reshape(1, -1), filled, wide,
-    )  # fmt: skip
+    rest = kernel.Candidates(
+        candidates.fp[at:].reshape(1, -1),
+        candidates.high[at if levels.wide else 0 :].reshape(1, -1),
+        candidates.ref[at:].reshape(1, -1),
+    )
+    kernel.generate(c, levels, w, None, begin, end, rest, filled)
     return at + filled[0, 0]
 
 
 @njit
-def build(c, old, new, w, refs, fps, highs, found, wide, actions):
-    """Rows of the ``found`` new states, from the start of ``new`` on."""
-    kernel.build(c, old, new, w, refs, fps, highs, found, np.int64(0), np.int64(0), wide, actions)
+def build(c, levels, w, candidates, found):
+    """Rows of the ``found`` new states, one after the other."""
+    kernel.build(c, levels, w, candidates, found)
 
 
 @njit
-def settle(c, g, old, new, w, wide, actions, asks):
+def complete(c, g, levels, w, asks):
     """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is
     built.
     """
-    kernel.settle(c, g, old, new, w, np.int64(0), wide, actions, asks)
+    kernel.complete(c, g, levels, w, asks)
     w.counts[PARKS] = 0
     relink(c)
 
@@ -56,14 +72,7 @@ def knows_step(c, g, trie, cells, step, w):
     `kernel.judge_step`.
     """
     while True:
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) >= 0:
-            return True
-        status = resolve(
-            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], g.trie_change[trie], c.place,
-            cells, True,
-            step, g.known_start, g.known_slot, g.known_new, w.stack,
-        )  # fmt: skip
-        if status == RESOLVED:
+        if kernel.ends_in(c, w, cells, trie) >= 0 or resolve(c, g, trie, cells, step, w.stack) == RESOLVED:
             return True
         if c.older[trie] == 0:
             return False
@@ -78,11 +87,10 @@ def know_steps(c, g, old, w):
     Whether that is so: who built a row made sure of it, but perhaps elsewhere.
     """
     for position in range(old.meta.size):
-        first = old.meta[position] >> META_BITS
-        cells = old.cells[position]
-        for k in range(first, first + (old.meta[position] & META_MASK)):
+        cells, meta = old.cells[position], old.meta[position]
+        for k in range(meta_first(meta), meta_end(meta)):
             span = c.leaf_span[old.leaves[k]]
-            for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for step in range(span_first(span), span_end(span)):
                 for e in range(c.step_start[step], c.step_start[step + 1]):
                     if not knows_step(c, g, np.int64(c.step_trie[e]), cells, np.int64(step), w):
                         return False
@@ -105,19 +113,35 @@ def earlier(c, fp, high, one, other, wide):
     return kernel.precedes(c, one, other)
 
 
-@njit
-def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs, out_refs, wide):
-    """Sort candidates by fingerprint and keep the first step to each; how many there are.
+class Buckets(NamedTuple):
+    """Where :func:`sort` puts candidates: bucket b has the fingerprints with ``(fp - least) >> shift == b`` (uint64).
 
-    Fingerprints are uniform: one pass puts them into buckets of about four by ``(fp - least) >> shift``, each of which
-    is kept sorted as it fills. A bucket that holds a fingerprint already takes no second one.
+    ``begins`` (int64, one more than there are buckets) and ``ends`` (int64) are scratch.
     """
-    buckets = begins.size - 1
-    for b in range(buckets + 1):
+
+    least: np.uint64
+    shift: np.uint64
+    begins: Array
+    ends: Array
+
+
+@njit
+def sort(c, candidates, n, buckets, out, wide):
+    """Sort the first ``n`` candidates by fingerprint into ``out`` and keep the first step to each state; how many there
+    are.
+
+    Fingerprints are uniform: one pass puts them into buckets of about four, each of which is kept sorted as it fills. A
+    bucket that holds a fingerprint already takes no second one.
+    """
+    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
+    out_fps, out_highs, out_refs = out.fp, out.high, out.ref
+    begins, ends, least, shift = buckets.begins, buckets.ends, buckets.least, buckets.shift
+    count = begins.size - 1
+    for b in range(count + 1):
         begins[b] = 0
     for i in range(n):
         begins[np.int64((fps[i] - least) >> shift) + 1] += 1
-    for b in range(buckets):
+    for b in range(count):
         begins[b + 1] += begins[b]
         ends[b] = begins[b]
     for i in range(n):
@@ -131,7 +155,7 @@ def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs,
         ):
             k -= 1
         if k > first and load(out_fps, k - 1) == fp and (not wide or load(out_highs, k - 1) == high):
-            if earlier(c, fp, high, ref & REF_MASK, load(out_refs, k - 1) & REF_MASK, wide):
+            if earlier(c, fp, high, reference_outcome(ref), reference_outcome(load(out_refs, k - 1)), wide):
                 store(out_refs, k - 1, ref)
             continue
         for j in range(end, k, -1):
@@ -145,7 +169,7 @@ def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs,
             store(out_highs, k, high)
         store(ends, b, end + 1)
     at = 0
-    for b in range(buckets):
+    for b in range(count):
         for k in range(begins[b], ends[b]):
             store(out_fps, at, load(out_fps, k))
             store(out_refs, at, load(out_refs, k))
@@ -175,37 +199,51 @@ def mark_visited(fps, highs, i, run, run_highs, seen, wide):
     return i
 
 
+class Visited(NamedTuple):
+    """States of a run, by fingerprint (uint64, low halves and high halves), each with the outcome (uint32) by which it
+    was discovered.
+    """
+
+    fp: Array
+    high: Array
+    outcome: Array
+
+
+@inner
+def put(out, at, visited, i, wide):
+    """Copy one state of a run."""
+    out.fp[at] = visited.fp[i]
+    out.outcome[at] = visited.outcome[i]
+    if wide:
+        out.high[at] = visited.high[i]
+
+
 @njit
-def merge(fps, highs, outcomes, others, other_highs, other_outcomes, out, out_highs, out_outcomes, wide):
+def merge(one, other, out, wide):
     """Two sorted runs as one."""
     i = k = 0
-    for at in range(out.size):
-        mine = k == others.size or (
-            i < fps.size and (fps[i] < others[k] or (wide and fps[i] == others[k] and highs[i] < other_highs[k]))
-        )
-        if mine:
-            out[at] = fps[i]
-            out_outcomes[at] = outcomes[i]
-            if wide:
-                out_highs[at] = highs[i]
+    for at in range(out.fp.size):
+        if k == other.fp.size or (
+            i < one.fp.size
+            and (one.fp[i] < other.fp[k] or (wide and one.fp[i] == other.fp[k] and one.high[i] < other.high[k]))
+        ):
+            put(out, at, one, i, wide)
             i += 1
         else:
-            out[at] = others[k]
-            out_outcomes[at] = other_outcomes[k]
-            if wide:
-                out_highs[at] = other_highs[k]
+            put(out, at, other, k, wide)
             k += 1
 
 
 @njit
-def fingerprints(c, old, start, refs, fps, highs, wide):
+def fingerprints(c, old, start, candidates, wide):
     """From references with the number of the parent in the level, the children's fingerprints; references become
     positions.
     """
+    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     for i in range(refs.size):
-        outcome = refs[i] & REF_MASK
-        parent = (refs[i] >> REF_BITS) - start
-        refs[i] = (parent << REF_BITS) | outcome
+        outcome = reference_outcome(refs[i])
+        parent = reference_parent(refs[i]) - start
+        refs[i] = pack_reference(parent, outcome)
         fps[i] = old.fp[parent] ^ c.delta[outcome]
         if wide:
             highs[i] = old.fp_high[parent] ^ c.delta_high[outcome]
@@ -216,7 +254,7 @@ def outcomes_possible(c, leaves):
     """How many candidates rows with these leaves can have, all together."""
     total = 0
     for leaf in leaves:
-        total += c.leaf_span[leaf] & REF_MASK
+        total += span_count(c.leaf_span[leaf])
     return total
 
 
@@ -243,9 +281,9 @@ def gather_leaves(arena, order, metas, leaves, count):
     at = 0
     for i in range(order.size):
         meta = arena.meta[order[i]]
-        first, n = meta >> META_BITS, meta & META_MASK
+        first, n = meta_first(meta), meta_count(meta)
         if not count:
-            metas[i] = (at << META_BITS) | n
+            metas[i] = pack_meta(at, n)
             for k in range(n):
                 leaves[at + k] = arena.leaves[first + k]
         at += n

@@ -23,15 +23,27 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__, numbers
+from fencepost.compiler.encoding import (
+    CONTROLS,
+    END,
+    INITIAL,
+    NEXT,
+    PARKED,
+    PARKS,
+    STOP,
+    meta_count,
+    meta_end,
+    meta_first,
+    pack_meta,
+)
 from fencepost.compiler.layout import packed, unpacked
-from fencepost.compiler.tables import INITIAL, Array
+from fencepost.compiler.tables import Array
 from fencepost.engines import simulate, walks
 from fencepost.engines.interface import Exploration, Report
-from fencepost.engines.kernel import META_BITS, META_MASK, PARKED, PARKS
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
 from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import uncollected
-from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
+from fencepost.engines.walks import LEAF_ROOM, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Cluster, Job
@@ -154,7 +166,7 @@ class Task:
 
     def __init__(self, given: Round) -> None:
         self.given = given
-        self.control = np.zeros(32, np.int64)
+        self.control = np.zeros(CONTROLS, np.int64)
         self.over, self.broken_off = threading.Event(), threading.Event()
         self._clocks: list[threading.Timer] = []
         if given.limit is not None:
@@ -168,7 +180,7 @@ class Task:
         self.arena = arena = arena_for(2 * lanes + len(starts), given.words)
         arena.cells[positions] = packed(common.ids, self.compiled.place, given.words)
         arena.fp[positions], arena.ref[positions] = common.fp, INITIAL
-        arena.meta[positions] = ((positions * LEAF_ROOM) << META_BITS) | common.leaf_count
+        arena.meta[positions] = pack_meta(positions * LEAF_ROOM, common.leaf_count)
         ends = np.cumsum(common.leaf_count)
         for position, end, count in zip(positions.tolist(), ends.tolist(), common.leaf_count.tolist(), strict=True):
             arena.leaves[position * LEAF_ROOM : position * LEAF_ROOM + count] = common.leaves[end - count : end]
@@ -248,7 +260,7 @@ class Task:
         walkers, work = self.walkers, self.work
         walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
         if self.growing.top[0] < stages.POOL * 3 // 4:
-            walks.settle_walks(
+            walks.complete_walks(
                 self.compiled, self.growing, self.arena, work, walkers, self.plan, self.control, self.asks
             )
             loops.relink(self.compiled)
@@ -372,14 +384,14 @@ class Distributed(simulate.Simulation):
     def _in_common(self) -> Common:
         arena, starts = self.arena, self.plan.starts
         metas = arena.meta[starts]
-        leaves = [arena.leaves[m >> META_BITS : (m >> META_BITS) + (m & META_MASK)] for m in metas.tolist()]
+        leaves = [arena.leaves[meta_first(m) : meta_end(m)] for m in metas.tolist()]
         plan = self.plan._replace(starts=starts[:0])
         return Common(
             plan,
             len(self.stepper.roots),
             unpacked(arena.cells[starts], self.tables.places),
             arena.fp[starts],
-            metas & META_MASK,
+            meta_count(metas),
             np.concatenate(leaves),
         )
 

@@ -22,10 +22,22 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
+from fencepost.compiler.encoding import (
+    COUNT,
+    COUNTERS,
+    DEADLOCK,
+    LEAF_TOP,
+    PARKED,
+    PARKS,
+    is_inside,
+    pack_reference,
+    reference_outcome,
+    reference_parent,
+)
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS
+from fencepost.compiler.native import STACK_WORDS
 from fencepost.compiler.tables import Array, Compiled, Growing
-from fencepost.engines.kernel import COUNT, DEADLOCK, LEAF_TOP, PARKED, PARKS, Arena, Work
+from fencepost.engines.kernel import Arena, Candidates, Levels, Work
 from fencepost.spark import loops
 from fencepost.spark.level import (
     NO_IMAGES,
@@ -192,7 +204,7 @@ class _Stage:
 
     def _work(self, rows: int) -> Work:
         plan = self.plan
-        counts = np.zeros(16, np.int64)
+        counts = np.zeros(COUNTERS, np.int64)
         counts[DEADLOCK] = -1
         none, numbers = np.zeros(1, np.uint64), np.zeros(1, np.int64)
         return Work(
@@ -225,14 +237,17 @@ class Expand(_Stage):
         if plan.stepwise:
             assert loops.know_steps(c, growing, old, work)
         most = int(loops.outcomes_possible(c, old.leaves)) + 1
-        fps, refs = room("candidates", most, np.uint64), room("references", most, np.int64)
-        highs = room("high candidates", most if plan.wide else 1, np.uint64)
-        order, filled = np.arange(len(old.fp)), np.zeros((1, 8), np.int64)
+        found = Candidates(
+            room("candidates", most, np.uint64),
+            room("high candidates", most if plan.wide else 1, np.uint64),
+            room("references", most, np.int64),
+        )
+        levels, filled = _levels(plan, old, old), np.zeros((1, 8), np.int64)
         n = 0
         stuck: tuple[int, int] | None = None
         broken: dict[int, tuple[int, int, int]] = {}
         for first, last in spans:
-            n = int(loops.expand(c, old, work, order, first, last, n, fps, highs, refs, filled, plan.wide))
+            n = int(loops.expand(c, levels, work, first, last, n, found, filled))
             if work.counts[DEADLOCK] >= 0:
                 stuck = min(filter(None, [stuck, _state(old, int(work.counts[DEADLOCK]), plan.wide)]))
                 work.counts[DEADLOCK] = -1
@@ -241,8 +256,8 @@ class Expand(_Stage):
                 if root not in broken or step[:2] < broken[root][:2]:
                     broken[root] = step
                 work.best_order[root] = -1
-        refs[:n] += np.int64(home * plan.rows) << REF_BITS
-        low, high, ref = ordered(c, fps, highs, refs, n, 0, (1 << 64) - 1, plan.wide)
+        found.ref[:n] += pack_reference(home * plan.rows, 0)  # positions become numbers in the level
+        low, high, ref = ordered(c, found, n, 0, (1 << 64) - 1, plan.wide)
         edges = [0, *np.searchsorted(low, np.array(bounds(len(plan.runs))[1:-1], np.uint64)).tolist(), len(low)]
         shuffled = 0
         for target in range(len(plan.runs)):
@@ -295,9 +310,8 @@ class Deduplicate(_Stage):
         received = sum(sizes)
         parts.clear()
         least, end = span_of(target, len(plan.runs))
-        low, high, ref = ordered(
-            c, writable(fps), writable(highs), writable(refs).view(np.int64), received, least, end - 1, plan.wide
-        )
+        candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
+        low, high, ref = ordered(c, candidates, received, least, end - 1, plan.wide)
         seen = np.zeros(len(low), np.uint8)
         for run in plan.runs[target]:
             i = 0
@@ -308,7 +322,7 @@ class Deduplicate(_Stage):
         low, high, ref = low[fresh], high[fresh] if plan.wide else high, ref[fresh]
         runs = list(plan.runs[target])
         if len(low):
-            runs = self._kept(target, runs, low, high, (ref & REF_MASK).astype(np.uint32))
+            runs = self._kept(target, runs, low, high, reference_outcome(ref).astype(np.uint32))
         shuffled = 0
         for home, mine in by_home(ref, plan.rows):
             for at in range(0, len(mine), 2 * BLOCK):
@@ -327,12 +341,13 @@ class Deduplicate(_Stage):
             runs = sorted(runs, key=lambda run: run.states, reverse=True)
             least = len(runs) - 2
             while runs and (len(runs) > least or runs[-1].states <= len(low)):
-                other, other_high, other_outcome = read_run(storage, runs.pop(), plan.wide)
-                n = len(low) + len(other)
-                out, out_outcome = np.empty(n, np.uint64), np.empty(n, np.uint32)
-                out_high = np.empty(n if plan.wide else 1, np.uint64)
-                loops.merge(low, high, outcome, other, other_high, other_outcome, out, out_high, out_outcome, plan.wide)
-                low, high, outcome = out, out_high, out_outcome
+                other = loops.Visited(*read_run(storage, runs.pop(), plan.wide))
+                n = len(low) + len(other.fp)
+                out = loops.Visited(
+                    np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
+                )
+                loops.merge(loops.Visited(low, high, outcome), other, out, plan.wide)
+                low, high, outcome = out
         return [*runs, write_run(storage, self._name("run", target), low, high, outcome, plan.wide)]
 
 
@@ -359,9 +374,9 @@ class Build(_Stage):
         # Targets are ascending ranges, and the blocks of one are in order: so are all of them together.
         refs = writable(joined([part for _, _, part in sorted(parts, key=lambda p: p[:2])]))
         n = len(refs)
-        fps, highs = np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64)
+        found = Candidates(np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), refs)
         old, _ = read_rows(plan, home, with_cells=True)
-        loops.fingerprints(c, old, home * plan.rows, refs, fps, highs, plan.wide)
+        loops.fingerprints(c, old, home * plan.rows, found, plan.wide)
         work = self._work(min(n, CHUNK))
         new = Arena(
             cells=room("cells", n * plan.words, np.uint64).reshape(n, plan.words),
@@ -373,16 +388,16 @@ class Build(_Stage):
             image=NO_IMAGES,
             image_high=NO_IMAGES,
         )
-        asks = np.zeros((QUESTIONS, 3), np.int64)
-        settled = False
+        levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
+        completed = False
         at, chunk = 0, FIRST_CHUNK
         while at < n:
             end = min(at + chunk, n)
-            some = highs[at:end] if plan.wide else highs
-            loops.build(c, old, new, work, refs[at:end], fps[at:end], some, end - at, plan.wide, plan.actions)
+            high = found.high[at:end] if plan.wide else found.high
+            loops.build(c, levels, work, Candidates(found.fp[at:end], high, refs[at:end]), end - at)
             if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
-                settled = True
-                loops.settle(c, growing, old, new, work, plan.wide, plan.actions, asks)
+                completed = True
+                loops.complete(c, growing, levels, work, asks)
             at, chunk = end, min(2 * chunk, CHUNK)
         assert work.counts[COUNT] == n
         off = np.flatnonzero(new.meta == PARKED)
@@ -390,25 +405,25 @@ class Build(_Stage):
         if len(off):
             parked = (self._name("parked", home), len(off))
             write_parked(storage, parked[0], new, off, plan.wide)
-        inside = np.flatnonzero(new.meta >= 0)
+        inside = np.flatnonzero(is_inside(new.meta))
         rows = len(inside)
-        if settled or rows < n:
-            # Leaves of rows that were settled are not where the order of rows would have them.
+        if completed or rows < n:
+            # Leaves of rows that were completed late are not where the order of rows would have them.
             leaves, metas = np.empty(int(work.counts[LEAF_TOP]), np.int32), np.empty(rows, np.int64)
             loops.gather_leaves(new, inside, metas, leaves, False)
             loops.close_up(new, inside, plan.wide)
             new = new._replace(meta=metas, leaves=leaves)
         piece = None
         if rows:
-            outcomes = new.ref[:rows] & REF_MASK if plan.sheet is not None else None
+            outcomes = reference_outcome(new.ref[:rows]) if plan.sheet is not None else None
             shape, written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
             piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
-        found = np.bincount(new.ref[:rows] & REF_MASK, minlength=1)
+        new_count = np.bincount(reference_outcome(new.ref[:rows]), minlength=1)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root]))
             for root in np.flatnonzero(work.best_position >= 0).tolist()
         }
-        return Built(home, piece, parked, _sparse(found), violated, time.perf_counter() - begin)
+        return Built(home, piece, parked, _sparse(new_count), violated, time.perf_counter() - begin)
 
 
 class Write(_Stage):
@@ -483,28 +498,28 @@ def chained(steps: Sequence[tuple[Stage, int]]) -> list[bytes]:
 
 
 def ordered(
-    c: Compiled, fps: Array, highs: Array, refs: Array, n: int, least: int, most: int, wide: bool
+    c: Compiled, candidates: Candidates, n: int, least: int, most: int, wide: bool
 ) -> tuple[Array, Array, Array]:
     """The first ``n`` candidates, with fingerprints in [least, most], by fingerprint, with only the first step to each
     state.
     """
     shift = max(0, (most - least).bit_length() - max(1, n // 4).bit_length())
-    buckets = ((most - least) >> shift) + 1
-    out, out_refs = room("ordered", n, np.uint64), room("ordered references", n, np.int64)
-    out_highs = room("high ordered", n if wide else 1, np.uint64)
-    kept = loops.sort(
-        c, fps, highs, refs, n, np.uint64(least), np.uint64(shift), room("begins", buckets + 1, np.int64),
-        room("ends", buckets, np.int64),
-        out, out_highs, out_refs, wide,
-    )  # fmt: skip
-    return out[:kept], out_highs[:kept] if wide else out_highs, out_refs[:kept]
+    count = ((most - least) >> shift) + 1
+    begins, ends = room("begins", count + 1, np.int64), room("ends", count, np.int64)
+    out = Candidates(
+        room("ordered", n, np.uint64),
+        room("high ordered", n if wide else 1, np.uint64),
+        room("ordered references", n, np.int64),
+    )
+    kept = loops.sort(c, candidates, n, loops.Buckets(np.uint64(least), np.uint64(shift), begins, ends), out, wide)
+    return out.fp[:kept], out.high[:kept] if wide else out.high, out.ref[:kept]
 
 
 def by_home(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
     """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is
     left out.
     """
-    homes = (refs >> REF_BITS) // rows
+    homes = reference_parent(refs) // rows
     if homes.size and homes.max() < 1 << 16:
         homes = homes.astype(np.uint16)  # which NumPy sorts in linear time
     order = np.argsort(homes, kind="stable")
@@ -523,6 +538,10 @@ def writable(array: Array) -> Array:
 def packed(*arrays: Array) -> bytes:
     """Arrays of 64-bit numbers, one after the other."""
     return b"".join(array.data.cast("B") for array in arrays)
+
+
+def _levels(plan: Plan, old: Arena, new: Arena) -> Levels:
+    return Levels(old, new, np.arange(len(old.fp)), plan.wide, plan.actions, 1, 0)
 
 
 def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
 from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
+from fencepost.step.authors import authors_frame, is_authors
 
 ADVICE = "a step must follow from the state alone; for what may go either way ask one_of(...)"
 
@@ -59,9 +60,6 @@ _PYTHON_FUNCTIONS: dict[CodeType, tuple[str, str]] = {
 _MODULES = {"random": "a random number", "secrets": "a random number"}
 """Modules of which every function is one that no step may call."""
 
-_LIBRARY = os.path.dirname(os.__file__)
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_PROTOCOLS = os.path.join(_OURS, "protocols")
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
@@ -98,7 +96,9 @@ class _Watch:
 
 def _is_lookup(function: Any, frame: FrameType) -> bool:
     """Whether a hash or an address is only for putting something into a set or a dictionary."""
-    return (function is hash or function is id) and (_is_library(frame) or frame.f_code.co_name == "__hash__")
+    return (function is hash or function is id) and (
+        not is_authors(frame.f_code.co_filename) or frame.f_code.co_name == "__hash__"
+    )
 
 
 def _python_call(frame: FrameType) -> tuple[str, str] | None:
@@ -136,22 +136,16 @@ def _c_call(function: Any) -> tuple[str, str] | None:
 
 def _is_logging(frame: FrameType | None) -> bool:
     """Whether this is a log record being stamped: the step does not see the time that is in it."""
-    while frame is not None and _is_library(frame):
+    while frame is not None and not is_authors(frame.f_code.co_filename):
         if frame.f_globals.get("__name__") == "logging":
             return True
         frame = frame.f_back
     return False
 
 
-def _is_library(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return file.startswith((_LIBRARY, "<frozen")) or (file.startswith(_OURS) and not file.startswith(_PROTOCOLS))
-
-
 def _place(frame: FrameType | None) -> str:
     """The author's line that made the call."""
-    while frame is not None and _is_library(frame):
-        frame = frame.f_back
+    frame = authors_frame(frame)
     return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 

@@ -23,11 +23,9 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
 from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show
+from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
 from fencepost.step.state import Store
-
-CHANGE = (1 << 24) - 1
-"""What the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
 
 Row = Mapping[int, int]
 """A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
@@ -312,12 +310,10 @@ class Refinement:
         for _ in range(MAX_WAYS):
             way = self.way(action, before, script, trial)
             yield way
-            choices = list(way.choices)
-            while choices and choices[-1][1] + 1 == choices[-1][0]:
-                choices.pop()
-            if not choices:
+            following = next_script(way.choices)
+            if following is None:
                 return
-            script = [taken for _, taken in choices[:-1]] + [choices[-1][1] + 1]
+            script = following
         raise Misbehaved(
             f"asks for action {action.title} of {self.other.name}, which has more than {MAX_WAYS:,} ways through its"
             " choices"

@@ -19,8 +19,9 @@ from fencepost.spec.context import Slot
 from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, no_such
 from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
-from fencepost.step.recorder import PROPERTIES, STEP_PROPERTIES, Root, Stepper
+from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root
 from fencepost.step.state import LOW, SEED, State, content_hash
+from fencepost.step.stepper import Stepper
 
 MAX_PERMUTATIONS = 720
 """The most permutations that are tried one by one: those of six members. Of more, a canonical labelling is found."""

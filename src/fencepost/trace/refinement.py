@@ -18,8 +18,8 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
+from fencepost.step.authors import is_authors
 from fencepost.step.mapping import Side
-from fencepost.step.recorder import is_authors
 from fencepost.step.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.evidence import Reader
