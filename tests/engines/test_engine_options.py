@@ -161,6 +161,7 @@ def test_what_goes_together(options: Options) -> None:
         (Viewed, SparkOptions(), "take out the view"),
         (Returning, EmbeddedOptions(checkpoint="a"), "leave out checkpoint and resume: .* of engine spark"),
         (Returning, EmbeddedOptions(resume="a"), "leave out checkpoint and resume"),
+        (Returning, SearchOptions(symmetry=True), "symmetry and the temporal property done do not go together"),
         (Refining, EmbeddedOptions(symmetry=True), "counter is judged step by step.*leave out symmetry"),
     ],
 )

@@ -105,6 +105,12 @@ class SearchOptions(Options):
                 " of {bits}",
                 "states", "bits",
             )  # fmt: skip
+        if stepper is not None and self.symmetry and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{{symmetry}} and the temporal property {name} do not go together: a path through representatives is"
+                " no behaviour; name the invariants to check with {invariants}",
+                "symmetry", "invariants",
+            )  # fmt: skip
         if stepper is not None and self.symmetry and stepper.refinements:
             raise OptionError(
                 f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may tell members apart:"

@@ -258,10 +258,17 @@ class View:
         return show(self.__value__())
 
 
+def struct_of(record: RecordView) -> Struct:
+    """What a record that lives in the state consists of."""
+    return record._shape
+
+
 class RecordView(View):
     """A record that lives in the state: its fields are read and assigned one by one."""
 
     __slots__ = ("_cursor", "_path", "_shape")
+
+    _shape: Struct
 
     def __init__(self, shape: Struct, cursor: Cursor, path: tuple[Any, ...]) -> None:
         object.__setattr__(self, "_shape", shape)

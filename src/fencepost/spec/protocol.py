@@ -685,6 +685,16 @@ def _all_of(setting: Any, kind: type) -> bool:
     )
 
 
+def constants_of(protocol: type[Protocol]) -> Mapping[str, Constant]:
+    """The constants that a protocol declares, by name, in the order of declaration."""
+    return protocol._declared_constants
+
+
+def variables_of(protocol: type[Protocol]) -> Mapping[str, Variable]:
+    """The variables that a protocol declares, by name, in the order of declaration."""
+    return protocol._declared_variables
+
+
 def no_such(what: str, name: str, known: Iterable[str], owner: str) -> str:
     """That ``owner`` has nothing of this name, and what the user may have meant."""
     names = list(known)

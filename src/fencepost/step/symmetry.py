@@ -16,7 +16,7 @@ from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, no_such
+from fencepost.spec.protocol import Protocol, Symmetric, constants_of, no_such
 from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root
@@ -55,7 +55,6 @@ class Symmetry:
         self.names = _chosen(protocol, asked)
         # Two constants may have the same members.
         members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
-        _refuse_what_is_lost(stepper)
         self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
         for swap in self._neighbours:
             self._refuse_what_tells_apart(swap)
@@ -286,7 +285,7 @@ class Symmetry:
         )
         for name, value in protocol.constants.items():
             image = permute(value, swap)
-            if protocol._declared_constants[name].prefix is not None:
+            if constants_of(type(protocol))[name].prefix is not None:
                 value, image = frozenset(value), frozenset(image)
             if encode(image) != encode(value):
                 raise OptionError(f"{cannot} the constant {name}")
@@ -297,21 +296,11 @@ class Symmetry:
                 raise OptionError(f"{cannot} how {slot.name} is declared")
 
 
-def _refuse_what_is_lost(stepper: Stepper) -> None:
-    """Raises for what the states that are kept can not tell."""
-    for root in stepper.of_kind(*TEMPORAL):
-        raise OptionError(
-            f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no"
-            " behaviour; name the invariants to check with {invariants}",
-            "invariants",
-        )
-
-
 def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
     """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
     so here.
     """
-    declared = {n: c.symmetric for n, c in protocol._declared_constants.items() if c.symmetric is not False}
+    declared = {n: c.symmetric for n, c in constants_of(type(protocol)).items() if c.symmetric is not False}
     if not declared:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
     for name in () if isinstance(asked, bool) else asked:
