@@ -69,7 +69,7 @@ class ActionCount:
     new_states: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Findings:
     """What a check found out: the values of a :class:`fencepost.Result`.
 
