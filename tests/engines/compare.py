@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import Protocol
-from fencepost.engines import embedded, reference
+from fencepost.engines import conclusion, embedded, reference
 from fencepost.engines.interface import Exploration, Found
 from fencepost.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.engines.search import Search
@@ -61,13 +61,13 @@ def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> G
     """The graph that an engine records, as it is before temporal properties are judged on it."""
     graphs: list[Graph] = []
 
-    def finish(search: Search) -> Exploration:
+    def conclude(search: Search) -> Exploration:
         assert search.recording is not None
         graphs.append(search.recording.graph())
         return search.result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Search, "finish", finish)
+        patch.setattr(conclusion, "conclude", conclude)
         explore(stepper, EmbeddedOptions(**options))
     return graphs[0]
 

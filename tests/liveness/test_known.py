@@ -267,7 +267,7 @@ def test_a_search_that_reached_a_limit_judges_nothing() -> None:
 
 def test_no_room_is_said_and_nothing_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr("fencepost.engines.judging.resident_memory", lambda: 1 << 50)
+    monkeypatch.setattr("fencepost.engines.conclusion.resident_memory", lambda: 1 << 50)
     result = check(Countdown(), engine="reference")
     assert (result.complete, result.holds, result.verdict, result.exit_code) == (True, False, "not complete", 152)
     assert "Liveness was not judged: the memory limit of" in str(result)

@@ -28,7 +28,7 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.tables import Array
-from fencepost.engines import kernel, search
+from fencepost.engines import conclusion, kernel, search
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
@@ -60,7 +60,7 @@ def explore(
             found.run(executor)
         finally:
             executor.close()
-        return found.finish()
+        return conclusion.conclude(found)
 
 
 class Embedded:

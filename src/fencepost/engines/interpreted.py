@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fencepost.engines import conclusion
 from fencepost.engines.interface import Exploration
 from fencepost.engines.options import SearchOptions
 from fencepost.engines.reference import Expanded, Link, Reference, Row
@@ -39,7 +40,7 @@ def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) 
     """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer, up to ``most``."""
     search = Search(stepper, options)
     search.run(Interpreted(search, most))
-    return search.finish()
+    return conclusion.conclude(search)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.engines import conclusion
 from fencepost.engines.interface import Exploration, Report, TableWriter
 from fencepost.engines.options import SearchOptions
 from fencepost.engines.search import SAMPLE, Evidence, Level, Search, StatePath, Tally
@@ -27,7 +28,7 @@ def explore(
     """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
     search = Search(stepper, options, report, table)
     search.run(Reference(search))
-    return search.finish()
+    return conclusion.conclude(search)
 
 
 @dataclass

@@ -36,12 +36,13 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import Array, Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
+from fencepost.engines.conclusion import without_states
 from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
 from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
-from fencepost.engines.search import TICK, without_states
+from fencepost.engines.search import TICK
 from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.engines.workspace import QUESTIONS

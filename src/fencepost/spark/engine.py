@@ -29,6 +29,7 @@ from fencepost.compiler.encoding import (
 )
 from fencepost.compiler.tables import Array
 from fencepost.digest import digest, sealed
+from fencepost.engines import conclusion
 from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
 from fencepost.engines.embedded import Embedded
 from fencepost.engines.interface import Exploration, Progress, Report, TableWriter
@@ -123,7 +124,7 @@ def _explored(
             result.on_spark = cluster.used
         else:
             result.engine, result.on_spark = "embedded", False
-        return search.finish()
+        return conclusion.conclude(search)
     finally:
         spark.close()
         embedded.close()

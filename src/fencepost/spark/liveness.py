@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from fencepost.compiler.tables import Array
-from fencepost.engines.judging import Verdicts
+from fencepost.engines.conclusion import Verdicts
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph, Property, Terms, needs
