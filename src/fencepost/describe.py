@@ -1,4 +1,4 @@
-"""What a protocol consists of, as text for a terminal: the answers of ``fencepost list`` and ``fencepost show``."""
+"""The parts of a protocol, as text for a terminal: the answers of ``fencepost list`` and ``fencepost show``."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def description(protocol: type[Protocol], width: int = 100) -> str:
     sections = ["\n".join([protocol.name, *_wrapped(_doc(protocol), width, "  ")])]
 
     def add(title: str, entries: Iterable[tuple[str, list[str]]]) -> None:
-        told = [
+        found = [
             "\n".join([*_heading(head), *(line for text in body for line in _wrapped(text, width, "      "))])
             for head, body in entries
         ]
-        if told:
-            sections.append("\n".join([title, *told]))
+        if found:
+            sections.append("\n".join([title, *found]))
 
     add("Constants (-D NAME=VALUE)", _constants(protocol))
     add("Variables", _variables(protocol))
@@ -125,7 +125,7 @@ def _annotation(protocol: type[Protocol], name: str) -> str:
 
 
 def _initial(declared: Any) -> str | None:
-    """What a variable of one slot holds at first, if that is short enough to say."""
+    """The initial value of a variable of one slot, if that is short enough to say."""
     if not isinstance(declared, VariableOf) or isinstance(declared.initial, (type, Record, PerKeyOf, TableOf)):
         return None
     text = show(declared.initial)
@@ -133,7 +133,7 @@ def _initial(declared: Any) -> str | None:
 
 
 def _parts(protocol: type[Protocol], declared: Any) -> Iterator[str]:
-    """What a variable of several slots consists of."""
+    """The parts of a variable of several slots."""
     while isinstance(declared, (VariableOf, PerKeyOf)):
         if isinstance(declared, PerKeyOf):
             yield f"for each of {_domain(declared.keys)}"
@@ -182,14 +182,14 @@ def _with_parameters(declared: Declared) -> str:
 
 
 def taken_by(declared: Declared) -> str | None:
-    """Who takes an action: what its ``by`` says, else its first parameter, else nobody in particular."""
+    """The actor of an action: the one in its ``by``, else its first parameter, else None."""
     if declared.by is None:
         return next(iter(declared.domains), None)
     return declared.by if isinstance(declared.by, str) else _domain(declared.by)
 
 
 def fairness_text(fairness: Fairness) -> str:
-    """What a protocol declares to be fair, as it is written there."""
+    """A requirement of fairness, as it is written in the protocol."""
     per = [] if fairness.per is None else [f"per={fairness.per!r}"]
     return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 

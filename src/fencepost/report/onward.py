@@ -35,7 +35,7 @@ def explore_command(trace: Trace) -> str | None:
 
 
 def _given(protocol: Protocol) -> str:
-    """What the command line calls a protocol."""
+    """The name of a protocol on the command line."""
     kind = type(protocol)
     if SHIPPED.get(protocol.name) == f"{kind.__module__}:{kind.__name__}":
         return protocol.name

@@ -1,4 +1,4 @@
-"""What a typed expression may do, decided value by value while it is evaluated.
+"""The rules of a typed expression: what it may do, decided value by value while it is evaluated.
 
 An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
 looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
@@ -151,7 +151,7 @@ _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
 
 
 class Scope:
-    """What belongs to one protocol's author: his functions, his classes, and what they hold."""
+    """The things of one protocol's author: his functions, his classes, and what they hold."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self._modules = {owner.__module__ for owner in protocol.__mro__ if _is_authors(owner.__module__)}
@@ -237,11 +237,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     " LShift": shift,
     " Mod": remainder,
 }
-"""What the code of an expression calls in the place of an operator, by names that nobody can type."""
+"""The functions that the code of an expression calls in the place of an operator, by names that can not be typed."""
 
 
 def bound(scope: Scope) -> dict[str, Callable[..., Any]]:
-    """What the code of an expression calls in the place of attributes, calls and operators."""
+    """The functions that the code of an expression calls in the place of attributes, calls and operators."""
     return {" attribute": scope.attribute, " call": scope.call, **OPERATORS}
 
 

@@ -1,4 +1,4 @@
-"""What a violated property looked at: the parts of the state that decided it."""
+"""The evidence of a violation: the parts of the state that the property looked at."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a property that does not hold, or one of which this is the witness, has looked at.
+    """The parts of the state that a property has looked at, one that does not hold or one with a witness.
 
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty
     channels left out; each has its value in the last state, for a step invariant its values before and after the last
@@ -52,8 +52,8 @@ class Evidence:
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """What the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has the
-    parameters too); None if it is no such property, or nothing of the kind is so there.
+    """The parts that the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has
+    the parameters too); None if it is no such property, or nothing of the kind is so there.
     """
     declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
     if declared is None or kind not in JUDGED:
