@@ -16,7 +16,7 @@ from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised, SystemFailure
 from fencepost.loading import expectation, load, set_up
 from fencepost.result import ActionCount, Result, Table, Violation, Witness
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
+from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, unknown_name
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import replay
 
@@ -68,7 +68,7 @@ def check(
     deadline = Deadline()
     for name in given:
         if name not in Options.__dataclass_fields__:
-            raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
+            raise OptionError(unknown_name("option", name, Options.__dataclass_fields__, "check"))
     options = replace(options or Options(workers=cores()), **given)
     protocol = _set_up(protocol, configuration, constants or {})
     if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
@@ -213,11 +213,11 @@ def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool
 
 def _check_names(protocol: Protocol, engine: str, invariants: Sequence[str] | None) -> None:
     if engine not in ENGINES:
-        raise OptionError(_unknown("engine", engine, ENGINES, "fencepost"))
+        raise OptionError(unknown_name("engine", engine, ENGINES, "fencepost"))
     known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
-            raise OptionError(_unknown("invariant", name, known, protocol.name))
+            raise OptionError(unknown_name("invariant", name, known, protocol.name))
 
 
 def _check_options(engine: str, options: Options) -> None:

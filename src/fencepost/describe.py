@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.spec.fields import PerKeyOf, TableOf, VariableOf
 from fencepost.spec.network import NetworkOf
-from fencepost.spec.protocol import Configuration, Declared, Fairness, Protocol
+from fencepost.spec.protocol import Configuration, Declared, Fairness, Protocol, constants_of, variables_of
 from fencepost.spec.values import ModelValue, Record, show
 
 SECTIONS = (
@@ -93,7 +93,7 @@ def constant_text(value: Any) -> str:
 
 
 def _constants(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
-    for name, constant in protocol._declared_constants.items():
+    for name, constant in constants_of(protocol).items():
         kind = constant.kind
         if constant.prefix is not None:
             kind += f": their number, or their names ({constant.prefix}1,{constant.prefix}2)"
@@ -103,7 +103,7 @@ def _constants(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _variables(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
-    for name, variable in protocol._declared_variables.items():
+    for name, variable in variables_of(protocol).items():
         declared = variable.declared
         kind = _annotation(protocol, name)
         head = f"{name}: {kind}" if kind else name

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.spec.values import printable
+from fencepost.spec.text import printable
 
 LONGEST = 2_000
 """Characters of a complaint after which its middle is left out."""

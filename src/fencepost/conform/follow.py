@@ -269,7 +269,7 @@ class Follower:
         """
         index = self._places.get(path)
         if index is None:
-            known = self.store._index.get(encode_path(path))
+            known = self.store.known(path)
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return self.store.values[index][row[index] if index < len(row) else 0]
 

@@ -28,9 +28,11 @@ from fencepost.compiler.tables import Array
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
+from fencepost.spec.contents import model_values_in
 from fencepost.spec.context import Slot
+from fencepost.spec.decoding import decode
 from fencepost.spec.protocol import Declared, Protocol
-from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
+from fencepost.spec.values import ModelValue, Record, Value, encode, full_name
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
 

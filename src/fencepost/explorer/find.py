@@ -17,7 +17,7 @@ from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
-from fencepost.spec.protocol import Protocol, initial, invariant
+from fencepost.spec.protocol import Protocol, cursor_of, initial, invariant
 from fencepost.step import State
 from fencepost.trace import Expression
 from fencepost.trace.path import Move
@@ -60,7 +60,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
         assert start is not None
         for slot, value in start.slots():
             if slot.path[0] in protocol.shapes:
-                bound.__dict__["_cursor"].write(slot, value)
+                cursor_of(bound).write(slot, value)
 
     declared: dict[str, Any] = {
         "__module__": type(protocol).__module__,

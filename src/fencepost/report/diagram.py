@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.spec.context import Event
 from fencepost.spec.network import NetworkShape
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import Protocol, variables_of
 from fencepost.spec.values import ModelValue, show
 from fencepost.trace import Trace
 from fencepost.trace.behaviour import Step
@@ -215,7 +215,7 @@ class _Drawing:
 
 def holders(protocol: Protocol) -> dict[str, str]:
     """Who holds each variable that was declared with ``held_by``."""
-    return {name: v.held_by for name, v in type(protocol)._declared_variables.items() if v.held_by is not None}
+    return {name: v.held_by for name, v in variables_of(protocol).items() if v.held_by is not None}
 
 
 def peers(protocol: Protocol, name: str) -> list[str]:

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
-from fencepost.spec.values import Map, Set, Value, canonical, printable, show
+from fencepost.spec.text import printable
+from fencepost.spec.values import Map, Set, Value, canonical, show
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Event, Slot, one_of, require, slot_name
-from fencepost.spec.fields import Shape, View, _resolve
+from fencepost.spec.fields import Shape, View, resolve
 from fencepost.spec.values import (
     Map,
     Message,
@@ -127,7 +127,7 @@ class NetworkShape(Shape):
 
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
-            resolved = end(protocol) if callable(end) else _resolve(end, protocol)
+            resolved = resolve(end, protocol)
             if isinstance(resolved, ModelValue):
                 return (resolved,)
             if isinstance(resolved, str) or not isinstance(resolved, Iterable):
@@ -135,7 +135,7 @@ class NetworkShape(Shape):
             return tuple(e for part in finite(resolved, "one end of a route of a network(...)") for e in ends(part))
 
         def flag(value: Any) -> bool:
-            return bool(value(protocol) if callable(value) else _resolve(value, protocol))
+            return bool(resolve(value, protocol))
 
         self.routes = {kind: (ends(s), ends(d)) for kind, (s, d) in declared.routes.items()}
         self.lossy = flag(declared.lossy)

@@ -31,20 +31,10 @@ from typing import Any, ClassVar, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.context import Cursor
-from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
+from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, resolve, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
-from fencepost.spec.values import (
-    MAX_MEMBERS,
-    ModelValue,
-    NotAValue,
-    Set,
-    Value,
-    canonical,
-    finite,
-    freeze,
-    show,
-    whole_number,
-)
+from fencepost.spec.text import whole_number
+from fencepost.spec.values import MAX_MEMBERS, ModelValue, NotAValue, Set, Value, canonical, finite, freeze, show
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -226,12 +216,7 @@ class Declared:
         names = list(self.domains)
         domains: list[list[Any]] = []
         for name in names:
-            domain = self.domains[name]
-            declared = getattr(domain, "__constant_name__", None)
-            if declared:
-                domain = getattr(protocol, declared)
-            elif callable(domain):
-                domain = domain(protocol)
+            domain = resolve(self.domains[name], protocol)
             members = finite(domain, f"the domain of parameter {name} of {self.kind.replace('_', ' ')} {self.name}")
             if isinstance(domain, (set, frozenset)):
                 members = canonical(members)
@@ -561,7 +546,7 @@ class Protocol(metaclass=_ProtocolType):
         values = {name: c.default for name, c in self._declared_constants.items()}
         for name, given in constants.items():
             if name not in self._declared_constants:
-                raise OptionError(_unknown("constant", name, self._declared_constants, self.name))
+                raise OptionError(unknown_name("constant", name, self._declared_constants, self.name))
             values[name] = self._declared_constants[name].convert(given)
         self.__dict__["_constants"] = values
         self.__dict__["_cursor"] = None
@@ -581,7 +566,7 @@ class Protocol(metaclass=_ProtocolType):
         given: dict[str, Any] = {}
         if configuration is not None:
             if configuration not in cls.configurations:
-                raise OptionError(_unknown("configuration", configuration, cls.configurations, cls.name))
+                raise OptionError(unknown_name("configuration", configuration, cls.configurations, cls.name))
             given.update(cls.configurations[configuration].constants)
         given.update(constants)
         return cls(**given)
@@ -685,7 +670,31 @@ def _all_of(setting: Any, kind: type) -> bool:
     )
 
 
-def _unknown(what: str, name: str, known: Iterable[str], owner: str) -> str:
+def constants_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Constant]:
+    """The constants that a protocol declares, inherited ones included, by name and in order of declaration."""
+    return MappingProxyType(protocol._declared_constants)
+
+
+def variables_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Variable]:
+    """The state variables that a protocol declares, inherited ones included, by name and in order of declaration."""
+    return MappingProxyType(protocol._declared_variables)
+
+
+def declarations_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Declared]:
+    """The actions and properties of all kinds that a protocol declares, by name and in order of declaration."""
+    return MappingProxyType(protocol._declared)
+
+
+def cursor_of(bound: Protocol) -> Cursor:
+    """The cursor of a protocol that is bound to one; see :meth:`Protocol.bound_to`."""
+    cursor: Cursor = bound.__dict__["_cursor"]
+    return cursor
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], owner: str) -> str:
+    """The message for a name that is none of those ``known``, with the nearest of these: ``what`` it was to be, and who
+    has none of this name, the ``owner``.
+    """
     names = list(known)
     near = get_close_matches(name, names, n=1)
     listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"

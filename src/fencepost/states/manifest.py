@@ -19,8 +19,8 @@ from fencepost.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
 from fencepost.protocols import SHIPPED
 from fencepost.source import source_digest
+from fencepost.spec.decoding import decode
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import decode
 from fencepost.states.kinds import Kind
 from fencepost.step.state import Store
 from fencepost.storage import Storage, open_storage

@@ -26,7 +26,7 @@ from typing import Any
 
 from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import Declared, Protocol, declarations_of
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
 from fencepost.step.authors import authors_frame, is_authors
 
@@ -220,9 +220,9 @@ class _Surroundings:
         self._holders: list[_Holder] = []
         self._met: dict[int, Any] = {}
         self._waiting: collections.deque[tuple[str, Any]] = collections.deque()
-        for declared in protocol._declared.values():
+        for declared in declarations_of(protocol).values():
             self._hold_names("", getattr(declared.function, "__globals__", {}))
-        self._hold_names(type(protocol).__name__, vars(protocol)["_constants"])
+        self._hold_names(type(protocol).__name__, protocol.constants)
         for owner in (*type(protocol).__mro__, Record, Message, ModelValue, Map, Set):
             if owner is not object:
                 self._hold_names(owner.__name__, owner)
@@ -281,7 +281,7 @@ class _Surroundings:
         if id(space) in self._met:
             return
         self._met[id(space)] = space
-        held = space if isinstance(space, dict) else vars(space)
+        held = space if isinstance(space, Mapping) else vars(space)
         self._holders.append(_Holder(title, space, lambda: held, dict(held), is_namespace=True))
         for name, value in held.items():
             if not name.startswith(_OF_PYTHON):

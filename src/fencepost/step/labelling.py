@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 
-from fencepost.spec.values import Map, ModelValue, Record, Value, encode
+from fencepost.spec.values import Map, ModelValue, Record, Value, encode, full_name
 
 MASK = (1 << 64) - 1
 
@@ -129,7 +129,7 @@ class Labelling:
         elif isinstance(value, tuple):
             parts, kind, name = list(value), ORDERED, b"tuple"
         elif isinstance(value, Record):
-            parts, kind, name = [getattr(value, n) for n in value._fields], ORDERED, type(value)._full_name.encode()
+            parts, kind, name = [getattr(value, n) for n in value._fields], ORDERED, full_name(type(value)).encode()
         else:
             return False
         body: list[int] = []

@@ -386,9 +386,9 @@ class StateMapping:
             rest = slot.path[len(source.other) :]
             if isinstance(source.shape, TableShape):
                 known = (
-                    source.shape._keys(source.own)
+                    source.shape.keys(source.own)
                     if isinstance(rest[0], type)
-                    else source.shape._cell(source.own, rest[0])
+                    else source.shape.cell(source.own, rest[0])
                 )
             else:
                 known = Slot((*source.own, *rest), slot.default, constant=False)
@@ -414,7 +414,7 @@ class StateMapping:
         path = (*source.other, *slot.path[len(source.own) :])
         shape = self._shape_at(source.other)
         if isinstance(shape, TableShape):
-            return shape._keys(source.other) if isinstance(path[-1], type) else shape._cell(source.other, path[-1])
+            return shape.keys(source.other) if isinstance(path[-1], type) else shape.cell(source.other, path[-1])
         if isinstance(shape, NetworkShape):
             return Slot(path, slot.default, constant=False)
         (leaf,) = shape.slots(source.other)

@@ -21,7 +21,7 @@ from typing import Protocol as Interface
 from fencepost.errors import FencepostError, Misbehaved, OptionError
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import Declared, Protocol, constants_of
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
@@ -178,7 +178,7 @@ class Refinement:
                 raise wrong(
                     self.name, f"has no constant {name} for {declared.other.name}: {type(error).__name__}: {error}"
                 ) from error
-        for name in declared.other._declared_constants:
+        for name in constants_of(declared.other):
             if name not in given and name in self.protocol.constants:
                 given[name] = self.protocol.constants[name]
         try:

@@ -7,10 +7,11 @@ from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
 
+from fencepost.spec.contents import classes_in
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Value, classes_in, encode, full_name, shared_names
+from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
@@ -71,6 +72,10 @@ class Store:
             _refuse_namesakes(self.slots[index].path, slot.path)
         self.numbered[id(slot)] = (index, slot)
         return index
+
+    def known(self, path: tuple[Any, ...]) -> int | None:
+        """The number of the slot at a path; None if it was not seen yet."""
+        return self._index.get(encode_path(path))
 
     def intern(self, index: int, value: Value) -> int:
         """The number of a (frozen) value in a slot; a value not seen before gets the next one."""
@@ -166,7 +171,7 @@ class State:
 
     def read(self, slot: Slot) -> Value:
         """The value a slot holds here; its default if no state has touched it."""
-        index = self.store._index.get(encode_path(slot.path))
+        index = self.store.known(slot.path)
         return slot.default if index is None else self[index]
 
     def variables(self) -> Mapping[str, Value]:

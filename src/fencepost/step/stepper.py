@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
+from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol, cursor_of
 from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script
@@ -346,7 +346,7 @@ def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[st
 
 def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
     """Computes a part of the state of the protocol that is refined. What it reads is all that matters."""
-    refinement.mapping.compute(part, state.__dict__["_cursor"])
+    refinement.mapping.compute(part, cursor_of(state))
     return True
 
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.spec.contents import model_values_in, permute
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, _unknown
-from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
+from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, constants_of, unknown_name
+from fencepost.spec.values import ModelValue, Value, encode, full_name
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root
 from fencepost.step.state import LOW, SEED, State, content_hash
@@ -286,7 +287,7 @@ class Symmetry:
         )
         for name, value in protocol.constants.items():
             image = permute(value, swap)
-            if protocol._declared_constants[name].prefix is not None:
+            if constants_of(protocol)[name].prefix is not None:
                 value, image = frozenset(value), frozenset(image)
             if encode(image) != encode(value):
                 raise OptionError(f"{cannot} the constant {name}")
@@ -310,12 +311,12 @@ def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
     """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
     so here.
     """
-    declared = {n: c.symmetric for n, c in protocol._declared_constants.items() if c.symmetric is not False}
+    declared = {n: c.symmetric for n, c in constants_of(protocol).items() if c.symmetric is not False}
     if not declared:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
     for name in () if isinstance(asked, bool) else asked:
         if name not in declared:
-            raise OptionError(_unknown("symmetric constant", name, declared, protocol.name))
+            raise OptionError(unknown_name("symmetric constant", name, declared, protocol.name))
     names = tuple(n for n in declared if isinstance(asked, bool) or n in asked)
     for name in names:
         reason = _reason(name, declared[name], protocol)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.fields import PerKeyView, RecordView, TableView
+from fencepost.spec.fields import PerKeyView, RecordView, TableView, path_of
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
@@ -81,7 +81,7 @@ def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
     if isinstance(viewed, _Picked):
         return [viewed.path]
     if isinstance(viewed, (RecordView, PerKeyView, TableView, Network)):
-        return [viewed._path]
+        return [path_of(viewed)]
     if type(viewed) in (tuple, list):
         parts = [_picked_paths(v) for v in viewed]
         return None if any(p is None for p in parts) else [path for p in parts for path in p or ()]

@@ -19,7 +19,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import require
-from fencepost.spec.fields import PerKeyView, RecordView, TableView, View
+from fencepost.spec.fields import PerKeyView, RecordView, TableView, View, record_shape
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Map, ModelValue, Record, Set, Value, canonical, freeze, subsets
@@ -202,7 +202,11 @@ class Scope:
     def attribute(self, thing: Any, name: str) -> Any:
         """``thing.name``. Raises :class:`Refused` unless an expression may have it."""
         owner = (
-            thing if isinstance(thing, type) else thing._shape.record if isinstance(thing, RecordView) else type(thing)
+            thing
+            if isinstance(thing, type)
+            else record_shape(thing).record
+            if isinstance(thing, RecordView)
+            else type(thing)
         )
         if _is_listed(thing, name):
             return getattr(thing, name)
@@ -265,7 +269,7 @@ def _is_listed(thing: Any, name: str) -> bool:
     if isinstance(thing, Protocol):
         return name in thing.shapes or name in thing.constants or name in ("constants", "name")
     if isinstance(thing, RecordView):
-        return name in thing._shape.parts or name == "replace"
+        return name in record_shape(thing).parts or name == "replace"
     if isinstance(thing, type):
         return False
     if isinstance(thing, Record) and (name in thing._fields or name == "replace"):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import OptionError
 from fencepost.liveness.lasso import NEVER_ENABLED
-from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show, whole_number
+from fencepost.spec.text import decimal, whole_number
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.refinement import Difference, Refuted, refuted
 
