@@ -16,7 +16,8 @@ from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised, SystemFailure
 from fencepost.loading import expectation, load, set_up
 from fencepost.result import ActionCount, Result, Table, Violation, Witness
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, unknown_name
+from fencepost.spec.declarations import JUDGED, TEMPORAL
+from fencepost.spec.protocol import Protocol, unknown_name
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import replay
 

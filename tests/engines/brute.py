@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost import ModelValue, Protocol, Record
 from fencepost.spec.context import Disabled, Event, Slot, current
-from fencepost.spec.protocol import Declared
+from fencepost.spec.declarations import Declared
 from fencepost.spec.values import freeze, show
 
 Tag = tuple[Any, ...]

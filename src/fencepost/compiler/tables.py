@@ -17,7 +17,7 @@ from fencepost.compiler.layout import Layout, numbers, packed
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import MAX_WAYS
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
 from fencepost.step.refinement import CHANGE

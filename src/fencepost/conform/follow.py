@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import NotAValue, Record, Value, freeze, show
 from fencepost.step.state import State, Store, encode_path
 

@@ -41,7 +41,7 @@ from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
 from fencepost.source import source_digest
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import LimitReached, State, Stepper, Symmetry
 from fencepost.step.state import LOW, SEED
 

@@ -15,7 +15,7 @@ from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Pro
 from fencepost.engines.resources import limit_reached, peak_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import LimitReached, Outcome, Root, State, Stepper, Symmetry
 from fencepost.step.state import LOW
 

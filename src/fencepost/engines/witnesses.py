@@ -5,7 +5,7 @@ reached.
 from __future__ import annotations
 
 from fencepost.engines.interface import Exploration, Options
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper, Symmetry
 
 

@@ -17,7 +17,8 @@ from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
-from fencepost.spec.protocol import Protocol, cursor_of, initial, invariant
+from fencepost.spec.declarations import initial, invariant
+from fencepost.spec.protocol import Protocol, cursor_of
 from fencepost.step import State
 from fencepost.trace import Expression
 from fencepost.trace.path import Move

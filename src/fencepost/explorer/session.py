@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.spec.protocol import TEMPORAL, Protocol
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import Protocol
 from fencepost.step import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 from fencepost.trace import Evaluated, Expression, Step, Trace
 from fencepost.trace.evidence import looked_at

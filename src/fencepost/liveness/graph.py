@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fencepost.errors import SystemFailure
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import FairnessRequirement, Root, Stepper
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.errors import NotAProtocol
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol
 
 
 @dataclass

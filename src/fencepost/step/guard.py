@@ -26,7 +26,8 @@ from typing import Any
 
 from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
-from fencepost.spec.protocol import Declared, Protocol, declarations_of
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol, declarations_of
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
 from fencepost.step.authors import authors_frame, is_authors
 

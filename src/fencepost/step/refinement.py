@@ -21,7 +21,8 @@ from typing import Protocol as Interface
 from fencepost.errors import FencepostError, Misbehaved, OptionError
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
-from fencepost.spec.protocol import Declared, Protocol, constants_of
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol, constants_of
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong

@@ -6,7 +6,8 @@ import inspect
 from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value, show
 from fencepost.step.authors import brief
 from fencepost.step.deadline import Deadline

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol, cursor_of
+from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.spec.protocol import Protocol, cursor_of
 from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script

@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.spec.constants import Symmetric
 from fencepost.spec.contents import model_values_in, permute
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, constants_of, unknown_name
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import Protocol, constants_of, unknown_name
 from fencepost.spec.values import ModelValue, Value, encode, full_name
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root

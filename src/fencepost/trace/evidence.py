@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared
+from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace

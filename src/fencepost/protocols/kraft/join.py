@@ -45,7 +45,7 @@ from fencepost.protocols.kraft.kip_853 import (
     voters,
 )
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 ADMIN = ModelValue("admin")
 M = TypeVar("M", bound=Message)

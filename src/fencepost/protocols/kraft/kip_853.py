@@ -85,7 +85,7 @@ from fencepost.protocols.kraft.server import (
     latest_config,
     truncated,
 )
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 Pair = tuple[ModelValue, ModelValue]
 M = TypeVar("M", bound=Message)
