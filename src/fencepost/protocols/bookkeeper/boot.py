@@ -78,6 +78,7 @@ from fencepost import (
     subsets,
     weak,
 )
+from fencepost.protocols.bookkeeper.ledger import Bookies, ReadCode
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import write_set
@@ -86,7 +87,6 @@ WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"
 
 Entries = frozenset[int]
-Bookies = frozenset[ModelValue]
 
 
 class WriterStatus(enum.Enum):
@@ -134,16 +134,6 @@ class RecoveryPhase(enum.Enum):
     READING = "reading"
     WRITING = "writing"
     DONE = "done"
-
-
-class Code(enum.Enum):
-    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never
-    had it.
-    """
-
-    OK = "ok"
-    NO_SUCH_ENTRY = "no such entry"
-    UNKNOWN = "unknown"
 
 
 class LedgerMetadata(Record):
@@ -220,7 +210,7 @@ class Reader(Record):
     entry_id: int = 0
     answered: Bookies = frozenset()
     unknown: int = 0
-    outcome: Code | None = None
+    outcome: ReadCode | None = None
 
 
 class AddEntryRequest(Message):
@@ -246,7 +236,7 @@ class Fenced(Record):
     """
 
     lac: int
-    code: Code = Code.OK
+    code: ReadCode = ReadCode.OK
 
 
 class Read(Record):
@@ -259,7 +249,7 @@ class ReadResult(Record):
     """The answer to a recovery read."""
 
     entry_id: int
-    code: Code
+    code: ReadCode
 
 
 class Add(Record):
@@ -288,51 +278,6 @@ class RecoveryResponse(Message):
 
 Ask = TypeVar("Ask", Fence, Read, Add)
 Answer = TypeVar("Answer", Fenced, ReadResult, Added)
-
-
-def _counts_bookies(protocol: BookKeeperBoot, value: int) -> bool:
-    return type(value) is int and 0 <= value <= len(protocol.bookies)
-
-
-def _is_entry_id(protocol: BookKeeperBoot, value: int) -> bool:
-    return value in protocol.entry_ids
-
-
-def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
-    return type(value) is int and 0 <= value <= protocol.send_limit
-
-
-TYPES: Mapping[str, Test] = {
-    "meta.status": one_of_kind(LedgerStatus),
-    "meta.last_entry": _is_position,
-    "bookie.boot": one_of_kind(Boot),
-    "bookie.journals_adds": one_of_kind(bool),
-    "bookie.marked_journaling": one_of_kind(bool),
-    "bookie.entries": each(_is_entry_id),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.limbo": one_of_kind(bool),
-    "bookie.lost": each(_is_entry_id),
-    "bookie.disk.cookie": one_of_kind(Cookie),
-    "bookie.disk.unclean": one_of_kind(bool),
-    "cookie_of": one_of_kind(bool),
-    "writer.status": one_of_kind(WriterStatus),
-    "writer.lap": _is_position,
-    "writer.lac": _is_position,
-    "writer.confirmed": _counts_bookies,
-    "recovery.phase": one_of_kind(RecoveryPhase),
-    "recovery.fenced": _counts_bookies,
-    "recovery.lap": _is_position,
-    "recovery.lac": _is_position,
-    "recovery.found": _counts_bookies,
-    "recovery.denied": _counts_bookies,
-    "recovery.unknown": _counts_bookies,
-    "recovery.written_back": _counts_bookies,
-    "reader.entry_id": _is_position,
-    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
-    "reader.unknown": _counts_bookies,
-    "reader.outcome": or_none(one_of_kind(Code)),
-    "crashes": at_least(0),
-}
 
 
 STATUSES = frozenset(status.value for status in LedgerStatus)
@@ -468,154 +413,6 @@ class BookKeeperBoot(Protocol):
         ordered=connections_in_order,
     )
 
-    configurations = {
-        "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
-        "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
-        "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
-        "two-crashes": configuration(
-            max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
-        ),
-        "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
-        "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
-        "two-disks": configuration(
-            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
-        ),
-        "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
-        "journaling-varies": configuration(
-            journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
-        ),
-        "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
-        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
-        "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
-        "operator-fixes": configuration(
-            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
-        ),
-        "operator-deletes": configuration(
-            fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
-        ),
-        "with-the-journal": configuration(
-            journal_adds=True,
-            detect_unclean_shutdown=False,
-            fix_cookies=False,
-            doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
-        ),
-        "scenario-1": configuration(
-            bookies=3,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
-            crashes_when=frozenset({"closed"}),
-            journal_fences=False,
-            phase_one_fences=False,
-            disk_loss=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
-        ),
-        "scenario-1-closed-ledger": configuration(
-            bookies=3,
-            crashes_when=frozenset({"closed"}),
-            fence_closed_ledgers=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
-        ),
-        "scenario-2": configuration(
-            bookies=3,
-            sends_when=frozenset({"open"}),
-            crashes_when=frozenset({"in recovery"}),
-            phase_one_sets_limbo=False,
-            disk_loss=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
-        ),
-        "fences-not-journaled": configuration(
-            journal_adds=True,
-            detect_unclean_shutdown=False,
-            fix_cookies=False,
-            journal_fences=False,
-            expect=CUT_OFF,
-            doc="with the journal, but a fence is answered before it is in there",
-        ),
-        "unclean-shutdown-not-detected": configuration(
-            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
-        ),
-        "marked-late": configuration(
-            mark_before_serving=False,
-            expect=CUT_OFF,
-            doc="a bookie serves before it sets the mark of an unclean shutdown",
-        ),
-        "journal-turned-on": configuration(
-            journal_adds_varies=True,
-            detect_while_journaling=False,
-            expect=CUT_OFF,
-            doc="a bookie that journals adds from now on does not look at the mark",
-        ),
-        "phase-one-not-awaited": configuration(
-            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
-        ),
-        "cookies-not-checked": configuration(
-            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
-        ),
-        "one-cookie-is-enough": configuration(
-            disks=2,
-            check_every_disk=False,
-            expect=CUT_OFF,
-            doc="the other disk has its cookie, the one with the ledger not",
-        ),
-        "any-cookie-will-do": configuration(
-            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
-        ),
-        "cookie-on-disks-only": configuration(
-            cookie_in_metadata=False,
-            phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="a bookie that has lost all its disks is taken for a new one",
-        ),
-        "taken-for-new": configuration(
-            fix_cookies=False,
-            operator_deletes_cookies=True,
-            phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="an operator makes it a new bookie, and it serves as one",
-        ),
-        "cookies-before-marks": configuration(
-            max_crashes=2,
-            cookie_after_marks=False,
-            expect=CUT_OFF,
-            doc="cookies are replaced, and a crash comes before the ledger is marked",
-        ),
-        "limbo-denies": configuration(
-            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
-        ),
-        "limbo-in-memory": configuration(
-            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
-        ),
-        "limbo-left-unrecovered": configuration(
-            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
-        ),
-        "limbo-left-early": configuration(
-            max_crashes=2,
-            repair_before_leaving_limbo=False,
-            expect="every_acknowledged_entry_has_a_copy",
-            doc="limbo ends with recovery, before missing entries are copied",
-        ),
-        "an-ack-quorum-to-recover": configuration(
-            bookies=3,
-            clean_shutdown=False,
-            copies_to_recover=2,
-            expect="recovery_reads_are_decided",
-            doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
-        ),
-        "too-many-crashes": configuration(
-            max_crashes=2,
-            copies_at_risk=2,
-            expect="every_acknowledged_entry_has_a_copy",
-            doc="crashes destroy an ack quorum of copies: more than anything protects from",
-        ),
-    }
-
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
     @assumption
@@ -716,7 +513,7 @@ class BookKeeperBoot(Protocol):
         self._receive_request(Fence, b, r)
         me.fenced = True
         if self.limbo_answers_unknown and me.limbo and not (self.limbo_tells_last_entry and me.entries):
-            self._respond(b, r, Fenced(0, Code.UNKNOWN))
+            self._respond(b, r, Fenced(0, ReadCode.UNKNOWN))
         else:
             lac = max(me.entries, default=1) - 1
             self._respond(b, r, Fenced(one_of(range(lac + 1)) if self.lac_may_be_older else lac))
@@ -727,7 +524,7 @@ class BookKeeperBoot(Protocol):
         require(self.fences_fail)
         self._serving(b)
         self._receive_request(Fence, b, r)
-        self._respond(b, r, Fenced(0, Code.UNKNOWN))
+        self._respond(b, r, Fenced(0, ReadCode.UNKNOWN))
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_answers_read(self, b: ModelValue, r: ModelValue) -> None:
@@ -737,10 +534,10 @@ class BookKeeperBoot(Protocol):
         me.fenced = True
         self._respond(b, r, ReadResult(read.entry_id, self._answer(me, read.entry_id)))
 
-    def _answer(self, me: Bookie, entry_id: int) -> Code:
+    def _answer(self, me: Bookie, entry_id: int) -> ReadCode:
         if entry_id in me.entries:
-            return Code.OK
-        return Code.UNKNOWN if self.limbo_answers_unknown and me.limbo else Code.NO_SUCH_ENTRY
+            return ReadCode.OK
+        return ReadCode.UNKNOWN if self.limbo_answers_unknown and me.limbo else ReadCode.NO_SUCH_ENTRY
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_stores_recovered_entry(self, b: ModelValue, r: ModelValue) -> None:
@@ -1085,14 +882,14 @@ class BookKeeperBoot(Protocol):
         require(me.entry_id != 0 and me.outcome is None)
         require(b in self._write_set(me.entry_id) and b not in me.answered)
         code = self._answer(self._serving(b), me.entry_id)
-        if code is Code.OK:
-            me.outcome = Code.OK
+        if code is ReadCode.OK:
+            me.outcome = ReadCode.OK
             return
         me.answered |= {b}
-        if code is Code.UNKNOWN:
+        if code is ReadCode.UNKNOWN:
             me.unknown += 1
         if len(me.answered) == self.copies:
-            me.outcome = Code.UNKNOWN if me.unknown else Code.NO_SUCH_ENTRY
+            me.outcome = ReadCode.UNKNOWN if me.unknown else ReadCode.NO_SUCH_ENTRY
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -1113,7 +910,7 @@ class BookKeeperBoot(Protocol):
         """
         me = self.recovery[r]
         fenced = self._receive_answer(Fenced, r, b)
-        if me.phase is not RecoveryPhase.FENCING or fenced.code is not Code.OK:
+        if me.phase is not RecoveryPhase.FENCING or fenced.code is not ReadCode.OK:
             return
         me.lac = me.lap = max(me.lac, fenced.lac)
         me.fenced += 1
@@ -1134,9 +931,9 @@ class BookKeeperBoot(Protocol):
         read = self._receive_answer(ReadResult, r, b)
         if me.phase is not RecoveryPhase.READING or read.entry_id != me.lap + 1:
             return
-        if read.code is Code.OK:
+        if read.code is ReadCode.OK:
             me.found += 1
-        elif read.code is Code.NO_SUCH_ENTRY:
+        elif read.code is ReadCode.NO_SUCH_ENTRY:
             me.denied += 1
         else:
             me.unknown += 1
@@ -1236,7 +1033,7 @@ class BookKeeperBoot(Protocol):
     @invariant(d=readers)
     def no_acknowledged_entry_is_denied(self, d: ModelValue) -> bool:
         """A reader, who asks only for what was acknowledged, is never made to believe that there is no such entry."""
-        return self.reader[d].outcome is not Code.NO_SUCH_ENTRY
+        return self.reader[d].outcome is not ReadCode.NO_SUCH_ENTRY
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
@@ -1257,3 +1054,201 @@ class BookKeeperBoot(Protocol):
         """A bookie leaves limbo, unless so many are in limbo that they are an ack quorum."""
         limbo = self.bookie[b].limbo
         return limbo, not limbo or sum(self.bookie[peer].limbo for peer in self.bookies) >= self.ack_quorum
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    configurations = {
+        "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
+        "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
+        "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
+        "two-crashes": configuration(
+            max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
+        ),
+        "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
+        "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
+        "two-disks": configuration(
+            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
+        ),
+        "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
+        "journaling-varies": configuration(
+            journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
+        ),
+        "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
+        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
+        "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
+        "operator-fixes": configuration(
+            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
+        ),
+        "operator-deletes": configuration(
+            fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
+        ),
+        "with-the-journal": configuration(
+            journal_adds=True,
+            detect_unclean_shutdown=False,
+            fix_cookies=False,
+            doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
+        ),
+        "scenario-1": configuration(
+            bookies=3,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            crashes_when=frozenset({"closed"}),
+            journal_fences=False,
+            phase_one_fences=False,
+            disk_loss=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
+        ),
+        "scenario-1-closed-ledger": configuration(
+            bookies=3,
+            crashes_when=frozenset({"closed"}),
+            fence_closed_ledgers=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
+        ),
+        "scenario-2": configuration(
+            bookies=3,
+            sends_when=frozenset({"open"}),
+            crashes_when=frozenset({"in recovery"}),
+            phase_one_sets_limbo=False,
+            disk_loss=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
+        ),
+        "fences-not-journaled": configuration(
+            journal_adds=True,
+            detect_unclean_shutdown=False,
+            fix_cookies=False,
+            journal_fences=False,
+            expect=CUT_OFF,
+            doc="with the journal, but a fence is answered before it is in there",
+        ),
+        "unclean-shutdown-not-detected": configuration(
+            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+        ),
+        "marked-late": configuration(
+            mark_before_serving=False,
+            expect=CUT_OFF,
+            doc="a bookie serves before it sets the mark of an unclean shutdown",
+        ),
+        "journal-turned-on": configuration(
+            journal_adds_varies=True,
+            detect_while_journaling=False,
+            expect=CUT_OFF,
+            doc="a bookie that journals adds from now on does not look at the mark",
+        ),
+        "phase-one-not-awaited": configuration(
+            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
+        ),
+        "cookies-not-checked": configuration(
+            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
+        ),
+        "one-cookie-is-enough": configuration(
+            disks=2,
+            check_every_disk=False,
+            expect=CUT_OFF,
+            doc="the other disk has its cookie, the one with the ledger not",
+        ),
+        "any-cookie-will-do": configuration(
+            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
+        ),
+        "cookie-on-disks-only": configuration(
+            cookie_in_metadata=False,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="a bookie that has lost all its disks is taken for a new one",
+        ),
+        "taken-for-new": configuration(
+            fix_cookies=False,
+            operator_deletes_cookies=True,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="an operator makes it a new bookie, and it serves as one",
+        ),
+        "cookies-before-marks": configuration(
+            max_crashes=2,
+            cookie_after_marks=False,
+            expect=CUT_OFF,
+            doc="cookies are replaced, and a crash comes before the ledger is marked",
+        ),
+        "limbo-denies": configuration(
+            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
+        ),
+        "limbo-in-memory": configuration(
+            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
+        ),
+        "limbo-left-unrecovered": configuration(
+            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
+        ),
+        "limbo-left-early": configuration(
+            max_crashes=2,
+            repair_before_leaving_limbo=False,
+            expect="every_acknowledged_entry_has_a_copy",
+            doc="limbo ends with recovery, before missing entries are copied",
+        ),
+        "an-ack-quorum-to-recover": configuration(
+            bookies=3,
+            clean_shutdown=False,
+            copies_to_recover=2,
+            expect="recovery_reads_are_decided",
+            doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
+        ),
+        "too-many-crashes": configuration(
+            max_crashes=2,
+            copies_at_risk=2,
+            expect="every_acknowledged_entry_has_a_copy",
+            doc="crashes destroy an ack quorum of copies: more than anything protects from",
+        ),
+    }
+
+
+# -- types of the parts of the state -----------------------------------------------------------------------------------
+
+
+def _counts_bookies(protocol: BookKeeperBoot, value: int) -> bool:
+    return type(value) is int and 0 <= value <= len(protocol.bookies)
+
+
+def _is_entry_id(protocol: BookKeeperBoot, value: int) -> bool:
+    return value in protocol.entry_ids
+
+
+def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
+    return type(value) is int and 0 <= value <= protocol.send_limit
+
+
+TYPES: Mapping[str, Test] = {
+    "meta.status": one_of_kind(LedgerStatus),
+    "meta.last_entry": _is_position,
+    "bookie.boot": one_of_kind(Boot),
+    "bookie.journals_adds": one_of_kind(bool),
+    "bookie.marked_journaling": one_of_kind(bool),
+    "bookie.entries": each(_is_entry_id),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.limbo": one_of_kind(bool),
+    "bookie.lost": each(_is_entry_id),
+    "bookie.disk.cookie": one_of_kind(Cookie),
+    "bookie.disk.unclean": one_of_kind(bool),
+    "cookie_of": one_of_kind(bool),
+    "writer.status": one_of_kind(WriterStatus),
+    "writer.lap": _is_position,
+    "writer.lac": _is_position,
+    "writer.confirmed": _counts_bookies,
+    "recovery.phase": one_of_kind(RecoveryPhase),
+    "recovery.fenced": _counts_bookies,
+    "recovery.lap": _is_position,
+    "recovery.lac": _is_position,
+    "recovery.found": _counts_bookies,
+    "recovery.denied": _counts_bookies,
+    "recovery.unknown": _counts_bookies,
+    "recovery.written_back": _counts_bookies,
+    "reader.entry_id": _is_position,
+    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
+    "reader.unknown": _counts_bookies,
+    "reader.outcome": or_none(one_of_kind(ReadCode)),
+    "crashes": at_least(0),
+}

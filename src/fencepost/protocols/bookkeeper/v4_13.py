@@ -40,11 +40,9 @@ from fencepost import (
     invariant,
     model_values,
     network,
-    one_of,
     per_key,
     require,
     state,
-    subsets,
 )
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
@@ -55,18 +53,22 @@ from fencepost.protocols.bookkeeper.ledger import (
     Fragment,
     LedgerMetadata,
     LedgerOnBookie,
-    LedgerProtocol,
     PendingAddOp,
+    RecoveryPhase,
+    SingleLedger,
     are_bookies,
     changed_fragments,
+    clear_timeout,
     earliest_add,
+    has_timed_out,
     is_entry,
     is_pending,
     lac_after,
+    one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.ensembles import fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import covers
 
@@ -82,16 +84,6 @@ class WriterStatus(enum.Enum):
     IN_RECOVERY = "in recovery"
     CLOSED = "closed"
     INVALID = "invalid"
-
-
-class RecoveryPhase(enum.Enum):
-    """How far a recovery is. BookKeeper has no such phases: they keep the number of states down and hide nothing."""
-
-    NOT_STARTED = 0
-    FENCING = 1
-    READ = 2
-    PENDING_READ_RESPONSE = 3
-    WRITE = 4
 
 
 class Writer(Record):
@@ -144,44 +136,11 @@ class ReadResponse(Message):
     fence: bool
 
 
-class Read(NamedTuple):
-    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
-
-    response: ReadResponse
-    ensemble: Bookies
-    has_entry: Bookies
-    no_such_entry: Bookies
-    over: bool
+ADD = (AddEntryRequest, AddEntryResponse)
+READ = (ReadRequest, ReadResponse)
 
 
-# -- types of the parts of the state ----------------------------------------------------------------------------------
-
-
-WRITER_TYPES: Mapping[str, Test] = {
-    "meta_version": or_none(at_least(0)),
-    "status": or_none(one_of_kind(WriterStatus)),
-    "curr_fragment.id": at_least(0),
-    "curr_fragment.ensemble": are_bookies,
-    "curr_fragment.first_entry_id": at_least(0),
-    "pending_add_ops": each(is_pending),
-    "lap": at_least(0),
-    "lac": at_least(0),
-    "confirmed": are_bookies,
-}
-
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
-    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
-    "w2.fenced": are_bookies,
-    "w2.curr_read_entry": or_none(is_entry),
-    "w2.has_entry": are_bookies,
-    "w2.no_such_entry": are_bookies,
-    "w2.recovery_phase": one_of_kind(RecoveryPhase),
-}
-
-
-class BookKeeper413(LedgerProtocol):
+class BookKeeper413(SingleLedger):
     """The life of one ledger: a writer, a recovering writer, bookies and a metadata store."""
 
     name: ClassVar[str] = "bookkeeper-4.13"
@@ -215,98 +174,6 @@ class BookKeeper413(LedgerProtocol):
         once=True,
         remember=True,
     )
-
-    configurations = {
-        "published": configuration(
-            expect="no_divergence_between_writer_and_meta_data", doc="the published configuration, which has defect 1"
-        ),
-        "fixed": configuration(recovery_reads_fence=True, doc="the published configuration, defect 1 fixed"),
-        "small": configuration(
-            bookies=2,
-            write_quorum=2,
-            ack_quorum=1,
-            recovery_reads_fence=True,
-            doc="two bookies, no ensemble to change to",
-        ),
-        "medium": configuration(write_quorum=2, recovery_reads_fence=True, doc="three bookies, ensembles of two"),
-        "defect-1-small": configuration(
-            bookies=2,
-            write_quorum=2,
-            ack_quorum=2,
-            expect="no_divergence_between_writer_and_meta_data",
-            doc="defect 1 with as few bookies as it takes",
-        ),
-        "defect-1-by-delay": configuration(
-            message_loss=False,
-            expect="no_divergence_between_writer_and_meta_data",
-            doc="defect 1 without a lost message: a delayed one is enough",
-        ),
-        "defect-2": configuration(
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            recovery_reads_fence=True,
-            recover_from_current_fragment=False,
-            expect="only_valid_fragments",
-            doc="defect 2 where the fewest states lead to it: two entries, one copy of each",
-        ),
-        "defect-2-one-entry": configuration(
-            write_quorum=2,
-            ack_quorum=1,
-            recovery_reads_fence=True,
-            recover_from_current_fragment=False,
-            expect="only_valid_fragments",
-            doc="defect 2 with a single entry, in two copies",
-        ),
-        "defect-2-fixed": configuration(
-            write_quorum=2, ack_quorum=1, recovery_reads_fence=True, doc="the same single entry, defect 2 fixed"
-        ),
-    }
-
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
-
-    @assumption
-    def bookies_are_not_writers(self) -> bool:
-        """Nobody is taken for somebody else."""
-        return not set(self.bookies) & set(WRITERS)
-
-    # -- fragments and ensembles ---------------------------------------------------------------------------------------
-
-    def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
-        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and
-        is not yet the ensemble of a fragment. Without one, the action is not enabled.
-        """
-        taken = [fragment.ensemble for fragment in self.meta.fragments]
-        available = [
-            ensemble
-            for ensemble in subsets(self.bookies, self.write_quorum)
-            if include <= ensemble and not ensemble & exclude and ensemble not in taken
-        ]
-        require(available)
-        return available[0]
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
-        request = AddEntryRequest(entry, writer.lac)
-        self.network.send_all([(request, b) for b in to], source)
-
-    def _write_timed_out(self, source: ModelValue, b: ModelValue) -> bool:
-        """Whether an add of this writer to this bookie, or the answer to one, was lost."""
-        return bool(self.network.lost(AddEntryRequest, source, b) or self.network.lost(AddEntryResponse, b, source))
-
-    def _clear_write_timeout(self, source: ModelValue, b: ModelValue) -> None:
-        self.network.forget_lost(AddEntryRequest, source, b)
-        self.network.forget_lost(AddEntryResponse, b, source)
-
-    def _read_timed_out(self, b: ModelValue) -> bool:
-        """Whether a recovery read of this bookie, or the answer to one, was lost."""
-        return bool(self.network.lost(ReadRequest, W2, b) or self.network.lost(ReadResponse, b, W2))
-
-    def _clear_read_timeouts(self, ensemble: Bookies) -> None:
-        for b in ensemble:
-            self.network.forget_lost(ReadRequest, W2, b)
-            self.network.forget_lost(ReadResponse, b, W2)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -348,13 +215,9 @@ class BookKeeper413(LedgerProtocol):
         """The ledger is created with the first ensemble there is."""
         require(self.meta.status is None)
         require(self.w1.meta_version is None)
-        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
-        self.meta.status = LedgerStatus.OPEN
-        self.meta.version = 1
-        self.meta.fragments = (*self.meta.fragments, fragment)
+        self.w1.curr_fragment = self._create_ledger(self._available_ensembles()[0])
         self.w1.status = WriterStatus.OPEN
-        self.w1.meta_version = 1
-        self.w1.curr_fragment = fragment
+        self.w1.meta_version = self.meta.version
 
     @action(by=W1)
     def w1_sends_add_entry_requests(self) -> None:
@@ -385,7 +248,7 @@ class BookKeeper413(LedgerProtocol):
     def w1_changes_ensemble(self, b: ModelValue) -> None:
         """The owner replaces a bookie that did not answer."""
         require(self.w1.status is WriterStatus.OPEN)
-        require(self._write_timed_out(W1, b))
+        require(has_timed_out(self.network, ADD, W1, b))
         require(self.meta.status is LedgerStatus.OPEN)
         self._change_ensemble(W1, self.w1, b)
 
@@ -397,7 +260,7 @@ class BookKeeper413(LedgerProtocol):
         LAC + 1, and its LAC never goes back.
         """
         require(self.w1.status is WriterStatus.OPEN)
-        require(self._write_timed_out(W1, b))
+        require(has_timed_out(self.network, ADD, W1, b))
         require(self.meta.status is LedgerStatus.OPEN)
         self._try_invalid_ensemble_change(self.w1, b)
 
@@ -414,12 +277,7 @@ class BookKeeper413(LedgerProtocol):
         """
         require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
-        require(self.w1.meta_version == self.meta.version)
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = self.w1.lac
-        self.meta.version += 1
-        self.w1.status = WriterStatus.CLOSED
-        self.w1.meta_version = self.meta.version
+        self._close(self.w1)
 
     @action(by=W1)
     def w1_close_ledger_fail(self) -> None:
@@ -511,8 +369,8 @@ class BookKeeper413(LedgerProtocol):
         """
         missing = self.write_quorum - answers
         if missing == len(silent):
-            return all(self._read_timed_out(b) for b in silent)
-        return missing == sum(self._read_timed_out(b) for b in silent)
+            return all(has_timed_out(self.network, READ, W2, b) for b in silent)
+        return missing == sum(has_timed_out(self.network, READ, W2, b) for b in silent)
 
     @action(b=bookies, by=W2)
     def w2_receives_non_final_read(self, b: ModelValue) -> None:
@@ -554,7 +412,8 @@ class BookKeeper413(LedgerProtocol):
         self._end_read(read, b, then=RecoveryPhase.WRITE)
 
     def _end_read(self, read: Read, b: ModelValue, then: RecoveryPhase) -> None:
-        self._clear_read_timeouts(read.ensemble)
+        for member in read.ensemble:
+            clear_timeout(self.network, READ, W2, member)
         self._note_fenced(read, b)
         self.w2.has_entry = frozenset()
         self.w2.no_such_entry = frozenset()
@@ -594,7 +453,7 @@ class BookKeeper413(LedgerProtocol):
         the same.
         """
         require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self._write_timed_out(W2, b))
+        require(has_timed_out(self.network, ADD, W2, b))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
         self._change_ensemble(W2, self.w2, b)
 
@@ -602,7 +461,7 @@ class BookKeeper413(LedgerProtocol):
     def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
         """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
         require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self._write_timed_out(W2, b))
+        require(has_timed_out(self.network, ADD, W2, b))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
         self._try_invalid_ensemble_change(self.w2, b)
 
@@ -619,14 +478,20 @@ class BookKeeper413(LedgerProtocol):
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         require(not self.w2.pending_add_ops)
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
-        require(self.w2.meta_version == self.meta.version)
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = self.w2.lac
-        self.meta.version += 1
-        self.w2.status = WriterStatus.CLOSED
-        self.w2.meta_version = self.meta.version
+        self._close(self.w2)
 
     # -- what both writers do ------------------------------------------------------------------------------------------
+
+    def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
+        request = AddEntryRequest(entry, writer.lac)
+        self.network.send_all([(request, b) for b in to], source)
+
+    def _close(self, writer: Writer) -> None:
+        """Close the ledger at the writer's LAC, unless the metadata have changed since the writer last saw them."""
+        require(writer.meta_version == self.meta.version)
+        self._close_ledger(writer.lac)
+        writer.status = WriterStatus.CLOSED
+        writer.meta_version = self.meta.version
 
     def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
         """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
@@ -648,7 +513,8 @@ class BookKeeper413(LedgerProtocol):
         require(writer.meta_version == self.meta.version)
         require(b in writer.curr_fragment.ensemble)
         require(not any(op.is_behind(writer.curr_fragment) for op in writer.pending_add_ops))
-        return self._select_ensemble(include=frozenset(writer.curr_fragment.ensemble) - {b}, exclude=frozenset({b}))
+        failed = frozenset({b})
+        return self._available_ensembles(frozenset(writer.curr_fragment.ensemble) - failed, failed)[0]
 
     def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
         """Fragments may only be added at the end."""
@@ -668,9 +534,8 @@ class BookKeeper413(LedgerProtocol):
         self.meta.version += 1
         writer.meta_version = self.meta.version
         writer.curr_fragment = fragments[-1]
-        for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            writer.confirmed[entry_id] = still_confirmed(writer.confirmed[entry_id], {b})
-        self._clear_write_timeout(w, b)
+        self._discount(writer.confirmed, first_entry_id, {b})
+        clear_timeout(self.network, ADD, w, b)
 
     def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
         """The same, where the new fragment would come before an existing one: the change is refused, the writer
@@ -685,8 +550,7 @@ class BookKeeper413(LedgerProtocol):
         new.
         """
         fragment = writer.curr_fragment
-        behind = [op for op in writer.pending_add_ops if op.is_behind(fragment)]
-        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        op = one_to_resend(writer.pending_add_ops, fragment)
         new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
         self._send_add(w, writer, op.entry, to=new)
         writer.pending_add_ops = writer.pending_add_ops - {op} | {
@@ -722,7 +586,95 @@ class BookKeeper413(LedgerProtocol):
             return True
         return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
 
-    def _copies(self, entry_id: int) -> int:
-        """How many bookies of its ensemble store an entry."""
-        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
-        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def bookies_are_not_writers(self) -> bool:
+        """Nobody is taken for somebody else."""
+        return not set(self.bookies) & set(WRITERS)
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    configurations = {
+        "published": configuration(
+            expect="no_divergence_between_writer_and_meta_data", doc="the published configuration, which has defect 1"
+        ),
+        "fixed": configuration(recovery_reads_fence=True, doc="the published configuration, defect 1 fixed"),
+        "small": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_reads_fence=True,
+            doc="two bookies, no ensemble to change to",
+        ),
+        "medium": configuration(write_quorum=2, recovery_reads_fence=True, doc="three bookies, ensembles of two"),
+        "defect-1-small": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=2,
+            expect="no_divergence_between_writer_and_meta_data",
+            doc="defect 1 with as few bookies as it takes",
+        ),
+        "defect-1-by-delay": configuration(
+            message_loss=False,
+            expect="no_divergence_between_writer_and_meta_data",
+            doc="defect 1 without a lost message: a delayed one is enough",
+        ),
+        "defect-2": configuration(
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            recovery_reads_fence=True,
+            recover_from_current_fragment=False,
+            expect="only_valid_fragments",
+            doc="defect 2 where the fewest states lead to it: two entries, one copy of each",
+        ),
+        "defect-2-one-entry": configuration(
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_reads_fence=True,
+            recover_from_current_fragment=False,
+            expect="only_valid_fragments",
+            doc="defect 2 with a single entry, in two copies",
+        ),
+        "defect-2-fixed": configuration(
+            write_quorum=2, ack_quorum=1, recovery_reads_fence=True, doc="the same single entry, defect 2 fixed"
+        ),
+    }
+
+
+class Read(NamedTuple):
+    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+
+    response: ReadResponse
+    ensemble: Bookies
+    has_entry: Bookies
+    no_such_entry: Bookies
+    over: bool
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+WRITER_TYPES: Mapping[str, Test] = {
+    "meta_version": or_none(at_least(0)),
+    "status": or_none(one_of_kind(WriterStatus)),
+    "curr_fragment.id": at_least(0),
+    "curr_fragment.ensemble": are_bookies,
+    "curr_fragment.first_entry_id": at_least(0),
+    "pending_add_ops": each(is_pending),
+    "lap": at_least(0),
+    "lac": at_least(0),
+    "confirmed": are_bookies,
+}
+
+TYPES: Mapping[str, Test] = {
+    **LEDGER_TYPES,
+    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
+    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
+    "w2.fenced": are_bookies,
+    "w2.curr_read_entry": or_none(is_entry),
+    "w2.has_entry": are_bookies,
+    "w2.no_such_entry": are_bookies,
+    "w2.recovery_phase": one_of_kind(RecoveryPhase),
+}
