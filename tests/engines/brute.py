@@ -85,7 +85,7 @@ class _Cursor:
         self.widths.append(len(options))
         return options[self.script[at] if at < len(self.script) else 0]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         pass
 
 

@@ -183,7 +183,7 @@ class _Cursor:
                     return option
         raise _Unpicked(f"there is no {_said(wanted)} among {_some(options)}")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self.events.append(event)
 
 

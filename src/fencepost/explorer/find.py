@@ -109,7 +109,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Opt
             end = session.graft(trace) if start is None else session.along(start, trace.steps)
             first = end.line[0] if start is None else start
             way = (first.number, [node.move for node in end.line[first.depth + 1 :]])
-        said = _told(result, "from the start" if start is None else "from here")
+        said = _summary(result, "from the start" if start is None else "from here")
         return Finding(False, said, result.distinct_states, result.depth, result.seconds, way)
     except KeyboardInterrupt:
         return Finding(False, STOPPED)
@@ -119,7 +119,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Opt
         return Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
 
 
-def _told(result: Result, whence: str) -> str:
+def _summary(result: Result, whence: str) -> str:
     looked = f"{result.distinct_states:,} states"
     if result.violation is not None:
         if result.violation.trace is None:

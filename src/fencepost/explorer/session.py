@@ -35,12 +35,12 @@ MAX_ENABLED = 100
 MAX_EXPRESSIONS = 100
 """The most expressions that are kept read, and of which a node keeps what they are."""
 
-MAX_TOLD = 2_000
-"""The most characters that are told of what an expression is."""
+MAX_TEXT = 2_000
+"""The most characters that are shown of what an expression is."""
 
 
 @dataclass(frozen=True)
-class Told:
+class Evaluation:
     """What an expression is in one state, in words, and whether it is ``false`` there."""
 
     text: str
@@ -64,7 +64,7 @@ class Node:
     stays: bool = False
     children: dict[Move, Node] = field(default_factory=dict)
     next: Node | None = None
-    told: dict[str, Told] = field(default_factory=dict)
+    evaluations: dict[str, Evaluation] = field(default_factory=dict)
 
     @property
     def line(self) -> list[Node]:
@@ -163,7 +163,7 @@ class Session:
     """One walk through ``protocol``.
 
     Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state;
-    whatever goes wrong later is part of what is told about a node.
+    whatever goes wrong later is part of what is shown of a node.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -410,11 +410,11 @@ class Session:
         return {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
 
     def broken(self, node: Node) -> list[str]:
-        """The invariants that do not hold at a node, though they did, as far as can be told, before the step to it."""
+        """The invariants that do not hold at a node, though they did, as far as is known, before the step to it."""
         before = set() if node.parent is None else {j.name for j in self.judge(node.parent) if not j.holds}
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
-    def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
         """What an expression is at each of these nodes, however long that takes: see
         :class:`fencepost.explorer.watch.Watcher`.
 
@@ -426,7 +426,7 @@ class Session:
             if len(self._expressions) >= MAX_EXPRESSIONS:
                 self._expressions.clear()
             self._expressions[text] = expression
-        return [_told(expression.at(node.state)) for node in nodes]
+        return [_evaluation(expression.at(node.state)) for node in nodes]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
@@ -457,9 +457,11 @@ class Session:
         return node
 
 
-def _told(found: Evaluated) -> Told:
+def _evaluation(found: Evaluated) -> Evaluation:
     try:
         text = str(found)
     except (ValueError, RecursionError, MemoryError) as error:  # a number of thousands of digits, say
-        return Told(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
-    return Told(text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…", found.error is None and found.value is False)
+        return Evaluation(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
+    return Evaluation(
+        text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and found.value is False
+    )

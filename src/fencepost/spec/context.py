@@ -1,8 +1,7 @@
-"""What an action says to whoever runs it: ``require``, ``one_of``, and the cursor through which it reads and writes the
-state.
+"""The context of an action: ``require``, ``one_of``, and the cursor through which it reads and writes the state.
 
 The spec knows no engine. It knows a :class:`Cursor`, which `fencepost.step` provides: every read, write and choice of
-the author's Python goes through one, and that is all that anything below needs to see of it.
+the author's Python goes through one.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ def _key_name(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something an action told about itself for the reader of a trace; never part of a state.
+    """Something that an action did, for the reader of a trace; never part of a state.
 
-    ``kind`` is ``send`` (``lost`` tells its fate), ``receive`` or ``timeout``; ``passed`` is what passed.
+    ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``; ``passed`` has the messages.
     """
 
     kind: str
@@ -71,7 +70,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """What passed, as a person reads it."""
+        """The messages, as a person reads them."""
         return ", ".join(map(show, self.passed))
 
 
@@ -90,7 +89,7 @@ class Cursor(Protocol):
 
     def choose(self, options: Sequence[Value]) -> Value: ...
 
-    def tell(self, event: Event) -> None: ...
+    def emit(self, event: Event) -> None: ...
 
 
 current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None)

@@ -47,7 +47,7 @@ KEYS = type("keys", (), {})
 
 
 class Shape:
-    """How a variable is laid out. Made once per protocol from its declaration, with the constants known."""
+    """The layout of a variable in slots. Made once per protocol from its declaration, with the constants known."""
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         """The slots that exist in every state."""

@@ -313,7 +313,7 @@ class Network(View):
             fate = LOST
         elif shape.lossy:
             fate = one_of((DELIVERED, LOST))
-        self._cursor.tell(Event("send", source, dest, (message,), lost=fate == LOST))
+        self._cursor.emit(Event("send", source, dest, (message,), lost=fate == LOST))
         if fate == DELIVERED:
             self._put(message, source, dest, in_flight, self._with(in_flight, message))
         elif shape.loses:
@@ -358,7 +358,7 @@ class Network(View):
         in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
         candidates = [m for m in _receivable(in_flight, self._shape.ordered) if where is None or where(m)]
         message = one_of(candidates)
-        self._cursor.tell(Event("receive", source, to, (message,)))
+        self._cursor.emit(Event("receive", source, to, (message,)))
         self._put(message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)
         return Envelope(message, source, to)
@@ -399,7 +399,7 @@ class Network(View):
         """The sender acted on its timeout: lost messages of this channel become processed ones."""
         lost = self.lost(kind, source, dest)
         if lost:
-            self._cursor.tell(Event("timeout", source, dest, tuple(lost)))
+            self._cursor.emit(Event("timeout", source, dest, tuple(lost)))
             self._cursor.write(self._shape.lost(self._path, kind, source, dest), Set())
             for message in lost:
                 self._remember(message, source, dest)

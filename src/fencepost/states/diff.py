@@ -19,7 +19,7 @@ from fencepost.states.manifest import StateSpace
 from fencepost.states.questions import By, must_be_for_spark, opened
 
 MOST_VALUES = 8
-"""How many of the values that only one side has are told for each part of the state."""
+"""How many of the values that only one side has are listed for each part of the state."""
 
 
 @dataclass(frozen=True)

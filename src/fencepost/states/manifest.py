@@ -88,14 +88,14 @@ def about(protocol: Protocol) -> dict[str, Any]:
         "schema": SCHEMA,
         "fencepost": __version__,
         "protocol": protocol.name,
-        "home": _home(type(protocol)),
+        "home": _locator(type(protocol)),
         "source": source_digest(protocol),
         "constants": encoded_constants(protocol),
         "shown": {name: constant_text(value) for name, value in protocol.constants.items()},
     }
 
 
-def _home(protocol: type[Protocol]) -> str:
+def _locator(protocol: type[Protocol]) -> str:
     if SHIPPED.get(protocol.name) == f"{protocol.__module__}:{protocol.__qualname__}":
         return protocol.name
     try:

@@ -1,4 +1,4 @@
-"""What the fairness of a protocol requires of behaviours, for each binding that it tells apart."""
+"""Fairness requirements: what a protocol declares to be fair, for each binding of parameters that it names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a state of one protocol is in another one: the mapping of a refinement, slot by slot.
 
 A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it,
-or it is a network whose channels hold what those of a network here do, message by message. Which it is, is laid out
-once; values are read when they are asked for.
+or it is a network whose channels hold what those of a network here do, message by message. Which one it is, is resolved
+once. Values are read when they are asked for.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Collector:
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("a mapping can not choose")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("a mapping can not send")
 
 
@@ -123,7 +123,7 @@ class StateMapping:
         self._own: dict[bytes, list[_Same | _Messages]] = {}
         for name, shape in other.shapes.items():
             own = protocol.shapes.get(name)
-            self._lay_out(
+            self._resolve(
                 shape, (name,), (name,), (), f"{protocol.name} has no {name}" if own is None else (own, (name,))
             )
         unused = [given for given in self.given if given not in self._used]
@@ -135,7 +135,7 @@ class StateMapping:
         self._own_slots: dict[int, Slot] = {}
         self._touched: dict[int, tuple[int, ...]] = {}
 
-    # -- laying out ---------------------------------------------------------------------------------------------------
+    # -- resolving -----------------------------------------------------------------------------------------------------
 
     def _wrong(self, what: str) -> NotAProtocol:
         return wrong(self.name, what)
@@ -157,10 +157,10 @@ class StateMapping:
             walk(shape, name)
         return list(dict.fromkeys(found))
 
-    def _lay_out(
+    def _resolve(
         self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart
     ) -> None:
-        """Settle what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
+        """Resolve what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
         there.
         """
         name = ".".join(where)
@@ -172,7 +172,7 @@ class StateMapping:
             if not shape.elements:
                 self._used |= {below for below in self.given if below.startswith(f"{name}.")}
             for key, element in shape.elements.items():
-                self._lay_out(element, (*path, key), where, (*keys, key), self._element(own, key))
+                self._resolve(element, (*path, key), where, (*keys, key), self._element(own, key))
             return
         if isinstance(given, Mapping):
             self._map_messages(shape, path, name, given)
@@ -186,7 +186,7 @@ class StateMapping:
             own = own if given is None else self._named(given, keys, name)
             if isinstance(shape, Struct):
                 for field, part in shape.parts.items():
-                    self._lay_out(part, (*path, field), (*where, field), keys, self._field(own, field))
+                    self._resolve(part, (*path, field), (*where, field), keys, self._field(own, field))
             else:
                 self._same(shape, path, name, own)
 
@@ -497,7 +497,7 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
     if part == PROCESSED:
         *_, sender, receiver, message = slot.path
         for route in source.routes.get(type(message), ()):
-            there = _told(route, message)
+            there = _translated(route, message)
             if there is not None:
                 yield source.shape.processed(source.other, there, sender, receiver)
         return
@@ -509,7 +509,7 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
             yield source.shape.in_flight(source.other, route.kind, sender, receiver)
 
 
-def _told(route: _Route, message: Any) -> Any:
+def _translated(route: _Route, message: Any) -> Any:
     """What a message is in the other protocol; None if it is nothing there."""
     there = route.there(message)
     if there is not None and type(there) is not route.kind:
@@ -537,7 +537,7 @@ def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
         own = mine.lost(path, kind, sender, receiver) if part == LOST else mine.in_flight(path, kind, sender, receiver)
         messages: Any = cursor.read(own)
         for message in messages:
-            there = _told(route, message)
+            there = _translated(route, message)
             if there is not None:
                 queue.append(there)
                 copies = messages[message] if isinstance(messages, Mapping) else 1

@@ -398,7 +398,7 @@ class Trial:
         self.choices.append((len(options), taken))
         return options[taken]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         pass
 
 
@@ -447,7 +447,7 @@ class After:
     def choose(self, options: Sequence[Value]) -> Value:
         return self._before.choose(options)
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("a mapping can not send")
 
 

@@ -92,7 +92,7 @@ class Stepper:
         return [r for r in self.roots if r.kind in kinds]
 
     def fairness_requirements(self) -> list[FairnessRequirement]:
-        """What the protocol declares to be fair, for each binding that it tells apart.
+        """What the protocol declares to be fair, for each binding of the parameters that it names.
 
         Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
         """

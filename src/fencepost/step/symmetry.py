@@ -58,10 +58,10 @@ class Symmetry:
         self.names = _chosen(protocol, asked)
         # Two constants may have the same members.
         members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
-        _refuse_what_is_lost(stepper)
+        _refuse_temporal(stepper)
         self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
         for swap in self._neighbours:
-            self._refuse_what_tells_apart(swap)
+            self._refuse_asymmetry(swap)
         self.size = math.prod(math.factorial(len(m)) for m in members)
         self.labelling: Labelling | None = None
         if self.size > MAX_PERMUTATIONS:
@@ -241,17 +241,17 @@ class Symmetry:
             found = self._steps(image)
             if expected.keys() != found.keys() and self._unviewed(expected) == self._unviewed(found):
                 view = self.store.protocol.declared("view")[0]
-                raise self._tells_apart("view", view.name, g, ids)
-            apart = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
-            apart |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
-            for after in () if apart else steps:
+                raise self._asymmetric("view", view.name, g, ids)
+            differing = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
+            differing |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
+            for after in () if differing else steps:
                 there = self._broken(STEP_PROPERTIES, image, self.permuted(after, g))
-                apart |= self._broken(STEP_PROPERTIES, ids, after) ^ there
-            if apart:
-                root = next(r for r in self._stepper.roots if r.name in apart)
-                raise self._tells_apart(root.kind.replace("_", " "), root.name, g, ids)
+                differing |= self._broken(STEP_PROPERTIES, ids, after) ^ there
+            if differing:
+                root = next(r for r in self._stepper.roots if r.name in differing)
+                raise self._asymmetric(root.kind.replace("_", " "), root.name, g, ids)
 
-    def _tells_apart(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
+    def _asymmetric(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
         moved = self.permutations[g]
         constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
         return ProtocolRaised(
@@ -278,7 +278,7 @@ class Symmetry:
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _refuse_what_tells_apart(self, swap: Swap) -> None:
+    def _refuse_asymmetry(self, swap: Swap) -> None:
         """Raises if constants, or what the variables are declared with, are not the same once two members change
         places.
         """
@@ -300,8 +300,8 @@ class Symmetry:
                 raise OptionError(f"{cannot} how {slot.name} is declared")
 
 
-def _refuse_what_is_lost(stepper: Stepper) -> None:
-    """Raises for what the states that are kept can not tell."""
+def _refuse_temporal(stepper: Stepper) -> None:
+    """Raises if there are temporal properties: the states that are kept do not say whether they hold."""
     for root in stepper.of_kind(*TEMPORAL):
         raise OptionError(
             f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no"

@@ -23,7 +23,7 @@ class Outcome:
     """One way an evaluation can end.
 
     ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old,
-    new) value numbers, only where they differ. ``events`` are what the action told for a trace.
+    new) value numbers, only where they differ. ``events``: what it did, for a trace.
     """
 
     choices: tuple[int, ...]

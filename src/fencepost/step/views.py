@@ -67,7 +67,7 @@ class _Picker:
     def choose(self, options: Sequence[Value]) -> Value:
         raise TypeError
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise TypeError
 
 

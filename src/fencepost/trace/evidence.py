@@ -32,7 +32,7 @@ class Reader:
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("nothing can be chosen here: this state is only looked at")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("nothing can be sent here: this state is only looked at")
 
 
