@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, OptionError, Options, Result, action, check, invariant, require
-from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, RecoveryPhase
-from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry, ReadCode
+from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, ReadResult, RecoveryPhase
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry
 from fencepost.store.rules.metadata import LedgerStatus
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper.md"
@@ -327,7 +327,7 @@ class BelievesTheFirst(BookKeeper):
         reader = self.reader[r]
         require(reader.result is None and b in reader.asked)
         response = self.network.receive(ReadResponse, source=b, to=r).message
-        reader.result = ReadCode.OK if response.entry is not None else ReadCode.NO_SUCH_ENTRY
+        reader.result = ReadResult.OK if response.entry is not None else ReadResult.NO_SUCH_ENTRY
 
 
 def test_a_reader_has_to_ask_all_before_it_believes_that_there_is_no_such_entry() -> None:

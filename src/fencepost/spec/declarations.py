@@ -1,5 +1,4 @@
-"""What the body of a protocol declares besides constants and variables: actions, properties, fairness, configurations.
-"""
+"""What the body of a protocol declares besides constants and variables: actions, properties, fairness, configurations."""
 
 from __future__ import annotations
 

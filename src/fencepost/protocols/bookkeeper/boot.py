@@ -78,7 +78,7 @@ from fencepost import (
     subsets,
     weak,
 )
-from fencepost.protocols.bookkeeper.ledger import Bookies, ReadCode
+from fencepost.protocols.bookkeeper.ledger import Bookies
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import write_set
@@ -134,6 +134,16 @@ class RecoveryPhase(enum.Enum):
     READING = "reading"
     WRITING = "writing"
     DONE = "done"
+
+
+class Code(enum.Enum):
+    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never
+    had it.
+    """
+
+    OK = "ok"
+    NO_SUCH_ENTRY = "no such entry"
+    UNKNOWN = "unknown"
 
 
 class LedgerMetadata(Record):
@@ -210,7 +220,7 @@ class Reader(Record):
     entry_id: int = 0
     answered: Bookies = frozenset()
     unknown: int = 0
-    outcome: ReadCode | None = None
+    outcome: Code | None = None
 
 
 class AddEntryRequest(Message):
@@ -236,7 +246,7 @@ class Fenced(Record):
     """
 
     lac: int
-    code: ReadCode = ReadCode.OK
+    code: Code = Code.OK
 
 
 class Read(Record):
@@ -249,7 +259,7 @@ class ReadResult(Record):
     """The answer to a recovery read."""
 
     entry_id: int
-    code: ReadCode
+    code: Code
 
 
 class Add(Record):
@@ -513,7 +523,7 @@ class BookKeeperBoot(Protocol):
         self._receive_request(Fence, b, r)
         me.fenced = True
         if self.limbo_answers_unknown and me.limbo and not (self.limbo_tells_last_entry and me.entries):
-            self._respond(b, r, Fenced(0, ReadCode.UNKNOWN))
+            self._respond(b, r, Fenced(0, Code.UNKNOWN))
         else:
             lac = max(me.entries, default=1) - 1
             self._respond(b, r, Fenced(one_of(range(lac + 1)) if self.lac_may_be_older else lac))
@@ -524,7 +534,7 @@ class BookKeeperBoot(Protocol):
         require(self.fences_fail)
         self._serving(b)
         self._receive_request(Fence, b, r)
-        self._respond(b, r, Fenced(0, ReadCode.UNKNOWN))
+        self._respond(b, r, Fenced(0, Code.UNKNOWN))
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_answers_read(self, b: ModelValue, r: ModelValue) -> None:
@@ -534,10 +544,10 @@ class BookKeeperBoot(Protocol):
         me.fenced = True
         self._respond(b, r, ReadResult(read.entry_id, self._answer(me, read.entry_id)))
 
-    def _answer(self, me: Bookie, entry_id: int) -> ReadCode:
+    def _answer(self, me: Bookie, entry_id: int) -> Code:
         if entry_id in me.entries:
-            return ReadCode.OK
-        return ReadCode.UNKNOWN if self.limbo_answers_unknown and me.limbo else ReadCode.NO_SUCH_ENTRY
+            return Code.OK
+        return Code.UNKNOWN if self.limbo_answers_unknown and me.limbo else Code.NO_SUCH_ENTRY
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_stores_recovered_entry(self, b: ModelValue, r: ModelValue) -> None:
@@ -882,14 +892,14 @@ class BookKeeperBoot(Protocol):
         require(me.entry_id != 0 and me.outcome is None)
         require(b in self._write_set(me.entry_id) and b not in me.answered)
         code = self._answer(self._serving(b), me.entry_id)
-        if code is ReadCode.OK:
-            me.outcome = ReadCode.OK
+        if code is Code.OK:
+            me.outcome = Code.OK
             return
         me.answered |= {b}
-        if code is ReadCode.UNKNOWN:
+        if code is Code.UNKNOWN:
             me.unknown += 1
         if len(me.answered) == self.copies:
-            me.outcome = ReadCode.UNKNOWN if me.unknown else ReadCode.NO_SUCH_ENTRY
+            me.outcome = Code.UNKNOWN if me.unknown else Code.NO_SUCH_ENTRY
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -910,7 +920,7 @@ class BookKeeperBoot(Protocol):
         """
         me = self.recovery[r]
         fenced = self._receive_answer(Fenced, r, b)
-        if me.phase is not RecoveryPhase.FENCING or fenced.code is not ReadCode.OK:
+        if me.phase is not RecoveryPhase.FENCING or fenced.code is not Code.OK:
             return
         me.lac = me.lap = max(me.lac, fenced.lac)
         me.fenced += 1
@@ -931,9 +941,9 @@ class BookKeeperBoot(Protocol):
         read = self._receive_answer(ReadResult, r, b)
         if me.phase is not RecoveryPhase.READING or read.entry_id != me.lap + 1:
             return
-        if read.code is ReadCode.OK:
+        if read.code is Code.OK:
             me.found += 1
-        elif read.code is ReadCode.NO_SUCH_ENTRY:
+        elif read.code is Code.NO_SUCH_ENTRY:
             me.denied += 1
         else:
             me.unknown += 1
@@ -1033,7 +1043,7 @@ class BookKeeperBoot(Protocol):
     @invariant(d=readers)
     def no_acknowledged_entry_is_denied(self, d: ModelValue) -> bool:
         """A reader, who asks only for what was acknowledged, is never made to believe that there is no such entry."""
-        return self.reader[d].outcome is not ReadCode.NO_SUCH_ENTRY
+        return self.reader[d].outcome is not Code.NO_SUCH_ENTRY
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
@@ -1249,6 +1259,6 @@ TYPES: Mapping[str, Test] = {
     "reader.entry_id": _is_position,
     "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
     "reader.unknown": _counts_bookies,
-    "reader.outcome": or_none(one_of_kind(ReadCode)),
+    "reader.outcome": or_none(one_of_kind(Code)),
     "crashes": at_least(0),
 }

@@ -53,7 +53,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceResponse,
     Fragment,
     LedgerMetadata,
-    ReadCode,
     SingleLedger,
     are_bookies,
     changed_fragments,
@@ -93,6 +92,14 @@ class RecoveryPhase(enum.Enum):
     NOT_STARTED = 0
     FENCING = 1
     READ_WRITE = 2
+
+
+class ReadResult(enum.Enum):
+    """What a read has come to."""
+
+    OK = "ok"
+    NO_SUCH_ENTRY = "no such entry"
+    UNKNOWN = "unknown"
 
 
 class PendingAddOp(ledger.PendingAddOp):
@@ -140,7 +147,7 @@ class Reader(Record):
 
     entry_id: int | None = None
     asked: Bookies = frozenset()
-    result: ReadCode | None = None
+    result: ReadResult | None = None
 
 
 class ReadRequest(Message):
@@ -614,9 +621,9 @@ class BookKeeper(SingleLedger):
         response = self.network.receive(ReadResponse, source=b, to=r).message
         reader.asked -= {b}
         if response.entry is not None:
-            reader.result = ReadCode.OK
+            reader.result = ReadResult.OK
         elif not reader.asked:
-            reader.result = ReadCode.NO_SUCH_ENTRY
+            reader.result = ReadResult.NO_SUCH_ENTRY
 
     @action(r=readers)
     def reader_gives_up(self, r: ModelValue) -> None:
@@ -624,7 +631,7 @@ class BookKeeper(SingleLedger):
         reader = self.reader[r]
         require(reader.result is None and reader.asked)
         require(all(self._read_timed_out(r, b) for b in reader.asked))
-        reader.result = ReadCode.UNKNOWN
+        reader.result = ReadResult.UNKNOWN
 
     # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
 
@@ -741,13 +748,13 @@ class BookKeeper(SingleLedger):
     @invariant(r=readers)
     def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
         """A reader, who asks only for what is committed, is never told that there is no such entry."""
-        return self.reader[r].result is not ReadCode.NO_SUCH_ENTRY
+        return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
         """What a reader has got is not cut off when the ledger is closed."""
         reader = self.reader[r]
-        if reader.result is not ReadCode.OK or self.meta.status is not LedgerStatus.CLOSED:
+        if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
             return True
         return reader.entry_id is not None and reader.entry_id <= self.meta.last_entry
 
@@ -876,5 +883,5 @@ TYPES: Mapping[str, Test] = {
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.asked": are_bookies,
-    "reader.result": or_none(one_of_kind(ReadCode)),
+    "reader.result": or_none(one_of_kind(ReadResult)),
 }

@@ -6,7 +6,6 @@ Fragments, quorums and how far the last add confirmed (LAC) goes are those of th
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -23,26 +22,6 @@ Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
 """The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is
 none.
 """
-
-
-class RecoveryPhase(enum.Enum):
-    """How far a recovery is. BookKeeper has no such phases: they keep the number of states down and hide nothing."""
-
-    NOT_STARTED = 0
-    FENCING = 1
-    READ = 2
-    PENDING_READ_RESPONSE = 3
-    WRITE = 4
-
-
-class ReadCode(enum.Enum):
-    """What is said to a read, or what has come of one: the entry is there, it is not there, or (a bookie in limbo, a
-    reader without enough answers) nobody knows.
-    """
-
-    OK = "ok"
-    NO_SUCH_ENTRY = "no such entry"
-    UNKNOWN = "unknown"
 
 
 class Entry(Record):

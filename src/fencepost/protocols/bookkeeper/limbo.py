@@ -66,8 +66,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     Fragment,
     LedgerMetadata,
     PendingAddOp,
-    ReadCode,
-    RecoveryPhase,
     SingleLedger,
     are_bookies,
     changed_fragments,
@@ -80,6 +78,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     one_to_resend,
     why_bookies_differ,
 )
+from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.ensembles import fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
@@ -93,6 +92,14 @@ class ClientStatus(enum.Enum):
     IN_RECOVERY = "in recovery"
     CLOSED = "closed"
     WITHDRAWN = "withdrawn"
+
+
+class ReadCode(enum.Enum):
+    """What a bookie answers to a read: that it has the entry, that it has not, or (in limbo) that it does not know."""
+
+    OK = "ok"
+    NO_SUCH_ENTRY = "no such entry"
+    UNKNOWN = "unknown"
 
 
 class LedgerOnBookie(ledger.LedgerOnBookie):

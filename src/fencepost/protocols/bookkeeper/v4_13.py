@@ -54,7 +54,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     LedgerMetadata,
     LedgerOnBookie,
     PendingAddOp,
-    RecoveryPhase,
     SingleLedger,
     are_bookies,
     changed_fragments,
@@ -84,6 +83,16 @@ class WriterStatus(enum.Enum):
     IN_RECOVERY = "in recovery"
     CLOSED = "closed"
     INVALID = "invalid"
+
+
+class RecoveryPhase(enum.Enum):
+    """How far a recovery is. BookKeeper has no such phases: they keep the number of states down and hide nothing."""
+
+    NOT_STARTED = 0
+    FENCING = 1
+    READ = 2
+    PENDING_READ_RESPONSE = 3
+    WRITE = 4
 
 
 class Writer(Record):

@@ -50,7 +50,7 @@ from fencepost import (
 from fencepost.protocols.bookkeeper import boot
 from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
-from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry, ReadCode
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.checked import store
 from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, Ensemble, Status, Store, Those
@@ -277,10 +277,10 @@ def _written_back(self: BootingStore, r: ModelValue, entry_id: int) -> int:
     return len(client.confirmed[entry_id]) if entry_id > client.lac else 0
 
 
-CODES: Mapping[ReadOutcome, ReadCode] = {
-    ReadOutcome.FOUND: ReadCode.OK,
-    ReadOutcome.NEGATIVE: ReadCode.NO_SUCH_ENTRY,
-    ReadOutcome.FAILED: ReadCode.UNKNOWN,
+CODES: Mapping[ReadOutcome, boot.Code] = {
+    ReadOutcome.FOUND: boot.Code.OK,
+    ReadOutcome.NEGATIVE: boot.Code.NO_SUCH_ENTRY,
+    ReadOutcome.FAILED: boot.Code.UNKNOWN,
 }
 
 
@@ -294,7 +294,7 @@ def _request(request: RecoveryRequest) -> boot.RecoveryRequest:
 def _response(response: RecoveryResponse) -> boot.RecoveryResponse:
     answer = response.answer
     if isinstance(answer, Fenced):
-        code = ReadCode.OK if says_fenced(answer.code) else ReadCode.UNKNOWN
+        code = boot.Code.OK if says_fenced(answer.code) else boot.Code.UNKNOWN
         return boot.RecoveryResponse(boot.Fenced(answer.lac, code))
     if isinstance(answer, ReadAnswer):
         return boot.RecoveryResponse(

@@ -56,6 +56,7 @@ from fencepost.protocols.bookkeeper.current import (
     PendingAddOp,
     ReadRequest,
     ReadResponse,
+    ReadResult,
     RecoveryPhase,
 )
 from fencepost.protocols.bookkeeper.ledger import (
@@ -67,7 +68,6 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceRequest,
     FenceResponse,
     LedgerProtocol,
-    ReadCode,
     are_bookies,
     earliest_add,
     is_entry,
@@ -251,14 +251,14 @@ class Reader(Record):
     entry_id: int | None = None
     asked: Bookies = frozenset()
     answered: Bookies = frozenset()
-    result: ReadCode | None = None
+    result: ReadResult | None = None
 
 
-RESULTS: Mapping[Verdict, ReadCode | None] = {
+RESULTS: Mapping[Verdict, ReadResult | None] = {
     Verdict.WAITING: None,
-    Verdict.POSITIVE: ReadCode.OK,
-    Verdict.NEGATIVE: ReadCode.NO_SUCH_ENTRY,
-    Verdict.UNKNOWN: ReadCode.UNKNOWN,
+    Verdict.POSITIVE: ReadResult.OK,
+    Verdict.NEGATIVE: ReadResult.NO_SUCH_ENTRY,
+    Verdict.UNKNOWN: ReadResult.UNKNOWN,
 }
 
 
@@ -323,7 +323,7 @@ TYPES: Mapping[str, Test] = {
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.asked": are_bookies,
     "reader.answered": are_bookies,
-    "reader.result": or_none(one_of_kind(ReadCode)),
+    "reader.result": or_none(one_of_kind(ReadResult)),
     "crashed": at_least(0),
 }
 
@@ -1518,13 +1518,13 @@ class Store(LedgerProtocol):
     @invariant(r=readers)
     def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
         """A reader, who asks only for what is committed, is never told that there is no such entry."""
-        return self.reader[r].result is not ReadCode.NO_SUCH_ENTRY
+        return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
         """What a reader has got is not cut off when the ledger is closed."""
         reader, metadata = self.reader[r], self.meta.metadata
-        if reader.result is not ReadCode.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
+        if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
         return is_readable(reader.entry_id, 0, end_of(metadata)) if reader.entry_id is not None else True
 

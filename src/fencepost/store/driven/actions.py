@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, RecoveryPhase
-from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, ReadCode
+from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, ReadResult, RecoveryPhase
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
 from fencepost.spec.context import Event
 from fencepost.spec.values import Message, ModelValue
 from fencepost.store.checked.store import Answer, Status
@@ -422,7 +422,7 @@ def _reader_gives_up(system: System, step: Taken, r: ModelValue) -> None:
 
 def _reader_is_told(system: System, step: Taken, r: ModelValue) -> None:
     reader = step.after.reader[r]
-    if reader.result in (None, ReadCode.OK):
+    if reader.result in (None, ReadResult.OK):
         return
     assert reader.entry_id is not None
     if step.after._write_set_of(reader.entry_id) - reader.asked:

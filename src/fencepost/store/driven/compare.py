@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
-from fencepost.protocols.bookkeeper.ledger import Entry, ReadCode
+from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadResult, RecoveryPhase
+from fencepost.protocols.bookkeeper.ledger import Entry
 from fencepost.spec.values import ModelValue
 from fencepost.store.checked.store import Status
 from fencepost.store.checked.store import Store as Protocol
@@ -220,7 +220,7 @@ def _reads(role: Recoverer, after: Protocol, c: ModelValue) -> Iterator[tuple[st
 
 # -- readers ----------------------------------------------------------------------------------------------------------
 
-ENDS: Mapping[Error, ReadCode] = {Error.NO_ENTRY: ReadCode.NO_SUCH_ENTRY, Error.READ_FAILED: ReadCode.UNKNOWN}
+ENDS: Mapping[Error, ReadResult] = {Error.NO_ENTRY: ReadResult.NO_SUCH_ENTRY, Error.READ_FAILED: ReadResult.UNKNOWN}
 """What a failed read is in the protocol."""
 
 
@@ -232,8 +232,8 @@ def _reader(system: System, after: Protocol, r: ModelValue) -> Iterator[tuple[st
     result: Any = None
     if results:
         (told,) = results
-        result = ENDS.get(told.error, told.error) if told.error else ReadCode.OK
-        if result is ReadCode.OK:
+        result = ENDS.get(told.error, told.error) if told.error else ReadResult.OK
+        if result is ReadResult.OK:
             yield f"reader.{r}: what it has read", data_of(expected.entry_id or 0), told.value
     yield f"reader.{r}.result", expected.result, result
     if expected.result is None:
