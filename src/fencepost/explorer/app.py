@@ -69,7 +69,7 @@ _HEADERS = {
 
 
 class Explorer:
-    """What the page talks to: the session, the search that runs, and where the page begins: at a path, as in
+    """The server of the page: the session, the search that runs, and where the page begins: at a path, as in
     :meth:`Session.follow`, with ``@5`` after it for its state number 5. ``limits`` are those of a search.
 
     Raises :class:`OptionError` if the path leads nowhere.
@@ -383,7 +383,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
-    """What serves an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
+    """The server of an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
     Ctrl-C.
     """
     app = application(explorer, bound.getsockname()[1])

@@ -5,7 +5,7 @@ nothing else gets its turn. So typed expressions are evaluated, and states are l
 process, which know the same protocol. The *fork server* makes them. It is forked before anything else runs and does
 nothing else, so it can fork whenever it is asked.
 
-What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes
+Only numbers and text pass between processes: a state is named by the steps that lead to it, and the worker takes
 them again.
 """
 

@@ -41,7 +41,7 @@ MAX_TEXT = 2_000
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an expression is in one state, in words, and whether it is ``false`` there."""
+    """The value of an expression in one state, in words, and whether it is ``false`` there."""
 
     text: str
     false: bool = False
@@ -119,7 +119,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of one invariant, step invariant or refinement, at a node: it ``holds`` there, or not, or it raised
+    """The judgement of one invariant, step invariant or refinement at a node: it ``holds`` there, or not, or it raised
     ``error``.
 
     ``bindings`` are the parameters for which it does not hold.
@@ -415,7 +415,7 @@ class Session:
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
-        """What an expression is at each of these nodes, however long that takes: see
+        """The values of an expression at these nodes, however long that takes: see
         :class:`fencepost.explorer.watch.Watcher`.
 
         Raises :class:`OptionError` if it can not be read.

@@ -1,4 +1,4 @@
-"""What the page shows of a session, as plain data: numbers and words, and HTML where the report of a check has the
+"""The views of a session on the page, as plain data: numbers and words, and HTML where the report of a check has the
 same.
 """
 
@@ -173,7 +173,7 @@ def _label(step: Step) -> str:
 
 
 def _effects(step: Step) -> str:
-    """What a step does, line by line."""
+    """The effects of a step, line by line."""
     before = step.state  # only events and changes are shown, for which it does not matter what is under way
     alone = Trace(step.state.store.protocol, before, (step,))
     found = [replace(h, text=briefly(h.text, EFFECT, cut=True)) for h in happenings(alone, 1, []) if h.what != "chose"]

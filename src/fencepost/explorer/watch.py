@@ -51,7 +51,7 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
+    """The values of expressions at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
     ``forkserver``.
     """
 
@@ -62,7 +62,7 @@ class Watcher:
         self._ended: dict[str, str] = {}
 
     def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
-        """What an expression is at each of these nodes.
+        """The values of an expression at these nodes.
 
         Raises :class:`OptionError` if it can not be read, or took too long for once.
         """

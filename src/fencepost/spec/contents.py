@@ -1,4 +1,4 @@
-"""What stands inside a value: model values, which can be exchanged for others, and classes."""
+"""The contents of a value: the model values in it, which can be exchanged for others, and the classes."""
 
 from __future__ import annotations
 

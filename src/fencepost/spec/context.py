@@ -98,7 +98,7 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 def require(condition: object) -> None:
     """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state."""
     if not condition:
-        # Who asks why an action is not enabled wants to know the next reason too.
+        # A cursor that looks for the reasons why an action is not enabled goes on to the next one.
         forgive = getattr(current.get(), "forgive", None)
         if forgive is None:
             raise _disabled()

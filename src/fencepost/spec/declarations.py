@@ -1,4 +1,4 @@
-"""What the body of a protocol declares besides constants and variables: actions, properties, fairness, configurations."""
+"""Declarations in the body of a protocol: actions, properties, fairness and configurations."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
     """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
     are).
 
-    What it reads together is remembered together, so an invariant over all bookies is best written over each:
-    ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
+    The parts that it reads together are remembered together, so an invariant over all bookies is best written over
+    each: ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
     """
     if function is not None:
         return _declare("invariant", function)
@@ -203,7 +203,7 @@ def view(function: F, /) -> F:
 
 @dataclass(frozen=True)
 class Fairness:
-    """What :func:`weak` and :func:`strong` declare: no ``actions`` stands for all of them."""
+    """A declaration by :func:`weak` or :func:`strong`; no ``actions`` stands for all of them."""
 
     strong: bool
     actions: tuple[str, ...]

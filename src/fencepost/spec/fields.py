@@ -54,7 +54,7 @@ class Shape:
         raise NotImplementedError
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Any:
-        """What the author sees when reading the variable: a value, or a view of its parts."""
+        """The variable as the author reads it: a value, or a view of its parts."""
         raise NotImplementedError
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
@@ -240,7 +240,7 @@ class TableShape(Shape):
 
 
 class View:
-    """What the author sees of a variable of several slots. It is equal to whatever holds the same value."""
+    """A variable of several slots as the author sees it. It is equal to anything that holds the same value."""
 
     __slots__ = ()
     _cursor: Cursor
@@ -438,7 +438,7 @@ class TableView(View, Table[K, V]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerKeyOf:
-    """What :func:`per_key` declares, until the constants are known."""
+    """A declaration by :func:`per_key`, until the constants are known."""
 
     keys: Keys
     element: Any
@@ -446,14 +446,14 @@ class PerKeyOf:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableOf:
-    """What :func:`table` declares."""
+    """A declaration by :func:`table`."""
 
     default: Mapping[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariableOf:
-    """What :func:`state` declares: an initial value, or a record class, and whose lifeline it belongs to."""
+    """A declaration by :func:`state`: an initial value, or a record class, and whose lifeline it belongs to."""
 
     initial: Any
     held_by: str | None = None
@@ -514,7 +514,7 @@ def _frozen_key(key: Any) -> Value:
 
 
 def resolve(given: Any, protocol: Any) -> Any:
-    """What a declaration gives, now that the constants are known: by a function of the protocol, by one of its
+    """A part of a declaration, resolved with the constants: it was given as a function of the protocol, as one of its
     constants, or as it is.
     """
     if callable(given):

@@ -1,8 +1,9 @@
 """A network: one channel per kind of message, sender and receiver.
 
-What a channel has in flight is one part of the state, what it lost another, and each message it remembers as processed
-a third: so an action that looks for a timeout is not told apart by what is in flight, and a history that only grows
-never multiplies. Of a kind of message with a topic, what is in flight is a part for each topic.
+The messages that a channel has in flight are one part of the state, those that it has lost another, and each message
+that it remembers as processed a third. So an action that looks for a timeout does not depend on the messages in flight,
+and a history that only grows never multiplies. Of a kind of message with a topic, the messages in flight are a part for
+each topic.
 
 The semantics are chosen where the network is declared, so that both families of published specifications can be
 written: BookKeeper's (a message may be lost, is sent at most once ever, and is remembered after it was processed) and
@@ -52,7 +53,7 @@ _NO_TOPIC: Any = object()
 
 
 class Channel(Record):
-    """What one channel holds, put together for people to read; see :meth:`NetworkShape.channels`.
+    """The messages of one channel, put together for people to read; see :meth:`NetworkShape.channels`.
 
     ``in_flight``: messages that can be received; a map from message to copies, or for ordered channels a tuple, oldest
     first. ``processed``: messages that were received, where the network remembers them. ``lost``: messages that were
@@ -75,7 +76,7 @@ class Envelope(Generic[M]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NetworkOf:
-    """What :func:`network` declares, until the constants are known."""
+    """A declaration by :func:`network`, until the constants are known."""
 
     routes: Mapping[type[Message], tuple[Any, Any]]
     lossy: Any
@@ -151,7 +152,7 @@ class NetworkShape(Shape):
         self._slots: dict[tuple[Any, ...], Slot] = {}
 
     def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Who sends messages of ``kind``, and who receives them."""
+        """The senders and the receivers of messages of ``kind``."""
         route = self.routes.get(kind)
         if route is None:
             raise FencepostError(f"{kind.__name__} is not a kind of message of {'.'.join(map(str, path))}")
@@ -219,7 +220,7 @@ class NetworkShape(Shape):
 
     @staticmethod
     def part(slot: Slot) -> str:
-        """What a slot of a network is: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
+        """The part that a slot of a network is: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
         return slot.path[1] if isinstance(slot.path[1], str) else IN_FLIGHT
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:

@@ -60,7 +60,7 @@ class Variable:
 
 
 def _role(attribute: Any) -> str:
-    """What a class attribute declares, in words; empty if it declares nothing."""
+    """The kind of thing that a class attribute declares, in words; empty if it declares nothing."""
     if isinstance(attribute, Constant):
         return "a constant"
     if isinstance(attribute, (Variable, VariableOf, PerKeyOf, TableOf, NetworkOf)):

@@ -253,6 +253,8 @@ def _register(cls: type) -> None:
 class Record:
     """A named group of values, declared like a dataclass.
 
+    ``_fields`` has the names of its fields, as of a named tuple.
+
     Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which
     actions read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a
     changed copy with :meth:`replace`.
@@ -346,7 +348,7 @@ def _is_plain(cls: type[Record]) -> bool:
 
 
 def _plain_init(cls: type[Record]) -> Callable[..., None]:
-    """What the ``__init__`` of a dataclass does, without asking for each field whether it may be assigned."""
+    """An ``__init__`` like that of a dataclass, which does not ask for each field whether it may be assigned."""
     made = cls.__init__
     lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
     source = "\n".join(

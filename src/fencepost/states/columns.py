@@ -50,7 +50,7 @@ TEXT = pa.dictionary(pa.int32(), STRING)
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
-"""What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the
+"""The key of the metadata of a file:  what :class:`fencepost.states.manifest.About` says, and the kinds of the
 columns.
 """
 

@@ -1,4 +1,4 @@
-"""What a state space that was written says about itself: of which protocol it is, what its columns are, whether it is
+"""The manifest of a state space that was written: of which protocol it is, what its columns are, whether it is
 whole.
 """
 
@@ -39,7 +39,7 @@ EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text
 
 
 class About(msgspec.Struct):
-    """What is known before anything is explored; it is in the metadata of every file too.
+    """The part that is known before anything is explored; it is in the metadata of every file too.
 
     ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file,
     ``constants`` are encoded, and ``shown`` are the same for people.

@@ -1,8 +1,8 @@
 """Writes the explored space down as Parquet, level by level.
 
 The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and
-are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). What
-is a row, and what is a file, is in `columns` and in `files`.
+are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). Rows
+are the business of `columns`, files that of `files`.
 """
 
 from __future__ import annotations

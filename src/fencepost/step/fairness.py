@@ -21,7 +21,7 @@ class FairnessRequirement:
 
 
 def fairness_requirements(protocol: Protocol, actions: Sequence[Root]) -> list[FairnessRequirement]:
-    """What a protocol declares to be fair, of its actions.
+    """The requirements of a protocol on its actions.
 
     Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
     """

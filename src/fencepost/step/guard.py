@@ -3,8 +3,9 @@
 A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
 taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
 watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
-whatever the author's modules hold; it costs many times the evaluation itself. What Python itself makes different in
-each process, the order of a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
+whatever the author's modules hold; it costs many times the evaluation itself. It can not see the
+differences that Python itself makes between processes, in the order of a set say: :mod:`fencepost.engines.hashseeds`
+does.
 """
 
 from __future__ import annotations
@@ -211,9 +212,9 @@ class _Surroundings:
     """All that an author's functions could change besides the state.
 
     That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes,
-    functions and objects, and containers in all of these. What belongs to the library, to installed packages or to
-    Fencepost is not looked into. Whatever appears later can be reached only through something that has changed, so one
-    walk is enough.
+    functions and objects, and containers in all of these. The library, installed packages and Fencepost are not
+    looked into. A thing that appears later can be reached only through another one that has changed, so one walk is
+    enough.
     """
 
     def __init__(self, protocol: Protocol) -> None:

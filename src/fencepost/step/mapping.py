@@ -1,8 +1,8 @@
-"""What a state of one protocol is in another one: the mapping of a refinement, slot by slot.
+"""The mapping of a refinement: the state of one protocol as a state of another one, slot by slot.
 
 A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it,
-or it is a network whose channels hold what those of a network here do, message by message. Which one it is, is resolved
-once. Values are read when they are asked for.
+or it is a network whose channels hold what those of a network here do, message by message. That is resolved once, and
+values are read when they are asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencepost.step.state import Store, encode_path
 
 
 def wrong(name: str, what: str) -> NotAProtocol:
-    """What is wrong with the refinement of this name, said as the rest of a sentence."""
+    """An error about the refinement of this name; ``what`` is the rest of the sentence."""
     return NotAProtocol(f"refinement {name} {what}")
 
 
@@ -48,8 +48,8 @@ class Part:
 
 
 class _Route(NamedTuple):
-    """What a kind of message of this protocol is in the other one: ``back`` leads from there to here, where it has to
-    be known.
+    """The kind of message of the other protocol that one of this protocol becomes: ``back`` leads from there to here,
+    where it has to be known.
     """
 
     kind: type[Message]
@@ -70,7 +70,8 @@ class _Messages:
 
 _Source = _Same | Part | _Messages
 _Counterpart = tuple[Shape, tuple[Any, ...]] | str
-"""What a part of the other protocol's state is called after in this one, with its path; or why there is nothing."""
+"""The part of this protocol's state that a part of the other one's is named after, with its path; or why there is none.
+"""
 
 
 class _Collector:
@@ -168,7 +169,7 @@ class StateMapping:
         if given is not None:
             self._used.add(name)
         if isinstance(shape, PerKeyShape):
-            # What is given is given for each of the elements.
+            # A mapping for it is one for each of the elements.
             if not shape.elements:
                 self._used |= {below for below in self.given if below.startswith(f"{name}.")}
             for key, element in shape.elements.items():
@@ -366,7 +367,7 @@ class StateMapping:
     # -- a mapped state -----------------------------------------------------------------------------------------------
 
     def source(self, index: int) -> _Source:
-        """What a slot of the other protocol is in this one."""
+        """The source in this protocol of a slot of the other one."""
         known = self._of.get(index)
         if known is None:
             path = self.others.slots[index].path
@@ -427,7 +428,7 @@ class StateMapping:
         return shape  # type: ignore[no-any-return]
 
     def compute(self, part: Part, cursor: Cursor) -> dict[int, int]:
-        """What a computed part comes to: the numbers of values, by slot of the other protocol."""
+        """The content of a computed part: the numbers of values, by slot of the other protocol."""
         collector = _Collector()
         try:
             part.shape.set(collector, part.other, part.function(self.protocol.bound_to(cursor), *part.keys))
@@ -466,7 +467,7 @@ class Side:
         return others.intern(index, _in_channel(source, slot, self.cursor))
 
     def part(self, part: Part) -> dict[int, int]:
-        """What a computed part comes to."""
+        """The content of a computed part, as :meth:`StateMapping.compute` gives it."""
         held = self._parts.get(part)
         if held is None:
             held = self._parts[part] = self.mapping.compute(part, self.cursor)
@@ -510,7 +511,7 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
 
 
 def _translated(route: _Route, message: Any) -> Any:
-    """What a message is in the other protocol; None if it is nothing there."""
+    """A message as one of the other protocol; None if it is nothing there."""
     there = route.there(message)
     if there is not None and type(there) is not route.kind:
         raise NotAValue(f"{show(message)} comes to {there!r}, which is no {route.kind.__name__}")
@@ -518,7 +519,7 @@ def _translated(route: _Route, message: Any) -> Any:
 
 
 def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
-    """What a slot of the other network holds."""
+    """The content of a slot of the other network."""
     part, mine, path = source.shape.part(slot), source.own_shape, source.own
     if part == CONNECTED:
         return cursor.read(mine.connection(path, *slot.path[-2:]))

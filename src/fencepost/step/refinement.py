@@ -6,8 +6,8 @@ something that has. So nothing is read of what stayed the same, however large th
 action of the other protocol must do just that: one is looked for without recording anything, and what it reads is then
 recorded as the reason. Where none does it, what all of them read is.
 
-What is known of a step without reading, its **change**, is which action takes it, which slots differ, and which
-computed parts may come to something else for that reason. Compiled loops know the number of the change for each
+The **change** of a step is known without reading: the action that takes it, the slots that differ, and the computed
+parts that may differ for that reason. Compiled loops know the number of the change for each
 outcome; the trie of a refinement asks for it first.
 """
 
@@ -29,7 +29,7 @@ from fencepost.step.mapping import Side, StateMapping, wrong
 from fencepost.step.state import Store
 
 CHANGE = (1 << 24) - 1
-"""What the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
+"""The number that stands in the place of a slot where the trie of a refinement reads the change that a step is."""
 
 Row = Mapping[int, int]
 """A state of the other protocol: for each of its slots the number of the value it holds, where that is not its
@@ -38,8 +38,8 @@ default.
 
 
 class Change(NamedTuple):
-    """What is known of a step without reading: the number of the action, the slots that differ, and, by the numbers of
-    their roots, the computed parts of the mapping that may come to something else.
+    """A step as far as it is known without reading: the number of the action, the slots that differ, and, by the
+    numbers of their roots, the computed parts of the mapping that may differ.
     """
 
     action: int
@@ -214,7 +214,7 @@ class Refinement:
 
     @property
     def decided(self) -> list[Any]:
-        """What was decided to be read next, after what was read: plain data."""
+        """The decisions about the next read, by the reads before it: plain data."""
         return [
             [[list(read[1:]) for read in trail], None if what is None else list(what)]
             for trail, what in self._decided.items()
@@ -416,7 +416,7 @@ class Steps(NamedTuple):
     after: Side
 
     def difference(self, change: Change) -> dict[int, int]:
-        """What the step changes: the new numbers, by slot of the other protocol."""
+        """The changes of the step: the new numbers, by slot of the other protocol."""
         mapping = self.before.mapping
         slots = {index: None for own in sorted(change.slots) for index in mapping.touched(own)}
         for part in mapping.parts:

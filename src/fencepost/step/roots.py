@@ -1,4 +1,5 @@
-"""The roots of a protocol: whatever is evaluated in every state, actions and properties with their parameters bound."""
+"""The roots of a protocol: its actions and properties with their parameters bound, which are evaluated in every state.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class Root:
 
     @property
     def reported(self) -> str:
-        """What a violation or a witness of it is called: by its name, but what is to be sometimes true by its title,
-        for each binding.
+        """The name in a violation or a witness: the root's name, but for a ``sometimes`` property its title, one for
+        each binding.
         """
         return self.title if self.kind == "sometimes" else self.name
 

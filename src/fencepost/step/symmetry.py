@@ -96,7 +96,7 @@ class Symmetry:
     # -- images of states ---------------------------------------------------------------------------------------------
 
     def permuted(self, ids: Sequence[int], g: int) -> tuple[int, ...]:
-        """The row that permutation ``g`` takes a row to. What it holds is interned."""
+        """The row that permutation ``g`` takes a row to. The values in it are interned."""
         images = [self._image(g, index, number) for index, number in enumerate(ids) if number]
         row = [0] * len(self.store.slots)
         for index, number in images:
@@ -113,7 +113,7 @@ class Symmetry:
         return known
 
     def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
-        # What a computed view makes of a state is in a slot of no variable.
+        # The value of a computed view is in a slot of no variable.
         shape = self.store.protocol.shapes.get(slot.path[0])
         return slot.path if shape is None else shape.permuted(slot.path, swap)
 
@@ -137,7 +137,7 @@ class Symmetry:
     # -- the keys of orbits -------------------------------------------------------------------------------------------
 
     def key(self, ids: Sequence[int]) -> int:
-        """What the orbit of a row is known by: the least hash of its images or labellings, by low halves first, then
+        """The key of the orbit of a row: the least hash of its images or labellings, by low halves first, then
         scattered.
         """
         fingerprint = self.store.fingerprint(ids)
@@ -156,7 +156,7 @@ class Symmetry:
         return low, high
 
     def term(self, index: int, number: int) -> Term:
-        """What a slot with this value adds to the hash of a labelling; see `labelling`."""
+        """The term of a slot with this value in the hash of a labelling; see `labelling`."""
         assert self.labelling is not None
         known = self._terms.get((index, number))
         if known is None:
@@ -195,7 +195,7 @@ class Symmetry:
         return memoryview(packed.to_bytes(8 * self.images, sys.byteorder)).cast("Q").tolist()
 
     def hashes(self, index: int, number: int) -> list[int]:
-        """What a slot with this value adds to the fingerprint (128 bits) of each image of a state."""
+        """The hashes (128 bits) of a slot with this value in the fingerprint of each image of a state."""
         slot, value = self.store.slots[index], self.store.values[index][number]
         if not number or self._hidden(slot):
             return [0] * self.images

@@ -20,7 +20,7 @@ def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any
         paths = _picked_paths(view(protocol.bound_to(picker)))
     except Exception:
         return None
-    # What it read and did not return, it decided something by.
+    # A part that it read and did not return has decided something.
     return paths if paths is not None and _only_picks(view) and picker.read_paths <= set(paths) else None
 
 

@@ -32,7 +32,7 @@ Where the rules come from, by section of BP-46:
   that are not closed are fenced, which is ``fence_closed_ledgers=false``.
 - *Scenario 2*, step 4: the owner's change of the ensemble is refused, since the metadata have changed.
 
-What is not here, and why nothing is hidden by that:
+Left out, and why nothing is hidden by that:
 
 - *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what
   it takes was not. A second crash may take what the first has left, which is more than can happen.
@@ -90,7 +90,7 @@ Entries = frozenset[int]
 
 
 class WriterStatus(enum.Enum):
-    """What the owner of the ledger believes: that it is open, that it has closed it, or that somebody recovers it."""
+    """The status of the ledger as its owner sees it: it is open, the owner has closed it, or somebody recovers it."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -116,7 +116,7 @@ SERVING = (Boot.BEHIND, Boot.UP)
 
 
 class Cookie(enum.Enum):
-    """What a disk has in place of a cookie, or whether it is the one that the metadata service has."""
+    """The cookie of a disk, compared with the one that the metadata service has."""
 
     CURRENT = "current"
     OLD = "old"
@@ -137,8 +137,8 @@ class RecoveryPhase(enum.Enum):
 
 
 class Code(enum.Enum):
-    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never
-    had it.
+    """The answer of a bookie to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it
+    never had it.
     """
 
     OK = "ok"
@@ -147,7 +147,7 @@ class Code(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger."""
+    """The ledger in the metadata store."""
 
     status: LedgerStatus = LedgerStatus.OPEN
     last_entry: int = 0
@@ -187,7 +187,7 @@ class Bookie(Record):
 
 
 class Writer(Record):
-    """What the owner of the ledger knows: its last add pushed and confirmed, and how many have confirmed the entry
+    """The owner of the ledger: its last add pushed and confirmed, and how many have confirmed the entry
     between them.
     """
 
@@ -198,7 +198,7 @@ class Writer(Record):
 
 
 class Recovery(Record):
-    """What a recoverer knows: how many bookies are fenced, how many answered what to the read of the entry after
+    """A recoverer: how many bookies are fenced, how many answered what to the read of the entry after
     ``lap``, how many have confirmed each entry that it wrote back.
     """
 
@@ -213,7 +213,7 @@ class Recovery(Record):
 
 
 class Reader(Record):
-    """What a reader knows: which entry it has asked for, who has answered without it, how many of them do not know, and
+    """A reader: which entry it has asked for, who has answered without it, how many of them do not know, and
     what it believes.
     """
 
@@ -993,7 +993,7 @@ class BookKeeperBoot(Protocol):
         self.network.send_all([(RecoveryRequest(ask), b) for b in bookies], r)
 
     def _receive_answer(self, kind: type[Answer], r: ModelValue, b: ModelValue) -> Answer:
-        """An answer of a bookie, which comes after those to all that was asked of it before. Who is done with recovery
+        """An answer of a bookie, which comes after those to all that was asked of it before. A recoverer that is done
         hears none.
         """
         require(self.recovery[r].phase is not RecoveryPhase.DONE)

@@ -10,10 +10,10 @@ may be alive and well.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack
 Vanlightly, 2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that
-nothing is confirmed. What the original leaves out is off by default: ensembles larger than the write quorum, readers,
-and any choice of an ensemble but the first. What protects the ledger is on by default, and each protection is a
-constant, to see what it is there for. Where there is better than the original, or closer to what a real client does,
-the original is the default: the last constants say it.
+nothing is confirmed. The additions to the original are off by default: ensembles larger than the write quorum, readers,
+and any choice of an ensemble but the first. The protections of the ledger are on by default, and each is a constant, to
+see what it is there for. Where there is better than the original, or closer to what a real client does, the original is
+the default: the last constants say it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ NOT_KNOWN = -1
 
 
 class ClientStatus(enum.Enum):
-    """What a client that has taken up the ledger is about."""
+    """The activity of a client that has taken up the ledger."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -83,7 +83,7 @@ class ClientStatus(enum.Enum):
 
 
 OWNERS = (ClientStatus.OPEN, ClientStatus.CLOSED, ClientStatus.CLIENT_WITHDRAWN)
-"""What a client is that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
+"""The statuses of a client that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
 
 
 class RecoveryPhase(enum.Enum):
@@ -95,7 +95,7 @@ class RecoveryPhase(enum.Enum):
 
 
 class ReadResult(enum.Enum):
-    """What a read has come to."""
+    """The result of a read."""
 
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"
@@ -119,7 +119,7 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """What a client knows: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
+    """A client: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
     recovers the ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes
     that), who has no such entry as is being read (0: none is), and which entries it has sent to any bookie.
     """
@@ -470,7 +470,7 @@ class BookKeeper(SingleLedger):
         return self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
 
     def _end_read(self, c: ModelValue) -> None:
-        """The read is decided: in the original, only when no other bookie may still answer. What comes later is never
+        """The read is decided: in the original, only when no other bookie may still answer. A later answer is never
         received.
         """
         client = self.client[c]
@@ -549,8 +549,8 @@ class BookKeeper(SingleLedger):
     def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
         """A fragment with other bookies for those that have not answered takes over after the LAC.
 
-        It replaces the current fragment if that has nothing committed. What a bookie that is replaced has confirmed of
-        entries that are not committed no longer counts, so an entry beyond the LAC can lose its ack quorum. Nothing may
+        It replaces the current fragment if that has nothing committed. Confirmations by a bookie that is replaced, of
+        entries that are not committed, no longer count, so an entry beyond the LAC can lose its ack quorum. Nothing may
         be left to send from the last change.
         """
         client = self.client[c]

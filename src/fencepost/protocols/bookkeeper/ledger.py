@@ -1,5 +1,5 @@
-"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, what is assumed of
-its constants.
+"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, its rules, and the
+assumptions about its constants.
 
 Fragments, quorums and how far the last add confirmed (LAC) goes are those of the store (`fencepost.store.rules`).
 """
@@ -62,7 +62,7 @@ class PendingAddOp(Record):
 
 
 class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger. Every change is conditional on the version."""
+    """The ledger in the metadata store. Every change is conditional on the version."""
 
     status: LedgerStatus | None = None
     fragments: tuple[Fragment, ...] = ()
@@ -71,7 +71,7 @@ class LedgerMetadata(Record):
 
 
 class LedgerOnBookie(Record):
-    """What one bookie knows of the ledger."""
+    """The ledger on one bookie."""
 
     entries: frozenset[Entry] = frozenset()
     fenced: bool = False
@@ -141,7 +141,7 @@ def has_timed_out(network: Network, exchange: Exchange, client: ModelValue, b: M
 
 
 def clear_timeout(network: Network, exchange: Exchange, client: ModelValue, b: ModelValue) -> None:
-    """What was lost between a client and a bookie counts no more."""
+    """Forget the messages that were lost between a client and a bookie."""
     request, response = exchange
     network.forget_lost(request, client, b)
     network.forget_lost(response, b, client)
@@ -216,7 +216,7 @@ def why_bookies_differ(protocol: Any) -> str:
 
 
 class LedgerProtocol(Protocol):
-    """What is assumed of the constants of a protocol about one ledger."""
+    """Assumptions about the constants of a protocol about one ledger."""
 
     name: ClassVar[str] = ""
 
@@ -257,7 +257,7 @@ class LedgerProtocol(Protocol):
 
 
 class SingleLedger(LedgerProtocol):
-    """What the published protocols do alike: how ensembles are chosen, and how the metadata of the ledger change."""
+    """Rules that the published protocols share: how ensembles are chosen, and how the metadata of the ledger change."""
 
     name: ClassVar[str] = ""
 
@@ -292,7 +292,7 @@ class SingleLedger(LedgerProtocol):
         self.meta.version += 1
 
     def _discount(self, confirmed: PerKey[int, Bookies], first_entry_id: int, failed: Collection[ModelValue]) -> None:
-        """What bookies that are replaced have confirmed of entries that are not committed counts no more."""
+        """Confirmations by bookies that are replaced, of entries that are not committed, count no more."""
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
             confirmed[entry_id] = still_confirmed(confirmed[entry_id], failed)
 

@@ -86,7 +86,7 @@ from fencepost.store.rules.quorums import covers
 
 
 class ClientStatus(enum.Enum):
-    """What a client takes the status of the ledger for; WITHDRAWN: it has nothing more to do with it."""
+    """The status of the ledger as a client sees it; WITHDRAWN: the client has nothing more to do with the ledger."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -103,13 +103,13 @@ class ReadCode(enum.Enum):
 
 
 class LedgerOnBookie(ledger.LedgerOnBookie):
-    """What one bookie knows of the ledger."""
+    """The ledger on one bookie."""
 
     limbo: bool = False
 
 
 class Client(Record):
-    """What a client knows: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
+    """A client: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
     which entry and, if it recovers the ledger, which of them are fenced and what they said of the entry being read.
     """
 
@@ -553,8 +553,8 @@ class BookKeeperLimbo(SingleLedger):
         """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last
         change.
 
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
-        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
+        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
         """
         me = self.client[c]
         current = me.curr_fragment

@@ -77,7 +77,8 @@ WRITERS = (W1, W2)
 
 
 class WriterStatus(enum.Enum):
-    """What a writer takes the status of the ledger for; INVALID: it has asked for what the metadata store refuses."""
+    """The status of the ledger as a writer sees it; INVALID: the writer has asked for a change that the metadata store
+    refuses."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -96,7 +97,7 @@ class RecoveryPhase(enum.Enum):
 
 
 class Writer(Record):
-    """What a writer knows: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
+    """A writer: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
 
     meta_version: int | None = None
     status: WriterStatus | None = None
@@ -331,8 +332,8 @@ class BookKeeper413(SingleLedger):
                 self.w2.lap = lac
 
     def _minimum_lac(self) -> int:
-        """What is certainly committed: all before the current fragment. That is the fix of defect 2; it used to be
-        nothing.
+        """The last entry that is certainly committed: all before the current fragment are. That is the fix of defect 2;
+        it used to be nothing.
         """
         return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
 
@@ -373,8 +374,8 @@ class BookKeeper413(SingleLedger):
         return Read(response, ensemble, has_entry, no_such_entry, over)
 
     def _is_read_over(self, answers: int, silent: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are
-        looked at, and only until one of them may still answer.
+        """Answers and timeouts add up to the write quorum. A bookie that has answered has not timed out, so only the
+        others are looked at, and only until one of them may still answer.
         """
         missing = self.write_quorum - answers
         if missing == len(silent):
@@ -532,8 +533,8 @@ class BookKeeper413(SingleLedger):
     def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
         """A fragment with another bookie for ``b`` takes over after the LAC.
 
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
-        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
+        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
         """
         ensemble = self._replacement(writer, b)
         first_entry_id = writer.lac + 1
