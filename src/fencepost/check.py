@@ -25,7 +25,8 @@ from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.loading import expectation, load, set_up
 from fencepost.result import Result
-from fencepost.spec.protocol import JUDGED, Protocol, no_such
+from fencepost.spec.declarations import JUDGED
+from fencepost.spec.protocol import Protocol, unknown_name
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import Trace, replay
 
@@ -183,7 +184,7 @@ def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> N
     known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
-            raise OptionError(no_such("invariant", name, known, protocol.name))
+            raise OptionError(unknown_name("invariant", name, known, protocol.name))
 
 
 def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:

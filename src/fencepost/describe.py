@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fencepost.spec.declarations import Configuration, Declared, Fairness
 from fencepost.spec.fields import PerKeyOf, TableOf, VariableOf
 from fencepost.spec.network import NetworkOf
-from fencepost.spec.protocol import Configuration, Declared, Fairness, Protocol, constants_of, variables_of
+from fencepost.spec.protocol import Protocol, constants_of, variables_of
 from fencepost.spec.values import ModelValue, Record, show
 
 SECTIONS = (

@@ -9,7 +9,8 @@ from typing import Any
 from fencepost import errors
 from fencepost.engines.interface import Table, Walks
 from fencepost.liveness.lasso import Met
-from fencepost.spec.protocol import TEMPORAL, Protocol
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 from fencepost.step import Unfinished
 from fencepost.trace import Trace

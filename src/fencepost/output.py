@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost import errors
 from fencepost.errors import FencepostError, OptionError, SystemFailure
-from fencepost.spec.values import printable
+from fencepost.spec.text import printable
 
 LONGEST = 2_000
 """Characters of a complaint after which its middle is left out."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
-from fencepost.spec.protocol import TEMPORAL, no_such
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import unknown_name
 
 if TYPE_CHECKING:
     from fencepost.step import Stepper
@@ -280,7 +281,7 @@ def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -
     what :meth:`Options.validate` refuses.
     """
     if engine not in ENGINES:
-        raise OptionError(no_such("engine", engine, ENGINES, "fencepost"))
+        raise OptionError(unknown_name("engine", engine, ENGINES, "fencepost"))
     if options is not None and options.engine != "auto":
         if engine not in ("auto", options.engine):
             raise OptionError(
@@ -295,7 +296,7 @@ def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -
     own = {each.name for each in fields(kind)}
     for name in asked:
         if name not in known:
-            raise OptionError(no_such("option", name, known, "check"))
+            raise OptionError(unknown_name("option", name, known, "check"))
         if name not in own and asked[name] != _default(known[name]):
             raise _misplaced(name, engine)
     found = kind(**{name: value for name, value in asked.items() if name in own})

@@ -49,7 +49,7 @@ from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
 from fencepost.step.roots import MAPPING, STEP_PROPERTIES

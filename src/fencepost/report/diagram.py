@@ -215,7 +215,7 @@ class _Drawing:
 
 def holders(protocol: Protocol) -> dict[str, str]:
     """The holder of each variable that was declared with ``held_by``."""
-    return {name: v.held_by for name, v in variables_of(type(protocol)).items() if v.held_by is not None}
+    return {name: v.held_by for name, v in variables_of(protocol).items() if v.held_by is not None}
 
 
 def peers(protocol: Protocol, name: str) -> list[str]:

@@ -28,7 +28,7 @@ def explore_command(trace: Trace) -> str | None:
         return None
     protocol = trace.protocol
     words = ["fencepost", "explore", _given(protocol)]
-    for name, constant in constants_of(type(protocol)).items():
+    for name, constant in constants_of(protocol).items():
         if protocol.constants[name] != constant.default:
             words += ["-D", f"{name}={constant_text(protocol.constants[name])}"]
     return shlex.join([*words, "--path", f"{path}@0"])

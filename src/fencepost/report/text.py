@@ -19,7 +19,8 @@ from fencepost.report.diagram import event_text
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
-from fencepost.spec.values import Value, printable, show
+from fencepost.spec.text import printable
+from fencepost.spec.values import Value, show
 from fencepost.step import State
 from fencepost.step.symmetry import listed
 from fencepost.trace import Step, Trace

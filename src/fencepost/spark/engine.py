@@ -47,7 +47,7 @@ from fencepost.spark.liveness import Judge
 from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.session import require_spark
 from fencepost.spark.table import Sheets, resumed
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage

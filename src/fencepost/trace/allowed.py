@@ -19,7 +19,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import require
-from fencepost.spec.fields import PerKeyView, RecordView, TableView, View, struct_of
+from fencepost.spec.fields import PerKeyView, RecordView, TableView, View, record_shape
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Map, ModelValue, Record, Set, Value, canonical, freeze, subsets
@@ -204,7 +204,7 @@ class Scope:
         owner = (
             thing
             if isinstance(thing, type)
-            else struct_of(thing).record
+            else record_shape(thing).record
             if isinstance(thing, RecordView)
             else type(thing)
         )
@@ -269,7 +269,7 @@ def _is_listed(thing: Any, name: str) -> bool:
     if isinstance(thing, Protocol):
         return name in thing.shapes or name in thing.constants or name in ("constants", "name")
     if isinstance(thing, RecordView):
-        return name in struct_of(thing).parts or name == "replace"
+        return name in record_shape(thing).parts or name == "replace"
     if isinstance(thing, type):
         return False
     if isinstance(thing, Record) and (name in thing._fields or name == "replace"):

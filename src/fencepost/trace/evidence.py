@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared
+from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
@@ -32,7 +32,7 @@ class Reader:
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("nothing can be chosen here: this state is only looked at")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("nothing can be sent here: this state is only looked at")
 
 

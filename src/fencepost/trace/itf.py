@@ -12,7 +12,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show
+from fencepost.spec.text import decimal
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.json import dumps
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.errors import OptionError
-from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show, whole_number
+from fencepost.spec.text import decimal, whole_number
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 
 FORMAT = 1

@@ -12,7 +12,8 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show, whole_number
+from fencepost.spec.text import whole_number
+from fencepost.spec.values import Value, show
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 from fencepost.trace.itf import NONE, expression
