@@ -198,6 +198,7 @@ class OnSpark:
     def take_over_next(self) -> None:
         """Take over before the next level: Spark can not be had, and says why when all that was found is in files."""
         self.is_next = True
+        self.handover = -1  # no level is small enough to be expanded in this process
 
     def relief_of_embedded(self) -> OnSpark | None:
         """This executor, if the embedded one has to give way: for the size of a level, or a quarter of the memory."""
