@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import sys
 
-from fencepost import Options, check
+from fencepost import check
 from fencepost.protocols import shipped
 
 
 def main() -> None:
     """Explore and print."""
     request = json.loads(sys.argv[1])
-    options = Options(workers=request["workers"], max_states=request.get("max_states"), walks=request.get("walks"))
+    options = {name: request[name] for name in ("workers", "max_states", "walks") if name in request}
     # What every process pays once (loading the compiled loops) is measured apart, by whole commands.
     engine = request.get("engine", "embedded")
-    check(shipped("ledger-chaining")(clients=1), engine=engine, options=Options(workers=request["workers"]))
+    check(shipped("ledger-chaining")(clients=1), engine=engine, workers=request["workers"])
     figures = []
     for _ in range(request.get("times", 1)):
-        result = check(shipped(request["protocol"])(**request["constants"]), engine=engine, options=options)
+        result = check(shipped(request["protocol"])(**request["constants"]), engine=engine, **options)
         figures.append(
             {
                 "distinct": result.distinct_states,

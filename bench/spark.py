@@ -29,13 +29,13 @@ LARGE = 1_000_000
 EXPLORE = """
 import json, sys
 from pathlib import Path
-from fencepost import Options, check
+from fencepost import check
 from fencepost.protocols import shipped
 constants, options = json.loads(sys.argv[1])
 engine = options.pop("engine")
 if "checkpoint" in options:
     options["checkpoint"] = Path(options["checkpoint"])
-result = check(shipped("bookkeeper-4.13")(**constants), engine=engine, options=Options(**options))
+result = check(shipped("bookkeeper-4.13")(**constants), engine=engine, **options)
 print(json.dumps([result.distinct_states, result.seconds, result.profile.get("levels on Spark"), str(result.failure)]))
 """
 

@@ -13,25 +13,30 @@ from fencepost import interrupts
 interrupts.end_process()
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress
+from fencepost.engines.interface import Progress
+from fencepost.engines.options import (
+    EmbeddedOptions,
+    Options,
+    ReferenceOptions,
+    SearchOptions,
+    SimulationOptions,
+    SparkOptions,
+)
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
-from fencepost.result import ActionCount, Result, Violation, Witness
+from fencepost.findings import ActionCount, Violation, Witness
+from fencepost.result import Result
+from fencepost.spec.constants import constant, model_values
 from fencepost.spec.context import one_of, require
-from fencepost.spec.fields import PerKey, Table, per_key, state, table
-from fencepost.spec.network import Envelope, Network, network
-from fencepost.spec.protocol import (
-    Protocol,
+from fencepost.spec.declarations import (
     action,
     always_eventually,
     assumption,
     configuration,
-    constant,
     constraint,
     eventually_always,
     initial,
     invariant,
     leads_to,
-    model_values,
     sometimes,
     step_constraint,
     step_invariant,
@@ -39,6 +44,9 @@ from fencepost.spec.protocol import (
     view,
     weak,
 )
+from fencepost.spec.fields import PerKey, Table, per_key, state, table
+from fencepost.spec.network import Envelope, Network, network
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.refinement import refines
 from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.step import State
@@ -57,6 +65,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionCount",
+    "EmbeddedOptions",
     "Envelope",
     "FencepostError",
     "Map",
@@ -71,7 +80,11 @@ __all__ = [
     "Protocol",
     "ProtocolRaised",
     "Record",
+    "ReferenceOptions",
     "Result",
+    "SearchOptions",
+    "SimulationOptions",
+    "SparkOptions",
     "State",
     "Step",
     "SystemFailure",

@@ -1,6 +1,8 @@
-"""The arguments of commands as they are typed: the parser, and one function for each kind of value.
+"""The arguments of commands as they are typed: the parser, one function for each kind of value, and the options that
+several commands have.
 
-A function takes the text of an option and gives its value, or raises ``argparse.ArgumentTypeError`` with the reason.
+A function of a value takes the text of an option and gives its value, or raises ``argparse.ArgumentTypeError`` with the
+reason.
 """
 
 from __future__ import annotations
@@ -114,3 +116,38 @@ def seconds(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"{text} is too short: give more than 0 seconds")
     return seconds
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+# -- options of several commands ---------------------------------------------------------------------------------------
+
+
+def add_constants(parser: argparse._ActionsContainer) -> None:
+    """The constants of a protocol."""
+    parser.add_argument(
+        "-D", metavar="NAME=VALUE", action="append", default=[], dest="define", help="set a constant: bookies=3"
+    )
+    parser.add_argument(
+        "--config", metavar="NAME", help="one of the protocol's configurations; -D is applied on top of it"
+    )
+
+
+def add_spark(parser: Any) -> None:
+    """Where Spark is, and its settings."""
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
+    )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        help="a setting of Spark; can be given several times",
+    )

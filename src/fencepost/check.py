@@ -10,28 +10,30 @@ from importlib import import_module
 from typing import Any
 
 from fencepost import extras
-from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Report
-from fencepost.engines.resources import cores, limit_reached
+from fencepost.engines.interface import Exploration, Found, Report
+from fencepost.engines.options import (
+    EmbeddedOptions,
+    Options,
+    SavedOptions,
+    SearchOptions,
+    SimulationOptions,
+    options_of,
+)
+from fencepost.engines.resources import limit_reached
 from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.loading import expectation, load, set_up
-from fencepost.result import ActionCount, Result, Violation, Witness
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
+from fencepost.result import Result
+from fencepost.spec.declarations import JUDGED
+from fencepost.spec.protocol import Protocol, unknown_name
 from fencepost.step import Deadline, LimitReached, State, Stepper
-from fencepost.trace import replay
-
-ENGINES = ("auto", "embedded", "reference", "simulate", "spark")
-
-SEARCH = ("max_states", "max_depth", "bits", "symmetry", "checkpoint", "resume", "states", "edges")
-"""The options that a simulation does not have."""
-
-RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) - 1), "walk": (0, 1 << 60)}
-"""The least and the largest number for each option of a simulation."""
+from fencepost.trace import Trace, replay
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
-"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
-:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which of them answers.
+"""The most that ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
+:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which explorer answers.
 """
 
 
@@ -55,27 +57,24 @@ def check(
     enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at
     random through a space that is too large for the others, on all cores of this machine or, with ``master``, on Spark.
     ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is called with
-    progress. Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True,
-    max_depth=20)``.
+    progress. Every option of the engine may be given by name: ``check(protocol, deadlock=True, max_depth=20)``; or as
+    ``options``, whose class says the engine: ``check(protocol, options=ReferenceOptions(max_depth=20))``. See
+    :mod:`fencepost.engines.options`.
 
     Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown
-    names and :class:`fencepost.SystemFailure` when the machine fails; what the protocol itself does wrong is part of
-    the result.
+    names and for options that the engine does not have, that are out of range or that do not go together, and
+    :class:`fencepost.SystemFailure` when the machine fails; what the protocol itself does wrong is part of the result.
     """
     deadline = Deadline()
-    for name in given:
-        if name not in Options.__dataclass_fields__:
-            raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
-    options = replace(options or Options(workers=cores()), **given)
+    engine, options = options_of(engine, options, given)
     protocol = _set_up(protocol, configuration, constants or {})
     if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
         options = replace(options, deadlock=True)
-    _check_names(protocol, engine, invariants)
-    _check_options(engine, options)
+    _check_invariants(protocol, invariants)
     try:
         return _checked(protocol, engine, invariants, options, report, deadline)
     except LimitReached:
-        # Before there was anything to be told.
+        # Before there was anything to report.
         engine = "embedded" if engine == "auto" else engine
         return _result(protocol, engine, Exploration(limit=deadline.reached, unfinished=deadline.unfinished))
 
@@ -92,17 +91,14 @@ def _checked(
         broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a, deadline)), None)
     if broken is not None:
         return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
-    if engine == "auto" and options.states is None:
+    if engine == "auto":
+        assert isinstance(options, EmbeddedOptions)
         small = _try_small(protocol, invariants, options, deadline)
         if small is not None:
             return small
-    if engine == "auto":
         engine = "embedded"
-    with _limited(deadline, options):
-        stepper = Stepper(protocol, invariants, options.checking, deadline)
-    _check_liveness(stepper, engine, options)
-    _check_symmetry(stepper, options)
-    if options.checking and engine != "spark":  # which refuses it
+    stepper = _stepper(protocol, invariants, options, deadline)
+    if options.checking:
         from fencepost.engines.hashseeds import compare
 
         with _limited(deadline, options):
@@ -120,10 +116,19 @@ def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[Non
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
+def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
+    """The protocol as engines step through it. Raises :class:`OptionError` for options that do not go with it."""
+    with _limited(deadline, options):
+        stepper = Stepper(protocol, invariants, options.checking, deadline)
+    stepper.fairness_requirements()
+    options.validate(stepper)
+    return stepper
+
+
 def _set_up(
     protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]
 ) -> Protocol:
-    """What is to be checked, with its constants."""
+    """The protocol to check, with its constants."""
     if isinstance(protocol, Protocol):
         if configuration is not None or constants:
             raise OptionError(
@@ -140,25 +145,22 @@ def _set_up(
 
 def _module(engine: str, options: Options) -> str:
     """Where an engine is."""
-    if engine == "simulate" and options.master is not None:
+    if isinstance(options, SimulationOptions) and options.master is not None:
         return "fencepost.spark.simulate"
     return "fencepost.spark.engine" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
 def _try_small(
-    protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline
+    protocol: Protocol, invariants: Sequence[str] | None, options: EmbeddedOptions, deadline: Deadline
 ) -> Result | None:
     """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not
     do.
     """
-    if options.checkpoint or options.resume or options.checking:
+    if options.checkpoint or options.resume or options.checking or options.states is not None:
         return None
     from fencepost.engines import interpreted
 
-    with _limited(deadline, options):
-        stepper = Stepper(protocol, invariants, deadline=deadline)
-    _check_liveness(stepper, "interpreted", options)
-    _check_symmetry(stepper, options)
+    stepper = _stepper(protocol, invariants, options, deadline)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
@@ -167,36 +169,6 @@ def _try_small(
         return _judge(stepper, "interpreted", explored, options)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
     return None if ours else _judge(stepper, "interpreted", explored, options)
-
-
-def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
-    """Raises :class:`OptionError` if temporal properties are to be judged together with what leaves no graph to judge
-    them on.
-    """
-    names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
-    stepper.demands()
-    if not names:
-        return
-    instead = f"{names[0]} is judged on all steps between all states: check invariants alone, with --invariant NAME, or"
-    if stepper.protocol.declared("view"):
-        raise OptionError(f"{instead} take out the view, which makes one state of several that may go on differently")
-    if engine != "spark" and (options.checkpoint is not None or options.resume is not None):
-        raise OptionError(
-            f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine"
-            " spark"
-        )
-
-
-def _check_symmetry(stepper: Stepper, options: Options) -> None:
-    """Raises :class:`OptionError` if a refinement is to be judged up to symmetry, of which its mapping need not
-    know.
-    """
-    if options.symmetry and stepper.refinements:
-        name = next(iter(stepper.refinements))
-        raise OptionError(
-            f"{name} is judged step by step, and its mapping may tell members apart: leave out --symmetry, or the"
-            " refinement, with --invariant NAME"
-        )
 
 
 def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool:
@@ -208,64 +180,18 @@ def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool
         raise ProtocolRaised(f"assumption {name} raised {type(error).__name__}: {error}", where=name) from error
 
 
-def _check_names(protocol: Protocol, engine: str, invariants: Sequence[str] | None) -> None:
-    if engine not in ENGINES:
-        raise OptionError(_unknown("engine", engine, ENGINES, "fencepost"))
+def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> None:
     known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
-            raise OptionError(_unknown("invariant", name, known, protocol.name))
-
-
-def _check_options(engine: str, options: Options) -> None:
-    """Raises :class:`OptionError` for an option that this engine does not have, or out of its range."""
-    if engine != "simulate":
-        for name in SIMULATION:
-            if getattr(options, name) is not None:
-                raise OptionError(f"--{name} is an option of simulation: use it with --engine simulate")
-        _check_table(engine, options)
-        return
-    for name in SEARCH:
-        if getattr(options, name) != getattr(Options, name):
-            raise OptionError(
-                f"{name} is an option of a search, which simulation is not: its limits are walks, depth and timeout"
-            )
-    for name, (least, most) in RANGES.items():
-        given = getattr(options, name)
-        if given is not None and not least <= given <= most:
-            raise OptionError(f"{name} is {given:,}: give a number from {least:,} to {most:,}")
-    if options.walk is not None and (options.walks is not None or options.seed is None):
-        raise OptionError("walk is one walk of a seed: give it with seed and without walks")
-
-
-def _check_table(engine: str, options: Options) -> None:
-    """Raises :class:`OptionError` for what the state space as a table does not go with."""
-    if options.edges and options.states is None:
-        raise OptionError("edges are written next to the states: give states a directory too")
-    if options.states is None:
-        return
-    against = {
-        "it has every state: leave out symmetry": options.symmetry,
-        "its fingerprints have 64 bits: leave out the 128": options.bits != 64,
-        "only engine spark can go on with one: leave out resume": options.resume is not None and engine != "spark",
-    }
-    for reason, given in against.items():
-        if given:
-            raise OptionError(f"states is for the whole state space as a table, and {reason}")
-    if options.checkpoint is not None:
-        from fencepost.storage import is_within
-
-        if is_within(options.checkpoint, options.states):
-            raise OptionError(
-                f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of"
-                " its own"
-            )
+            raise OptionError(unknown_name("invariant", name, known, protocol.name))
 
 
 def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:
-    """What an engine finds, which writes the state space down meanwhile, if that was asked for."""
+    """The findings of an engine, which writes the state space down meanwhile, if that was asked for."""
     explored: Exploration
-    if options.states is None or options.resume is not None:  # a search that goes on knows its table
+    resumed = isinstance(options, SavedOptions) and options.resume is not None  # and knows its table
+    if not isinstance(options, SearchOptions) or options.states is None or resumed:
         explored = explorer.explore(stepper, options, report)
         return explored
     from fencepost.states.writer import Writer  # needs what an installation may lack
@@ -282,38 +208,35 @@ def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
     """The result of an exploration, every counterexample replayed through the author's Python."""
     explored.unfinished = stepper.deadline.unfinished
-    violations = [
-        Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path, f.loop), f.fairness, f.walk, f.walked)
-        for f in explored.found
-    ]
+
+    def trace(found: Found) -> Trace:
+        return replay(stepper, State(stepper.store, found.initial.ids), found.path, found.loop)
+
+    violations = [Violation(f.kind, f.name, trace(f), f.fairness, f.walk, f.walked) for f in explored.found]
     missing = never_reached(stepper, explored)
     if explored.complete and explored.raised is None:
         violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
-    result = _result(stepper.protocol, engine, explored, violations)
-    result.witnesses = [
-        Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses
-    ]
-    result.unreached = tuple(title for titles in missing.values() for title in titles)
-    result.table = explored.table
-    result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
     images = explored.symmetry.images if explored.symmetry is not None else 1
-    result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, images)
-    if explored.raised_at is not None:
-        result.error_trace = replay(stepper, _start(stepper, explored.raised_at), explored.raised_at.path)
-    if explored.walk is not None:
-        result.walk = replay(stepper, _start(stepper, explored.walk), explored.walk.path)
+    bits = options.bits if isinstance(options, SearchOptions) else 64
     counts: dict[str, list[int]] = {}
     for root in stepper.of_kind("action"):
         count = counts.setdefault(root.name, [0, 0])
         count[0] += explored.taken.get(root.index, 0)
         count[1] += explored.new.get(root.index, 0)
-    result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
-    result.seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
-    return result
-
-
-def _start(stepper: Stepper, found: Found) -> State:
-    return State(stepper.store, found.initial.ids)
+    return _result(
+        stepper.protocol,
+        engine,
+        explored,
+        violations=violations,
+        witnesses=[Witness(f.name, trace(f), f.walk, f.walked) for f in explored.witnesses],
+        unreached=tuple(title for titles in missing.values() for title in titles),
+        reached=bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing,
+        error_trace=None if explored.raised_at is None else trace(explored.raised_at),
+        walk=None if explored.walk is None else trace(explored.walk),
+        actions=[ActionCount(name, taken, new) for name, (taken, new) in counts.items()],
+        collision_probability=collision_probability(explored.generated, explored.distinct, bits, images),
+        seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # after all that was replayed
+    )
 
 
 def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
@@ -326,32 +249,31 @@ def collision_probability(generated: int, distinct: int, bits: int, images: int 
     return min(1.0, pairs / 2.0**bits)
 
 
-def _result(
-    protocol: Protocol, engine: str, explored: Exploration, violations: list[Violation] | None = None
-) -> Result:
-    return Result(
-        protocol=protocol,
-        engine=explored.engine or engine,
-        complete=explored.complete,
-        distinct_states=explored.distinct,
-        generated_states=explored.generated,
-        depth=explored.depth,
-        queue=explored.queue,
-        seconds=explored.seconds,
-        peak_memory_bytes=explored.peak_memory,
-        actions=[],
-        violations=violations or [],
-        limit=explored.limit,
-        interrupted=explored.interrupted,
-        unfinished=explored.unfinished,
-        error=explored.raised,
-        failure=explored.failure,
-        judged=explored.judged,
-        unjudged=explored.unjudged,
-        evaluations=explored.evaluations,
-        profile=explored.profile,
-        symmetry=explored.symmetry.names if explored.symmetry is not None else (),
-        exact=explored.symmetry is None or explored.symmetry.exact,
-        walks=explored.walks,
-        on_spark=explored.on_spark,
-    )
+def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
+    """The result with the values that an engine found, and with those that were ``judged`` on top of them."""
+    found = {
+        "engine": explored.engine or engine,
+        "complete": explored.complete,
+        "distinct_states": explored.distinct,
+        "generated_states": explored.generated,
+        "depth": explored.depth,
+        "queue": explored.queue,
+        "seconds": explored.seconds,
+        "peak_memory_bytes": explored.peak_memory,
+        "actions": [],
+        "limit": explored.limit,
+        "interrupted": explored.interrupted,
+        "unfinished": explored.unfinished,
+        "error": explored.raised,
+        "failure": explored.failure,
+        "judged": explored.judged,
+        "unjudged": explored.unjudged,
+        "evaluations": explored.evaluations,
+        "profile": explored.profile,
+        "symmetry": explored.symmetry.names if explored.symmetry is not None else (),
+        "exact": explored.symmetry is None or explored.symmetry.exact,
+        "table": explored.table,
+        "walks": explored.walks,
+        "on_spark": explored.on_spark,
+    }
+    return Result(protocol, **{**found, **judged})

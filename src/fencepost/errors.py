@@ -1,9 +1,12 @@
-"""What can go wrong, as a user meets it: one class per exit code, one clear line per instance.
+"""Errors as a user meets them: one class per exit code, one clear line per instance.
 
 The exit codes are TLC's, so that scripts written for TLC keep working.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 HOLDS = 0
 NOT_REACHED = 1
@@ -19,10 +22,38 @@ NOT_COMPLETE = 152
 SYSTEM_FAILED = 153
 
 
+_spelling: Callable[[str], str] = str
+
+
+@contextmanager
+def options_spelled(spelling: Callable[[str], str]) -> Iterator[None]:
+    """Within this context errors name each option by what ``spelling`` makes of it, in all threads of the process."""
+    global _spelling
+    before, _spelling = _spelling, spelling
+    try:
+        yield
+    finally:
+        _spelling = before
+
+
 class FencepostError(Exception):
-    """An error whose message is one line for the user: what is wrong and what to do."""
+    """An error whose message is one line for the user: what is wrong and what to do.
+
+    ``options`` are the options that the message is about. Where the message has ``{name}`` for one of them, the text of
+    the error has the name as the user writes it: ``max_memory`` in Python, ``--max-memory`` on the command line.
+    """
 
     exit_code = SYSTEM_FAILED
+
+    def __init__(self, message: str, *options: str) -> None:
+        super().__init__(message)
+        self.options = options
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        for option in self.options:
+            message = message.replace(f"{{{option}}}", _spelling(option))
+        return message
 
 
 class NotAProtocol(FencepostError):
@@ -46,14 +77,14 @@ class ProtocolRaised(FencepostError):
 
     exit_code = PROTOCOL_RAISED
 
-    def __init__(self, message: str, *, where: str = "", state: object = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *options: str, where: str = "", state: object = None) -> None:
+        super().__init__(message, *options)
         self.where = where
         self.state = state
 
 
 class Misbehaved(FencepostError):
-    """What an action or a property did wrong, said as the rest of a sentence that begins with its name."""
+    """A mistake of an action or a property, in words that continue a sentence which begins with its name."""
 
     exit_code = PROTOCOL_RAISED
 

@@ -35,6 +35,15 @@ def interrupt() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def was_interrupted(error: "BaseException | None") -> bool:
+    """Whether an error is what somebody's library made of Ctrl-C, while it was imported say."""
+    from fencepost.errors import FencepostError
+
+    while error is not None and not isinstance(error, (KeyboardInterrupt, FencepostError)):
+        error = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt)
+
+
 def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
     """Python drops an exception that is raised in a callback of its own, while it collects garbage say. Ctrl-C then
     comes once more.

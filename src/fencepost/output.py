@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from fencepost.errors import OptionError, SystemFailure
-from fencepost.spec.values import printable
+from fencepost import errors
+from fencepost.errors import FencepostError, OptionError, SystemFailure
+from fencepost.spec.text import printable
 
 LONGEST = 2_000
 """Characters of a complaint after which its middle is left out."""
@@ -33,14 +34,14 @@ def stdout() -> Any:
 
 
 def say(text: str) -> None:
-    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is
+    """Print lines to standard output. Control characters, which names and docstrings can hold, are
     escaped.
     """
     put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def put(text: str) -> None:
-    """Write to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
+    """Write to standard output. Quiet if the reader is gone; :class:`SystemFailure` if it can not be written."""
     out = stdout()
     if out is None:
         return
@@ -94,6 +95,26 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
             line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
         sys.stderr.write(f"fencepost: {line}\n")
         sys.stderr.flush()
+
+
+def failed(error: BaseException, debug: bool) -> int:
+    """Say what went wrong in one line of complaint; the exit code for it."""
+    code = errors.SYSTEM_FAILED
+    if isinstance(error, FencepostError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        message, code = "interrupted", errors.INTERRUPTED
+    elif isinstance(error, MemoryError):
+        message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+    elif isinstance(error, RecursionError):
+        message = "something is nested too deeply to be worked on"
+    elif isinstance(error, OSError):
+        file = f": {error.filename}" if error.filename else ""
+        message = f"the machine failed: {error.strerror or error}{file}"
+    else:
+        message = f"a fault in Fencepost: {type(error).__name__}: {error} (--debug shows where)"
+    complain(message, error, debug)
+    return code
 
 
 # -- files and terminals ----------------------------------------------------------------------------------------------

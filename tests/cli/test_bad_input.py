@@ -52,8 +52,9 @@ CASES: list[tuple[str, int, list[str], list[str]]] = [
     ("walks without walking", 151, ["check", "counter.py", "--walks", "5"],
     ["--walks is an option of simulation", "--engine simulate"]),
     ("a search's limit for walks", 151, ["check", "counter.py", "--engine", "simulate", "--max-depth", "5"],
-    ["max_depth", "depth"]),
-    ("a walk of no seed", 151, ["check", "counter.py", "--engine", "simulate", "--walk", "5"], ["walk", "seed"]),
+    ["--max-depth is an option of a search", "--depth and --timeout"]),
+    ("a walk of no seed", 151, ["check", "counter.py", "--engine", "simulate", "--walk", "5"],
+    ["--walk is one walk of a seed", "with --seed and without --walks"]),
     ("too deep a walk", 151, ["check", "counter.py", "--engine", "simulate", "--depth", "2000000"],
     ["depth is 2,000,000", "1,000,000"]),
     ("a negative seed", 151, ["check", "counter.py", "--engine", "simulate", "--seed", "-1"], ["--seed", "too small"]),
@@ -173,7 +174,7 @@ CASES: list[tuple[str, int, list[str], list[str]]] = [
         "checkpoint of the reference engine",
         151,
         ["check", "counter.py", "--engine", "reference", "--checkpoint", "saved"],
-        ["reference engine keeps no checkpoints", "embedded"],
+        ["--checkpoint is for --engine embedded and --engine spark"],
     ),
 ]
 # fmt: on

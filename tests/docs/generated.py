@@ -67,13 +67,14 @@ def _settings(settings: list[tuple[str, str, str]]) -> str:
 def _bytes(name: str) -> str:
     module = importlib.import_module(STRUCTS[name][0])
     line = re.search(
-        rf'^{STRUCTS[name][1]} = struct\.Struct\("(.*?)"\)(?:  # (.*))?$',
+        rf'((?:^# .*\n)*)^{STRUCTS[name][1]} = struct\.Struct\("(.*?)"\)(?:  # (.*))?$',
         Path(str(module.__file__)).read_text(),
         re.MULTILINE,
     )
     assert line is not None, f"{name} is no struct of {module.__name__} any more"
-    sizes = [struct.calcsize(f">{part}") for part in re.findall(r"\d*[a-zA-Z]", line[1])]
-    fields, _, around = (UNCOMMENTED.get(name) or line[2]).partition("; ")
+    sizes = [struct.calcsize(f">{part}") for part in re.findall(r"\d*[a-zA-Z]", line[2])]
+    comment = line[3] or " ".join(part.removeprefix("# ") for part in line[1].splitlines())
+    fields, _, around = (UNCOMMENTED.get(name) or comment).partition("; ")
     words = fields.split(", ")
     assert len(words) == len(sizes), f"{name}: {words} are not {len(sizes)}"
     rows, offset = [], 0

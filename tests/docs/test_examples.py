@@ -10,7 +10,7 @@ import pytest
 from docs.documents import DOCS, EXAMPLES, Block, blocks, documents, run, same, selected
 from patience import PATIENCE
 
-from fencepost import Options, Protocol, Result, check
+from fencepost import Options, Protocol, Result, SearchOptions, check
 from fencepost.loading import load
 
 # Example, constants, and what TLC found for the TLA+ of the same name (one worker, no symmetry): distinct states and
@@ -61,7 +61,7 @@ def test_the_numbers_in_the_table_are_those_of_tlc() -> None:
 
 def test_a_level_has_the_count_of_tlc() -> None:
     """With TLC: CONSTRAINT FewEntries Shallow, where Shallow == TLCGet("level") <= 5."""
-    assert check(example("quorum_log.py:QuorumLog"), options=Options(max_depth=5)).distinct_states == 447
+    assert check(example("quorum_log.py:QuorumLog"), options=SearchOptions(max_depth=5)).distinct_states == 447
     assert "447 states of `QuorumLog`" in " ".join((DOCS / "from-tla.md").read_text().split())
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost import Protocol
-from fencepost.engines import embedded, reference
-from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.engines import conclusion, embedded, reference
+from fencepost.engines.interface import Exploration, Found
+from fencepost.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph
 from fencepost.step import Stepper
@@ -45,7 +46,7 @@ def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
 def by_reference(protocol: Protocol, **options: Any) -> dict[str, Any]:
     """The plain explorer's answer."""
     stepper = Stepper(protocol)
-    return answer(stepper, reference.explore(stepper, Options(**{"workers": 1, **options})))
+    return answer(stepper, reference.explore(stepper, ReferenceOptions(**{"workers": 1, **options})))
 
 
 def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = None, **options: Any) -> dict[str, Any]:
@@ -53,21 +54,21 @@ def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = 
     stepper = Stepper(protocol)
     if prepare is not None:
         prepare(stepper)
-    return answer(stepper, embedded.explore(stepper, Options(**{"workers": 1, **options})))
+    return answer(stepper, embedded.explore(stepper, EmbeddedOptions(**{"workers": 1, **options})))
 
 
 def graph(explore: Callable[..., object], stepper: Stepper, **options: Any) -> Graph:
     """The graph that an engine records, as it is before temporal properties are judged on it."""
     graphs: list[Graph] = []
 
-    def finish(search: Search) -> Exploration:
+    def conclude(search: Search) -> Exploration:
         assert search.recording is not None
         graphs.append(search.recording.graph())
         return search.result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Search, "finish", finish)
-        explore(stepper, Options(**options))
+        patch.setattr(conclusion, "conclude", conclude)
+        explore(stepper, EmbeddedOptions(**options))
     return graphs[0]
 
 

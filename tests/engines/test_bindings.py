@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Options, Protocol, action, invariant, require, state, step_invariant
+from fencepost import Protocol, SearchOptions, action, invariant, require, state, step_invariant
 from fencepost.check import check
 from fencepost.engines.embedded import Embedded
 from fencepost.engines.search import Search
@@ -33,7 +33,7 @@ def bound(bindings: int) -> Protocol:
 
 
 def entries(protocol: Protocol) -> int:
-    search = Search(Stepper(protocol), Options(workers=1))
+    search = Search(Stepper(protocol), SearchOptions(workers=1))
     executor = Embedded(Workspace(search))
     try:
         assert search.run(executor).distinct == 4

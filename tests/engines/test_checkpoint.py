@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from fencepost import Options, Protocol, Result, SystemFailure, action, check, invariant, require, state
+from fencepost import EmbeddedOptions, Protocol, Result, SystemFailure, action, check, invariant, require, state
 from fencepost.digest import sealed
 from fencepost.engines.checkpoint import Reader
 from fencepost.loading import load
@@ -23,7 +23,7 @@ SMALL = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
 
 KILLED = """
 import os, signal, sys
-from fencepost import Options, check
+from fencepost import EmbeddedOptions, check
 from fencepost.engines import checkpoint
 from fencepost.protocols import shipped
 
@@ -44,7 +44,7 @@ class Os:
         return deadly(getattr(os, name)) if name == where else getattr(os, name)
 
 checkpoint.os = Os()
-options = Options(workers=2, checkpoint=__import__("pathlib").Path(directory), checkpoint_every=0.0)
+options = EmbeddedOptions(workers=2, checkpoint=__import__("pathlib").Path(directory), checkpoint_every=0.0)
 print(check(shipped("bookkeeper-4.13")(bookies=2, write_quorum=2, ack_quorum=1, recovery_reads_fence=True),
             engine="embedded", options=options))
 """
@@ -55,7 +55,7 @@ def protocol(**constants: object) -> object:
 
 
 def explore(subject: object, **options: object) -> Result:
-    return check(subject, engine="embedded", options=Options(**{"workers": 2, **options}))  # type: ignore[arg-type]
+    return check(subject, engine="embedded", options=EmbeddedOptions(**{"workers": 2, **options}))  # type: ignore[arg-type]
 
 
 def figures(result: Result) -> tuple[object, ...]:
@@ -269,7 +269,7 @@ def test_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_not_overwritten(saved: Path) -> None:
     result = explore(protocol(), checkpoint=saved)
-    assert result.failure is not None and "--resume" in str(result.failure)
+    assert result.failure is not None and f"go on from it with resume {saved}" in str(result.failure)
     assert result.exit_code == 153
 
 
@@ -278,13 +278,13 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_counts(tmp_path: Path, un
     full = f"""
 import resource, signal, sys
 from pathlib import Path
-from fencepost import Options, check
+from fencepost import EmbeddedOptions, check
 from fencepost.protocols import shipped
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 protocol = shipped("bookkeeper-4.13")(bookies=2, write_quorum=2, ack_quorum=1, recovery_reads_fence=True)
-check(protocol, engine="embedded", options=Options(workers=2))  # so that compiled loops are cached before the limit
+check(protocol, options=EmbeddedOptions(workers=2))  # so that compiled loops are cached before the limit
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-options = Options(workers=2, checkpoint=Path({str(directory)!r}), checkpoint_every=0.0)
+options = EmbeddedOptions(workers=2, checkpoint=Path({str(directory)!r}), checkpoint_every=0.0)
 result = check(protocol, engine="embedded", options=options)
 print(result.exit_code, result.distinct_states, result.failure)
 """

@@ -32,10 +32,10 @@ from fencepost import (
 )
 from fencepost.compiler import native, tables
 from fencepost.engines import reference, workspace
-from fencepost.engines.interface import Options
+from fencepost.engines.options import ReferenceOptions
 from fencepost.engines.resources import resident_memory
+from fencepost.report.json import to_json
 from fencepost.step import Deadline, LimitReached, Stepper, deadline
-from fencepost.trace.json import to_json
 
 ENGINES = ("auto", "reference", "embedded", "simulate")
 
@@ -197,7 +197,7 @@ def test_what_was_counted_is_kept() -> None:
     # With the one endless call left out, the same search ends at a limit on states.
     stepper = Stepper(Endless(where="action"))
     with at_most():
-        explored = reference.explore(stepper, Options(timeout=0.5))
+        explored = reference.explore(stepper, ReferenceOptions(timeout=0.5))
     # 0; 1 and 2; 3 and 4: then one of the two is expanded.
     assert explored.distinct in (5, 6) and explored.depth == 3
     assert sum(explored.taken.values()) + 1 == explored.generated

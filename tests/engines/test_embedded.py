@@ -36,7 +36,8 @@ from fencepost import (
     view,
 )
 from fencepost.engines import embedded, reference, search
-from fencepost.engines.interface import Exploration, Options, Progress
+from fencepost.engines.interface import Exploration, Progress
+from fencepost.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.step import Stepper
 from fencepost.step import state as states
 from fencepost.trace import replay
@@ -511,7 +512,7 @@ def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> No
     """Whichever worker found it, and in whatever order."""
     agreed(DeadEnds(), [WAYS[0], WAYS[2]], deadlock=True)
     stepper = Stepper(DeadEnds())
-    explored = embedded.explore(stepper, Options(deadlock=True, keep_going=True))
+    explored = embedded.explore(stepper, EmbeddedOptions(deadlock=True, keep_going=True))
     ends = {f.name: replay(stepper, f.initial, f.path).states[-1] for f in explored.found}
     (start,) = stepper.initial_states()
     seconds = [
@@ -870,7 +871,7 @@ class Endless(Protocol):
 
 
 def ended(**options: Any) -> Exploration:
-    return embedded.explore(Stepper(Endless()), Options(**options))
+    return embedded.explore(Stepper(Endless()), EmbeddedOptions(**options))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -896,13 +897,15 @@ def test_a_limit_is_told_and_nothing_holds(options: dict[str, Any], limit: str, 
         assert explored.distinct == sum(range(1, explored.depth + 1)) and explored.queue == explored.depth
     if "max_states" in options:
         assert explored.distinct >= 500
-    result = fencepost.check(Endless(), engine="embedded", options=Options(workers=workers, **options))
+    result = fencepost.check(Endless(), engine="embedded", options=EmbeddedOptions(workers=workers, **options))
     assert not result.holds and result.verdict == "not complete" and result.exit_code == 152
     assert result.limit == limit
 
 
 def test_a_limit_that_is_not_reached_is_none() -> None:
-    explored = embedded.explore(Stepper(Counter()), Options(max_states=15, max_depth=13, timeout=1e6, max_memory=2**40))
+    explored = embedded.explore(
+        Stepper(Counter()), EmbeddedOptions(max_states=15, max_depth=13, timeout=1e6, max_memory=2**40)
+    )
     assert explored.limit is None and explored.complete and explored.distinct == 14
 
 
@@ -922,7 +925,7 @@ def test_an_interrupt_ends_it_and_what_was_found_is_told(workers: int) -> None:
         if progress.distinct > 1_000:
             raise KeyboardInterrupt
 
-    explored = embedded.explore(Stepper(Endless()), Options(workers=workers), report)
+    explored = embedded.explore(Stepper(Endless()), EmbeddedOptions(workers=workers), report)
     assert explored.interrupted and not explored.complete and explored.limit is None
     assert explored.distinct >= seen[-1].distinct > 1_000 and explored.queue > 0
 
@@ -931,7 +934,7 @@ def test_an_interrupt_ends_it_and_what_was_found_is_told(workers: int) -> None:
 def test_progress_only_grows(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "TICK", 0.0)
     seen: list[Progress] = []
-    explored = embedded.explore(Stepper(Endless()), Options(workers=workers, max_states=20_000), seen.append)
+    explored = embedded.explore(Stepper(Endless()), EmbeddedOptions(workers=workers, max_states=20_000), seen.append)
     assert len(seen) >= 100 and seen[0].distinct < 1_000 < seen[-1].distinct
     for one, other in zip(seen, seen[1:], strict=False):
         assert one.generated <= other.generated and one.distinct <= other.distinct and one.depth <= other.depth
@@ -990,8 +993,8 @@ class Raises(Protocol):
 @pytest.mark.parametrize("where", ["action", "invariant", "constraint", "step_invariant", "step_constraint"])
 def test_what_is_raised_deep_in_the_space_is_told_with_the_way_there(where: str, workers: int) -> None:
     stepper = Stepper(Raises(where=where))
-    explored = embedded.explore(stepper, Options(workers=workers))
-    plain = reference.explore(Stepper(Raises(where=where)), Options())
+    explored = embedded.explore(stepper, EmbeddedOptions(workers=workers))
+    plain = reference.explore(Stepper(Raises(where=where)), ReferenceOptions())
     assert explored.raised is not None and plain.raised is not None and plain.raised_at is not None
     assert str(explored.raised) == str(plain.raised) and f"ValueError: in {where}" in str(explored.raised)
     assert explored.raised.where == plain.raised.where
@@ -1021,7 +1024,7 @@ class RaisesAtOnce(Protocol):
 
 def test_what_is_raised_in_the_initial_state() -> None:
     for workers in (1, 2):
-        explored = embedded.explore(Stepper(RaisesAtOnce()), Options(workers=workers))
+        explored = embedded.explore(Stepper(RaisesAtOnce()), EmbeddedOptions(workers=workers))
         assert explored.raised is not None and "at once" in str(explored.raised)
         assert explored.raised_at is not None and list(explored.raised_at.path) == []
 
@@ -1090,8 +1093,8 @@ def test_twice_with_the_same_stepper_of_values_already_seen() -> None:
     """Values and slots that were numbered before, in another order, change nothing."""
     fresh = by_embedded(Talk(), keep_going=True, max_depth=5)
     stepper = Stepper(Talk())
-    reference.explore(stepper, Options(max_depth=4))
-    used = answer(stepper, embedded.explore(stepper, Options(keep_going=True, max_depth=5, workers=2)))
+    reference.explore(stepper, ReferenceOptions(max_depth=4))
+    used = answer(stepper, embedded.explore(stepper, EmbeddedOptions(keep_going=True, max_depth=5, workers=2)))
     assert disagreement(fresh, used) is None
 
 

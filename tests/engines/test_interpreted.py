@@ -17,7 +17,7 @@ from symmetric_protocols import symmetric
 
 from fencepost import Protocol, action, constant, invariant, require, state
 from fencepost.engines import interpreted, reference
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 from fencepost.protocols import shipped
 from fencepost.step import Stepper
 
@@ -27,7 +27,7 @@ CAP = 300
 
 def by_interpreted(protocol: Protocol, **options: Any) -> dict[str, Any]:
     stepper = Stepper(protocol)
-    return answer(stepper, interpreted.explore(stepper, Options(**{"workers": 1, **options})))
+    return answer(stepper, interpreted.explore(stepper, SearchOptions(**{"workers": 1, **options})))
 
 
 def difference(random: RandomProtocol, options: dict[str, Any]) -> str | None:
@@ -101,7 +101,7 @@ class Raising(Protocol):
 def test_an_error_comes_with_the_same_path(where: str) -> None:
     both = []
     for explore in (reference.explore, interpreted.explore):
-        explored = explore(Stepper(Raising(where=where)), Options())
+        explored = explore(Stepper(Raising(where=where)), SearchOptions())
         assert explored.raised_at is not None
         both.append((str(explored.raised), list(explored.raised_at.path), explored.distinct, explored.generated))
     assert both[0] == both[1]
@@ -110,7 +110,7 @@ def test_an_error_comes_with_the_same_path(where: str) -> None:
 def test_asks_python_once_for_what_a_root_reads() -> None:
     protocol = shipped("ledger-chaining")()
     stepper = Stepper(protocol)
-    explored = interpreted.explore(stepper, Options(max_states=3_000))
+    explored = interpreted.explore(stepper, SearchOptions(max_states=3_000))
     assert explored.distinct >= 3_000 and explored.evaluations < 700
 
 
@@ -149,5 +149,5 @@ def test_a_space_with_large_levels_is_left_to_the_compiled_engine_early() -> Non
             self.cells = (*self.cells[:i], 1, *self.cells[i + 1 :])
 
     stepper = Stepper(Wide())
-    explored = interpreted.explore(stepper, Options(), most=interpreted.Most(calls=5_000, queued=300, orbits=1))
+    explored = interpreted.explore(stepper, SearchOptions(), most=interpreted.Most(calls=5_000, queued=300, orbits=1))
     assert explored.limit == "the limit of 300 states in one level" and explored.distinct < 1_000

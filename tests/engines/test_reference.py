@@ -15,7 +15,8 @@ from random_protocols import RandomProtocol, protocols, reduced, seeded
 
 from fencepost import Protocol, action, check, constant, invariant, require, state
 from fencepost.engines import reference, search
-from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.engines.interface import Exploration, Found
+from fencepost.engines.options import ReferenceOptions
 from fencepost.step import Stepper
 
 SEEDS = 5_000 if os.environ.get("FENCEPOST_THOROUGH") else 150
@@ -24,7 +25,7 @@ CAP = 150
 
 def explored(protocol: Protocol, **options: Any) -> tuple[Stepper, Exploration]:
     stepper = Stepper(protocol)
-    return stepper, reference.explore(stepper, Options(workers=1, **options))
+    return stepper, reference.explore(stepper, ReferenceOptions(workers=1, **options))
 
 
 def taken_by_title(stepper: Stepper, counts: dict[int, int]) -> Counter[str]:

@@ -13,14 +13,16 @@ from engines.random_refinements import Pair, pairs, seeded, shortest
 from hypothesis import given, settings
 
 from fencepost import (
+    EmbeddedOptions,
     FencepostError,
     Message,
     ModelValue,
     Network,
-    Options,
     PerKey,
     Protocol,
     Record,
+    SearchOptions,
+    SimulationOptions,
     Table,
     action,
     assumption,
@@ -46,17 +48,17 @@ from fencepost.engines.workspace import Workspace
 from fencepost.explorer.session import Session
 from fencepost.protocols.bookkeeper.current import BookKeeper, Client, LedgerOnBookie
 from fencepost.report.html import html
+from fencepost.report.json import to_json
 from fencepost.step import Stepper
-from fencepost.trace.json import to_json
 
 CAP = 300
 """States after which brute force is given up."""
 
 ENGINES: dict[str, Callable[[Stepper], Any]] = {
-    "reference": lambda stepper: reference.explore(stepper, Options(workers=1)),
-    "interpreted": lambda stepper: interpreted.explore(stepper, Options(workers=1)),
-    "embedded": lambda stepper: embedded.explore(stepper, Options(workers=1)),
-    "two workers": lambda stepper: embedded.explore(stepper, Options(workers=2)),
+    "reference": lambda stepper: reference.explore(stepper, SearchOptions(workers=1)),
+    "interpreted": lambda stepper: interpreted.explore(stepper, SearchOptions(workers=1)),
+    "embedded": lambda stepper: embedded.explore(stepper, EmbeddedOptions(workers=1)),
+    "two workers": lambda stepper: embedded.explore(stepper, EmbeddedOptions(workers=2)),
 }
 
 
@@ -95,7 +97,7 @@ def test_random_walks_find_what_brute_force_does() -> None:
         pair = seeded(seed)
         length, _ = shortest(pair.build(), CAP)
         stepper = Stepper(pair.build())
-        explored = simulate.explore(stepper, Options(workers=1, walks=200, depth=12, seed=seed))
+        explored = simulate.explore(stepper, SimulationOptions(workers=1, walks=200, depth=12, seed=seed))
         assert explored.failure is None and explored.raised is None
         assert length == -1 or bool(explored.found) == (length is not None), repr(pair)
         for found in explored.found:
@@ -194,7 +196,7 @@ class Digits(Protocol):
 def everywhere(protocol: Callable[[], Protocol], **options: Any) -> list[Any]:
     """The results of all engines."""
     engines = ("reference", "auto", "embedded")
-    return [check(protocol(), engine=engine, options=Options(workers=1, **options)) for engine in engines]
+    return [check(protocol(), engine=engine, options=SearchOptions(workers=1, **options)) for engine in engines]
 
 
 def test_what_holds_holds() -> None:
@@ -352,7 +354,7 @@ class Late(Protocol):
 
 
 def explored_with_tables(stepper: Stepper, workers: int) -> tuple[Exploration, Tables]:
-    search = Search(stepper, Options(workers=workers))
+    search = Search(stepper, SearchOptions(workers=workers))
     executor = embedded.Embedded(Workspace(search))
     try:
         return search.run(executor), executor.workspace.tables
@@ -634,7 +636,7 @@ def test_a_mapping_that_misbehaves_is_told_by_every_engine(why: str) -> None:
 
 
 def test_symmetry_is_refused() -> None:
-    with pytest.raises(FencepostError, match="leave out --symmetry"):
+    with pytest.raises(FencepostError, match="leave out symmetry"):
         check(Service(), symmetry=["clients"])
 
 

@@ -37,7 +37,8 @@ from fencepost import (
     step_invariant,
 )
 from fencepost.engines import lanes, simulate
-from fencepost.engines.interface import Exploration, Options
+from fencepost.engines.interface import Exploration
+from fencepost.engines.options import SimulationOptions
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
 from fencepost.protocols import shipped
@@ -161,7 +162,11 @@ class Plain:
         terms = Terms(stepper)
         for last, row in enumerate(rows):
             for first in range(last, -1, -1):
-                if rows[first] == row and self.inside(row) and all(met(stepper, terms.demands, rows[first : last + 1])):
+                if (
+                    rows[first] == row
+                    and self.inside(row)
+                    and all(met(stepper, terms.requirements, rows[first : last + 1]))
+                ):
                     for p in terms.properties:
                         if is_violated(stepper, [terms.predicates[n] for n in p.predicates], rows[: last + 1], first):
                             yield p.name, last, first
@@ -275,7 +280,7 @@ def test_whoever_waits_enters(lock: type[Protocol], stays_out: bool) -> None:
 
 
 def explored(protocol: Protocol, **options: Any) -> Exploration:
-    return simulate.explore(Stepper(protocol), Options(**{"workers": 1, "seed": 7, **options}))
+    return simulate.explore(Stepper(protocol), SimulationOptions(**{"workers": 1, "seed": 7, **options}))
 
 
 def told(exploration: Exploration) -> Any:
@@ -305,7 +310,7 @@ from fencepost import Options
 from fencepost.engines import simulate
 from fencepost.protocols import shipped
 from fencepost.step import Stepper
-e = simulate.explore(Stepper(shipped("bookkeeper-4.13")()), Options(workers=1, seed=3, walks=500))
+e = simulate.explore(Stepper(shipped("bookkeeper-4.13")()), SimulationOptions(workers=1, seed=3, walks=500))
 print(e.distinct, e.generated, sorted(e.taken.items()), e.walks)
 """
 

@@ -31,7 +31,8 @@ from fencepost import (
 )
 from fencepost.cli import main
 from fencepost.report.html import html
-from fencepost.trace import to_itf, to_json
+from fencepost.report.json import to_json
+from fencepost.trace import to_itf
 
 WAYS: Sequence[dict[str, Any]] = [
     {"engine": "reference"},

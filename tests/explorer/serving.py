@@ -11,11 +11,11 @@ from typing import Any
 
 from patience import PATIENCE
 
-from fencepost import Options, Protocol
+from fencepost import Protocol, SearchOptions
 from fencepost.explorer.app import LOOPBACK, Explorer, address, listen, server
 from fencepost.explorer.session import Session
 
-LIMITS = Options(workers=1)
+LIMITS = SearchOptions(workers=1)
 
 
 class Page:

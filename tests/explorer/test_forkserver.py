@@ -10,7 +10,7 @@ from explorer.serving import LIMITS
 from explorer.walks import Coin, Lamp
 from patience import PATIENCE
 
-from fencepost import OptionError, Options
+from fencepost import OptionError, SearchOptions
 from fencepost.explorer.app import Explorer
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Session
@@ -76,7 +76,7 @@ def test_what_is_evaluated_in_another_process_is_what_is_evaluated_here() -> Non
 
 def test_a_search_that_does_not_look_up_is_ended() -> None:
     """As one does not that compiles, or whose expression is endless in some state only."""
-    explorer = Explorer(Session(Lamp()), limits=Options(workers=1, timeout=600))
+    explorer = Explorer(Session(Lamp()), limits=SearchOptions(workers=1, timeout=600))
     try:
         explorer.find({"session": explorer.name, "at": 0, "expression": f"on and {ENDLESS}"})
         assert explorer.search is not None
@@ -94,7 +94,7 @@ def test_a_search_that_does_not_look_up_is_ended() -> None:
 
 def test_a_search_keeps_its_limits_even_if_it_does_not_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.explorer.find.SPARE", 0.0)
-    explorer = Explorer(Session(Lamp()), limits=Options(workers=1, timeout=0.1))
+    explorer = Explorer(Session(Lamp()), limits=SearchOptions(workers=1, timeout=0.1))
     try:
         explorer.find({"session": explorer.name, "at": 0, "expression": f"on and {ENDLESS}"})
         assert explorer.search is not None

@@ -8,16 +8,17 @@ import pytest
 from explorer.walks import Coin, Lamp, Ticking
 
 import fencepost
-from fencepost import OptionError, Options, Protocol
+from fencepost import OptionError, Protocol, SearchOptions
 from fencepost.explorer.find import Finding, look_for
 from fencepost.explorer.session import Node, Session
 from fencepost.explorer.views import BLOCK, _change, view
 from fencepost.loading import load
-from fencepost.trace import to_itf, to_json
+from fencepost.report.json import to_json
+from fencepost.trace import to_itf
 from fencepost.trace.json import behaviour
 from fencepost.trace.reading import protocol_of, read, replayed
 
-LIMITS = Options(workers=1, max_states=50_000)
+LIMITS = SearchOptions(workers=1, max_states=50_000)
 
 
 @pytest.fixture(scope="module")
@@ -283,13 +284,13 @@ def test_find_starts_from_any_initial_state() -> None:
 
 def test_a_search_is_limited_and_can_be_stopped() -> None:
     session = Session(Ticking())
-    limits = Options(workers=1, max_states=2_000)
+    limits = SearchOptions(workers=1, max_states=2_000)
     assert "limit of 2,000 states" in look_for(session, "False", None, limits, lambda progress: None).said
 
     def stop(progress: object) -> None:
         raise KeyboardInterrupt
 
-    assert look_for(session, "False", None, Options(workers=1), stop).said.startswith("Stopped")
+    assert look_for(session, "False", None, SearchOptions(workers=1), stop).said.startswith("Stopped")
 
 
 def test_a_long_diagram_is_drawn_in_parts() -> None:

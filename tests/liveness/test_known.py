@@ -66,7 +66,7 @@ def test_weak_fairness_lets_a_process_starve() -> None:
     stem, loop = titles(result)
     assert stem == ["ask(p=p1)"] and loop == ["ask(p=p2)", "enter(p=p2)", "leave(p=p2)"]
     assert result.exit_code == 13 and result.violation is not None
-    met = {(m.demand.title): (m.how, m.at) for m in result.violation.fairness}
+    met = {(m.requirement.title): (m.how, m.at) for m in result.violation.fairness}
     assert met == {
         "enter(p=p1)": (DISABLED, 2),
         "enter(p=p2)": (TAKEN, 2),
@@ -267,7 +267,7 @@ def test_a_search_that_reached_a_limit_judges_nothing() -> None:
 
 def test_no_room_is_said_and_nothing_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr("fencepost.engines.judging.resident_memory", lambda: 1 << 50)
+    monkeypatch.setattr("fencepost.engines.conclusion.resident_memory", lambda: 1 << 50)
     result = check(Countdown(), engine="reference")
     assert (result.complete, result.holds, result.verdict, result.exit_code) == (True, False, "not complete", 152)
     assert "Liveness was not judged: the memory limit of" in str(result)
@@ -282,7 +282,7 @@ def test_with_a_view_or_a_checkpoint_it_is_refused(tmp_path: Any) -> None:
     for engine in ("auto", *ENGINES):
         with pytest.raises(OptionError, match=r"is_over is judged on all steps.*take out the view"):
             check(Viewed(), engine=engine)
-    with pytest.raises(OptionError, match=r"leave out --checkpoint"):
+    with pytest.raises(OptionError, match=r"leave out checkpoint"):
         check(Countdown(), checkpoint=tmp_path)
 
 

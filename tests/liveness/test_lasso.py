@@ -18,13 +18,13 @@ from fencepost.describe import description
 from fencepost.engines.interface import Progress
 from fencepost.report.diagram import diagram
 from fencepost.report.html import html
+from fencepost.report.json import data
 from fencepost.report.sequence import sequence
 from fencepost.report.svg import svg
 from fencepost.report.text import story
 from fencepost.trace import ReplayFailed, Trace, replay, to_dot
 from fencepost.trace.evidence import looked_at
 from fencepost.trace.itf import itf
-from fencepost.trace.json import data
 
 LOCKS = str(Path(__file__).with_name("locks.py"))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Options, Protocol, Result, check
+from fencepost import Options, Protocol, Result, SearchOptions, check
 from fencepost.log import rules
 from fencepost.log.checked import log
 from fencepost.log.checked.log import SWITCHES, Log
@@ -86,7 +86,7 @@ def test_configurations_that_do_not(name: str) -> None:
 def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
     (switch,) = [constant for constant in Log.configurations[name].constants if constant in SWITCHES]
     protected = Log.configured(name, **{switch: True})
-    assert not check(protected, options=Options(workers=1, max_depth=VIOLATED[name][0])).violations
+    assert not check(protected, options=SearchOptions(workers=1, max_depth=VIOLATED[name][0])).violations
 
 
 def test_switches_are_the_protections_of_the_rules() -> None:
@@ -97,7 +97,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = Options(workers=1, max_depth=9)
+    shallow = SearchOptions(workers=1, max_depth=9)
     given: dict[str, Any] = {"lost_answers": True, "trims": True, "sealing": True}
     plain, compiled = (check(Log(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, OptionError, Options, Result, action, check, invariant, require
+from fencepost import ModelValue, OptionError, Result, SearchOptions, action, check, invariant, require
 from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, ReadResult, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry
 from fencepost.store.rules.metadata import LedgerStatus
@@ -108,7 +108,7 @@ def test_the_page_has_these_counts_and_every_constant() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = Options(workers=1, max_depth=6)
+    shallow = SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(protocol(2, 2, 2, 1), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states == 821
     assert plain.actions == compiled.actions
@@ -116,7 +116,7 @@ def test_plain_python_agrees() -> None:
 
 @pytest.mark.parametrize("row", BEGINNINGS, ids=str)
 def test_beginnings(row: tuple[int, ...]) -> None:
-    result = check(protocol(*row[:6]), options=Options(max_depth=row[7]))
+    result = check(protocol(*row[:6]), options=SearchOptions(max_depth=row[7]))
     assert (result.distinct_states, result.depth) == row[6:]
 
 
@@ -180,7 +180,7 @@ def test_every_protection_is_switched_off_somewhere_and_needed_there(protection:
     for name in off:
         assert BookKeeper.configurations[name].expect != "holds"
         result = check(
-            BookKeeper.configured(name, **{protection: True}), options=Options(max_depth=CONFIGURATIONS[name])
+            BookKeeper.configured(name, **{protection: True}), options=SearchOptions(max_depth=CONFIGURATIONS[name])
         )
         assert not result.violations
     assert off
@@ -310,7 +310,7 @@ def test_where_there_is_one_ensemble_there_is_nothing_to_choose() -> None:
 def test_every_ensemble_is_chosen_somewhere() -> None:
     def first_steps(**constants: Any) -> int:
         checked = protocol(4, 1, 2, 1, **constants)
-        return check(checked, engine="reference", options=Options(max_depth=2)).distinct_states - 1
+        return check(checked, engine="reference", options=SearchOptions(max_depth=2)).distinct_states - 1
 
     assert first_steps() == 1
     assert first_steps(choose_ensembles=True) == 6
@@ -387,7 +387,7 @@ class StoresWhatWasNeverSent(BookKeeper):
 )
 def test_a_rule_left_out_is_found(broken: type[BookKeeper], constants: dict[str, Any], violated: str) -> None:
     checked = broken(**{"bookies": 2, "write_quorum": 2, **constants})
-    result = check(checked, invariants=[violated], options=Options(workers=1, max_states=300_000))
+    result = check(checked, invariants=[violated], options=SearchOptions(workers=1, max_states=300_000))
     assert result.must_violate(violated)
 
 

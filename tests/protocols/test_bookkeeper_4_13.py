@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, Options, Result, action, check, require
+from fencepost import ModelValue, Result, SearchOptions, action, check, require
 from fencepost.protocols.bookkeeper.ledger import Entry
 from fencepost.protocols.bookkeeper.v4_13 import W1, W2, AddEntryRequest, AddEntryResponse, BookKeeper413
 from fencepost.store.rules.metadata import LedgerStatus
@@ -92,7 +92,7 @@ def test_plain_python_agrees() -> None:
     """With one bookie to the end, with two to some depth."""
     result = check(protocol(1, 1, 1), engine="reference").must_hold()
     assert (result.distinct_states, result.depth) == (259, 19)
-    shallow = Options(workers=1, max_depth=6)
+    shallow = SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(protocol(2, 2, 2), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states == 427
     assert plain.actions == compiled.actions
@@ -119,7 +119,7 @@ def test_defects(
 @pytest.mark.parametrize(("bookies", "wq", "aq", "sends", "depth", "distinct"), BEGINNINGS)
 def test_beginnings(bookies: int, wq: int, aq: int, sends: int, depth: int, distinct: int) -> None:
     checked = protocol(bookies, wq, aq, sends, recovery_reads_fence=True)
-    result = check(checked, options=Options(max_depth=depth))
+    result = check(checked, options=SearchOptions(max_depth=depth))
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
@@ -235,5 +235,5 @@ class StoresWhatWasNeverSent(BookKeeper413):
 )
 def test_a_rule_left_out_is_found(broken: type[BookKeeper413], constants: dict[str, Any], violated: str) -> None:
     checked = broken(bookies=2, write_quorum=2, recovery_reads_fence=True, **constants)
-    result = check(checked, invariants=[violated], options=Options(workers=1, max_states=100_000))
+    result = check(checked, invariants=[violated], options=SearchOptions(workers=1, max_states=100_000))
     assert result.must_violate(violated)

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 from cluster import Behaviour
 
-from fencepost import ModelValue, Options, Result, State, action, check, invariant, leads_to, step_invariant, weak
+from fencepost import (
+    ModelValue,
+    Options,
+    Result,
+    SearchOptions,
+    State,
+    action,
+    check,
+    invariant,
+    leads_to,
+    step_invariant,
+    weak,
+)
 from fencepost.protocols.bookkeeper.boot import (
     CUT_OFF,
     SERVING,
@@ -20,6 +32,7 @@ from fencepost.protocols.bookkeeper.boot import (
     RecoveryPhase,
     WriterStatus,
 )
+from fencepost.spec.protocol import constants_of
 from fencepost.store.rules.metadata import LedgerStatus
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
@@ -178,7 +191,7 @@ def test_the_page_says_what_each_protection_is_needed_for() -> None:
 
 def test_the_page_names_every_constant() -> None:
     section = PAGE[PAGE.index("## Constants") : PAGE.index("## What is in the model")]
-    assert set(re.findall(r"`(\w+)`", section)) == set(BookKeeperBoot._declared_constants)
+    assert set(re.findall(r"`(\w+)`", section)) == set(constants_of(BookKeeperBoot))
 
 
 # -- and otherwise ----------------------------------------------------------------------------------------------------
@@ -195,7 +208,7 @@ def test_three_bookies_up_to_symmetry() -> None:
 
 
 def test_counts_in_plain_python() -> None:
-    few, shallow = BookKeeperBoot(max_crashes=2), Options(workers=1, max_depth=6)
+    few, shallow = BookKeeperBoot(max_crashes=2), SearchOptions(workers=1, max_depth=6)
     plain, compiled = (check(few, engine=engine, options=shallow) for engine in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states == 1_228
 

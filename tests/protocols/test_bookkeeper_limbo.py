@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, Options, Result, State, Trace, action, check, require
+from fencepost import ModelValue, Options, Result, SearchOptions, State, Trace, action, check, require
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Entry
 from fencepost.protocols.bookkeeper.limbo import BookKeeperLimbo
 from fencepost.store.rules.metadata import LedgerStatus
@@ -115,7 +115,7 @@ def test_counts_in_plain_python(
 
 @pytest.mark.parametrize(("bookies", "clients", "wq", "aq", "sends", "depth", "distinct"), BEGINNINGS)
 def test_beginnings(bookies: int, clients: int, wq: int, aq: int, sends: int, depth: int, distinct: int) -> None:
-    result = check(protocol(bookies, clients, wq, aq, sends), options=Options(workers=1, max_depth=depth))
+    result = check(protocol(bookies, clients, wq, aq, sends), options=SearchOptions(workers=1, max_depth=depth))
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 

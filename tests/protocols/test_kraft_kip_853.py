@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
-from fencepost import ModelValue, Options, PerKey, check, per_key
+from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, check, per_key
+from fencepost.protocols.kraft import server as kraft
 from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, Start, reconfigurations, servers
-from fencepost.protocols.kraft.server import Members, Role, Server, ServerState
+from fencepost.protocols.kraft.server import BESIDES, TRANSITIONS, Cause, Members, Role, Server, ServerState, transition
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
@@ -123,14 +124,14 @@ def test_a_server_with_a_new_disk_replaces_one_that_lost_its_own() -> None:
 
 def test_values_are_alike() -> None:
     protocol = cluster(2, max_epoch=1, values=2, max_values_per_epoch=2)
-    assert check(protocol, options=Options(symmetry=True)).must_hold().distinct_states == 236, "of 452"
+    assert check(protocol, options=SearchOptions(symmetry=True)).must_hold().distinct_states == 236, "of 452"
 
 
 def test_hosts_are_alike() -> None:
     """Of those on which no server was started first, one is as good as two."""
     counts = [
         check(
-            KRaft.configured("addition", hosts=hosts), options=Options(symmetry=symmetry, max_depth=9)
+            KRaft.configured("addition", hosts=hosts), options=SearchOptions(symmetry=symmetry, max_depth=9)
         ).distinct_states
         for hosts, symmetry in ((3, True), (4, True), (3, False))
     ]
@@ -147,7 +148,7 @@ def test_nothing_tells_hosts_or_values_apart() -> None:
         "max_spawned_servers": 3,
     }
     protocol = cluster(2, **constants, hosts=4, max_add_reconfigs=1)
-    options = Options(workers=1, symmetry=True, checking=True, max_states=100)
+    options = SearchOptions(workers=1, symmetry=True, checking=True, max_states=100)
     assert not check(protocol, options=options).violations
 
 
@@ -160,7 +161,7 @@ def test_every_action_is_taken() -> None:
         KRaft.configured("removal", max_values_per_epoch=0, max_restarts=1),
         cluster(2, max_epoch=1, max_values_per_epoch=0, **added),
     ]
-    results = [check(protocol, options=Options(workers=1, max_depth=14)) for protocol in protocols]
+    results = [check(protocol, options=SearchOptions(workers=1, max_depth=14)) for protocol in protocols]
     taken = {a.name for result in results for a in result.actions if a.taken}
     untaken = {declared.name for declared in KRaft.declared("action")} - taken
     assert untaken == {"diverging_fetch_request", "resend_begin_quorum_epoch_request", "change_connection"}
@@ -267,7 +268,7 @@ def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
 
 def test_random_walks_find_the_bug_of_the_raft_thesis() -> None:
     """Whatever the seed, it shows in the same way."""
-    result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=Options(seed=1))
+    result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=SimulationOptions(seed=1))
     assert [violation.name for violation in result.violations] == ["no_log_divergence"]
 
 
@@ -521,16 +522,16 @@ class KeepsVotes(Server):
     """Who was elected still counts its votes."""
 
     def become_leader(self, me: ModelValue) -> None:
-        self.state = ServerState.LEADER
-        self.leader = me
+        votes = self.votes_recv
+        Server.become_leader(self, me)
+        self.votes_recv = votes
 
 
 class KeepsLeader(Server):
     """Who loses its leader does not forget it."""
 
-    def become_unattached(self, epoch: int, keep_vote: bool = False) -> None:
-        self.state = ServerState.UNATTACHED
-        self.current_epoch = epoch
+    def become_unattached(self, epoch: int, cause: Cause = Cause.LATER_EPOCH, keep_vote: bool = False) -> None:
+        self._change(cause, epoch)
 
 
 class StillFollows(Server):
@@ -545,7 +546,7 @@ class StillFollows(Server):
 class VotesAgain(Server):
     """Who has voted does not remember it."""
 
-    def become_voted(self, epoch: int, candidate: ModelValue) -> None:
+    def become_voted(self, candidate: ModelValue, epoch: int) -> None:
         self.current_epoch = epoch
 
 
@@ -604,8 +605,121 @@ def of(count: int, **constants: Any) -> dict[str, Any]:
     ],
 )
 def test_a_rule_left_out_is_found(kind: type[Server], constants: dict[str, Any], violated: str) -> None:
-    options = Options(workers=1, max_states=400_000)
+    options = SearchOptions(workers=1, max_states=400_000)
     assert check(with_servers(kind, **constants), invariants=[violated], options=options).must_violate(violated)
+
+
+# -- the table of transitions --------------------------------------------------------------------------------------
+
+# Kafka's table as the text that came with the specification has it, line by line: from which states, to which one, for
+# which cause, and how the epoch changes with it. The last one, from two states, is not there.
+KAFKA = """
+unattached resigned | unattached | LATER_EPOCH  | >
+unattached resigned | voted      | VOTE_GIVEN   | =
+unattached resigned | candidate  | TIMED_OUT    | +1
+unattached resigned | follower   | LEADER_FOUND | >=
+voted               | unattached | LATER_EPOCH  | >
+voted               | candidate  | TIMED_OUT    | +1
+candidate           | unattached | LATER_EPOCH  | >
+candidate           | candidate  | TIMED_OUT    | +1
+candidate           | leader     | VOTES_WON    | =
+leader              | unattached | LATER_EPOCH  | >
+leader              | resigned   | RESIGNS      | =
+follower            | unattached | LATER_EPOCH  | >
+follower            | candidate  | TIMED_OUT    | +1
+follower            | follower   | LEADER_FOUND | >
+voted candidate     | follower   | LEADER_FOUND | =
+"""
+LATER_EPOCHS = {">": {4, 5}, "=": {3}, "+1": {4}, ">=": {3, 4, 5}}
+
+
+def test_the_table_is_that_of_kafka() -> None:
+    rows = [[part.strip() for part in line.split("|")] for line in KAFKA.strip().splitlines()]
+    wanted = {
+        (ServerState(state), Cause[cause], later): ServerState(after)
+        for states, after, cause, epochs in rows
+        for state in states.split()
+        for later in LATER_EPOCHS[epochs]
+    }
+    taken = {
+        (state, cause, later): transition(state, cause, 3, later)
+        for state in ServerState
+        for cause in Cause
+        for later in range(1, 6)
+        if cause not in (Cause.LEADER_LOST, Cause.STALE_VOTE_GIVEN)
+    }
+    assert {key: after for key, after in taken.items() if after is not ServerState.ILLEGAL_STATE} == wanted
+
+
+# In the original a server gives its vote only while it is unattached, and not once it has resigned.
+NEVER_TAKEN = {(ServerState.RESIGNED, Cause.VOTE_GIVEN)}
+DRIVEN: list[tuple[int, dict[str, Any]]] = [
+    (3, {"max_epoch": 1}),
+    (2, {"max_epoch": 3, "max_values_per_epoch": 0, "max_restarts": 1}),
+    (
+        2,
+        {
+            "max_cluster_size": 3,
+            "max_spawned_servers": 3,
+            "min_cluster_size": 1,
+            "max_remove_reconfigs": 1,
+            "max_add_reconfigs": 1,
+            "max_values_per_epoch": 0,
+        },
+    ),
+]
+
+
+def test_the_table_drives_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its rows is taken, and nothing that neither table has."""
+    asked: set[tuple[ServerState, Cause]] = set()
+    illegal: set[tuple[ServerState | None, Cause]] = set()
+
+    def recorded(state: ServerState | None, cause: Cause, epoch: int, later: int) -> ServerState:
+        after = transition(state, cause, epoch, later)
+        if state is None or after is ServerState.ILLEGAL_STATE:
+            illegal.add((state, cause))
+        else:
+            asked.add((state, cause))
+        return after
+
+    monkeypatch.setattr(kraft, "transition", recorded)
+    for voters, constants in DRIVEN:
+        check(cluster(voters, **constants), max_states=400_000, invariants=["no_illegal_state"])
+    rows = {(state, cause) for table in (TRANSITIONS, BESIDES) for state, causes in table.items() for cause in causes}
+    assert asked == rows - NEVER_TAKEN
+    # Asked for, and not there: a leader of a later epoch is then followed in two steps.
+    assert illegal <= {
+        (state, Cause.LEADER_FOUND) for state in (ServerState.VOTED, ServerState.CANDIDATE, ServerState.LEADER)
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "after"),
+    [
+        (ServerState.FOLLOWER, Cause.TIMED_OUT, None),
+        (ServerState.CANDIDATE, Cause.VOTES_WON, None),
+        (ServerState.VOTED, Cause.LEADER_FOUND, None),
+        (ServerState.LEADER, Cause.LATER_EPOCH, None),
+        (ServerState.UNATTACHED, Cause.VOTE_GIVEN, None),
+        (ServerState.CANDIDATE, Cause.VOTES_WON, ServerState.RESIGNED),
+        (ServerState.FOLLOWER, Cause.LATER_EPOCH, ServerState.FOLLOWER),
+    ],
+)
+def test_a_fault_in_the_table_is_found(
+    monkeypatch: pytest.MonkeyPatch, state: ServerState, cause: Cause, after: ServerState | None
+) -> None:
+    """A row that is missing makes an illegal state, and one that leads elsewhere changes what is reached."""
+    rows = dict(TRANSITIONS[state])
+    _, epochs = rows.pop(cause)
+    if after is not None:
+        rows[cause] = after, epochs
+    monkeypatch.setitem(TRANSITIONS, state, rows)  # type: ignore[arg-type]
+    result = check(cluster(2))
+    if after is None:
+        result.must_violate("no_illegal_state")
+    else:
+        assert result.distinct_states != CONFIGURATIONS["small"][0]
 
 
 @pytest.mark.parametrize(("voters", "constants", "distinct", "depth"), [row for row in COUNTS if row[2] < 12_000])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cluster import Behaviour, fetches, is_elected
 
-from fencepost import ModelValue, Options, action, check, require
+from fencepost import ModelValue, SearchOptions, action, check, require
 from fencepost.protocols.kraft.join import (
     ADMIN,
     AddRequest,
@@ -78,7 +78,7 @@ def test_every_answer_is_given_somewhere(name: str) -> None:
     depth, answers = ANSWERED[name]
     wanted = {f"{kind}_is_answered(refusal={one})" for kind, some in answers.items() for one in some.split()}
     looked_for = [f"{kind}_is_answered" for kind in answers]
-    result = check(KRaftJoin.configured(name), invariants=looked_for, options=Options(max_depth=depth))
+    result = check(KRaftJoin.configured(name), invariants=looked_for, options=SearchOptions(max_depth=depth))
     assert wanted <= {witness.name for witness in result.witnesses}
 
 
@@ -92,7 +92,7 @@ def test_between_them_they_give_every_answer_there_is() -> None:
 
 def test_every_action_of_requests_is_taken() -> None:
     results = [
-        check(KRaftJoin.configured(name), options=Options(max_depth=depth))
+        check(KRaftJoin.configured(name), options=SearchOptions(max_depth=depth))
         for name, depth in (("add-after-election", 12), ("join-after-election", 12), ("leave", 10))
     ]
     taken = {one.name for result in results for one in result.actions if one.taken}
@@ -102,7 +102,7 @@ def test_every_action_of_requests_is_taken() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in LARGE])
 def test_plain_python_agrees(name: str) -> None:
-    options = Options(workers=1, max_depth=7)
+    options = SearchOptions(workers=1, max_depth=7)
     plain, compiled = (check(KRaftJoin.configured(name), engine=e, options=options) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states > 50
     assert plain.actions == compiled.actions
@@ -248,7 +248,7 @@ def adds(me: Server, add_server: ModelValue) -> None:
 class AnybodyAdds(KRaftJoin):
     """Who does not lead makes a server a voter."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.config.committed)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
@@ -258,14 +258,14 @@ class AnybodyAdds(KRaftJoin):
 class AddsEarly(KRaftJoin):
     """A leader does not wait until it has committed something of its epoch."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.state is ServerState.LEADER and me.config.committed)
 
 
 class ChangesTwice(KRaftJoin):
     """A leader does not wait until the last change is committed."""
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         require(me.state is ServerState.LEADER and me.has_committed_in_its_epoch)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, OptionError, Options, action, always_eventually, check, invariant, require
+from fencepost import ModelValue, OptionError, SearchOptions, action, always_eventually, check, invariant, require
 from fencepost.protocols.ledger_chaining import ClientStatus, LedgerChaining, LedgerMetadata, LedgerOnBookies
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "ledger-chaining.md"
@@ -194,7 +194,7 @@ class ForgetsToCount(LedgerChaining):
     ],
 )
 def test_a_rule_left_out_is_found(broken: type[LedgerChaining], violated: str) -> None:
-    result = check(broken(clients=2), invariants=[violated], options=Options(workers=1, max_states=50_000))
+    result = check(broken(clients=2), invariants=[violated], options=SearchOptions(workers=1, max_states=50_000))
     assert result.must_violate(violated)
 
 

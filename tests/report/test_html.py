@@ -17,10 +17,10 @@ from report.behaviours import Post, follow
 from report.small_ledger import SmallLedger
 
 import fencepost
-from fencepost import Options, Protocol, Result, Trace, action, constant, invariant, require, state
+from fencepost import Options, Protocol, Result, SearchOptions, Trace, action, constant, invariant, require, state
+from fencepost.findings import Violation
 from fencepost.report import html as page
 from fencepost.report.html import html
-from fencepost.result import Violation
 from fencepost.spec.values import canonical, show
 from fencepost.step import State
 from fencepost.trace.messages import passages
@@ -108,7 +108,7 @@ def page_of(which: str) -> str:
     if which == "several":
         return html(fencepost.check(ledger, engine="reference", options=Options(keep_going=True, deadlock=True)))
     if which == "limit":
-        return html(fencepost.check(ledger, engine="reference", options=Options(max_states=20)))
+        return html(fencepost.check(ledger, engine="reference", options=SearchOptions(max_states=20)))
     if which == "lossy":
         script = [("recoverer_starts(w=w2)", ("lost", "delivered")), "recoverer_times_out(w=w2, b=b1)"]
         return html(result_of(lossy, follow(lossy, script), "no_committed_entry_is_lost"))

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import check
-from fencepost.engines.interface import Options
+from fencepost import Options, check
 from fencepost.spark import driving
 from fencepost.store.checked.store import Store
 from fencepost.store.driven import on_spark, table

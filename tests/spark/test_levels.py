@@ -13,7 +13,7 @@ from spark.conftest import Here
 
 from fencepost import Protocol, action, check, constant, invariant, one_of, require, state
 from fencepost.engines import embedded
-from fencepost.engines.interface import Options
+from fencepost.engines.options import EmbeddedOptions, SparkOptions
 from fencepost.engines.resources import resident_memory
 from fencepost.loading import shipped_names
 from fencepost.protocols import shipped
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def by_spark(protocol: Protocol, **options: Any) -> dict[str, Any]:
     """The Spark engine's answer."""
     stepper = Stepper(protocol)
-    explored = engine.explore(stepper, Options(**{"workers": 1, "handover": 2, **options}))
+    explored = engine.explore(stepper, SparkOptions(**{"workers": 1, "handover": 2, **options}))
     if explored.failure is not None:
         raise explored.failure
     return answer(stepper, explored)
@@ -48,7 +48,7 @@ def test_agrees_on_random_protocols(part: int) -> None:
         limited = by_reference(random.build(), **options, max_states=300)
         if limited["limit"]:
             options["max_depth"] = limited["depth"]
-        if embedded.explore(Stepper(random.build()), Options(workers=1, **options)).failure:
+        if embedded.explore(Stepper(random.build()), EmbeddedOptions(workers=1, **options)).failure:
             continue
         found = disagreement(by_reference(random.build(), **options), by_spark(random.build(), **options))
         assert found is None, f"{seed} {options}: {found}\n{random!r}"
@@ -60,7 +60,8 @@ def test_agrees_on_every_shipped_protocol(name: str) -> None:
 
     def explored(explore: Any, **options: Any) -> dict[str, Any]:
         stepper = Stepper(shipped(name)(), invariants)
-        return answer(stepper, explore(stepper, Options(workers=1, **options)))
+        kind = EmbeddedOptions if explore is embedded.explore else SparkOptions
+        return answer(stepper, explore(stepper, kind(workers=1, **options)))
 
     depth = min(9, explored(embedded.explore, max_states=2_000)["depth"])
     assert explored(engine.explore, max_depth=depth, handover=10) == explored(embedded.explore, max_depth=depth)
@@ -190,7 +191,7 @@ def test_what_is_raised_is_told_with_the_way_there() -> None:
 def test_on_one_machine_it_is_memory_that_decides() -> None:
     def levels(**options: Any) -> Any:
         stepper = Stepper(shipped("ledger-chaining")())
-        return engine.explore(stepper, Options(workers=1, max_depth=6, **options)).profile.get("levels on Spark")
+        return engine.explore(stepper, SparkOptions(workers=1, max_depth=6, **options)).profile.get("levels on Spark")
 
     assert not levels()
     assert levels(max_memory=3 * resident_memory())

@@ -13,7 +13,8 @@ from engines.random_protocols import seeded
 from pyspark import SparkContext
 
 from fencepost import Protocol, action, check, invariant, one_of, require, state
-from fencepost.engines.interface import Options, Progress
+from fencepost.engines.interface import Progress
+from fencepost.engines.options import SparkOptions
 from fencepost.protocols import shipped
 from fencepost.spark import cluster, engine
 from fencepost.step import Stepper
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def by_spark(protocol: Protocol, report: Any = None, **options: Any) -> dict[str, Any]:
     """The Spark engine's answer."""
     stepper = Stepper(protocol)
-    explored = engine.explore(stepper, Options(**{"workers": 1, **options}), report)
+    explored = engine.explore(stepper, SparkOptions(**{"workers": 1, **options}), report)
     if explored.failure is not None:
         raise explored.failure
     return answer(stepper, explored)
@@ -76,8 +77,10 @@ class Raising(Protocol):
 
 
 def test_what_a_protocol_raised_is_raised_again_when_resumed(tmp_path: Path) -> None:
-    saving = check(Raising(), engine="spark", options=Options(workers=1, handover=4, checkpoint=tmp_path / "saved"))
-    resumed = check(Raising(), engine="spark", options=Options(workers=1, handover=4, resume=tmp_path / "saved"))
+    saving = check(
+        Raising(), engine="spark", options=SparkOptions(workers=1, handover=4, checkpoint=tmp_path / "saved")
+    )
+    resumed = check(Raising(), engine="spark", options=SparkOptions(workers=1, handover=4, resume=tmp_path / "saved"))
     assert saving.on_spark and (saving.verdict, resumed.verdict) == ("raised", "raised")
     assert str(resumed.error) == str(saving.error) and resumed.distinct_states == saving.distinct_states
 
@@ -89,7 +92,7 @@ def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypa
     result = check(
         shipped("ledger-chaining")(),
         engine="spark",
-        options=Options(workers=1, handover=20, max_depth=9, states=tmp_path / "states"),
+        options=SparkOptions(workers=1, handover=20, max_depth=9, states=tmp_path / "states"),
     )
     assert (result.failure, result.engine, result.on_spark) == (None, "spark", True)
     assert len(sent) > 1 and not any(shared._jbroadcast.isValid() for shared in sent)

@@ -13,7 +13,7 @@ from engines.random_refinements import seeded
 from engines.test_refinement import SMALL, Computed, Digits
 
 from fencepost import Protocol
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SparkOptions
 from fencepost.spark import engine
 from fencepost.step import Stepper
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def by_spark(protocol: Protocol, **options: Any) -> dict[str, Any]:
     """The Spark engine's answer."""
     stepper = Stepper(protocol)
-    explored = engine.explore(stepper, Options(**{"workers": 1, "handover": 2, **options}))
+    explored = engine.explore(stepper, SparkOptions(**{"workers": 1, "handover": 2, **options}))
     if explored.failure is not None:
         raise explored.failure
     return answer(stepper, explored)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import OptionError, Options, SystemFailure, check
+from fencepost import EmbeddedOptions, OptionError, SearchOptions, SparkOptions, SystemFailure, check
 from fencepost.protocols import shipped
 from fencepost.spark.session import reason, require_java
 
@@ -111,7 +111,7 @@ def test_what_is_for_spark_alone() -> None:
 def test_what_spark_can_not_do() -> None:
     for options in ({"symmetry": True}, {"checking": True}):
         with pytest.raises(OptionError):
-            check(shipped("bookkeeper-4.13")(), engine="spark", options=Options(**options))  # type: ignore[arg-type]
+            check(shipped("bookkeeper-4.13")(), engine="spark", options=SearchOptions(**options))  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("here")
@@ -127,7 +127,7 @@ class TestCheckpoints:
     ) -> None:
         options = {"workers": 1, "handover": 2, "max_depth": 9, **options}
         result = check(
-            shipped(name)(**constants or {}), engine="spark", invariants=invariants, options=Options(**options)
+            shipped(name)(**constants or {}), engine="spark", invariants=invariants, options=SparkOptions(**options)
         )
         if result.failure is not None:
             raise result.failure
@@ -182,7 +182,7 @@ class TestCheckpoints:
 
     def test_of_another_engine_or_version(self, tmp_path: Path) -> None:
         place = tmp_path / "checkpoint"
-        check(shipped("ledger-chaining")(), engine="embedded", options=Options(checkpoint=place, max_depth=5))
+        check(shipped("ledger-chaining")(), engine="embedded", options=EmbeddedOptions(checkpoint=place, max_depth=5))
         with pytest.raises(SystemFailure, match="written by the embedded engine"):
             self.search(resume=place)
         (place / "manifest.json").write_text('{"engine": "spark", "format": 99}')

@@ -17,7 +17,7 @@ import pytest
 from spark.conftest import Here
 
 import fencepost
-from fencepost import OptionError, Options, SystemFailure, check
+from fencepost import OptionError, SearchOptions, SparkOptions, SystemFailure, check
 from fencepost.cli import main
 from fencepost.protocols import shipped
 from fencepost.spark import cluster, engine, session
@@ -88,7 +88,7 @@ def test_a_master_that_makes_no_sense_is_refused_before_anything_is_explored(mon
 def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.utils.is_remote", lambda: True)
     with pytest.raises(SystemFailure, match="this process has a session of Spark Connect"):
-        check(shipped("ledger-chaining")(), engine="spark", options=Options(max_depth=2))
+        check(shipped("ledger-chaining")(), engine="spark", options=SparkOptions(max_depth=2))
 
 
 @pytest.mark.parametrize("version", ["3.5.9", "4.0.5"])
@@ -179,12 +179,12 @@ def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(
     with monkeypatch.context() as patched:
         patched.setattr(session, "running", lambda: None)
         patched.setattr(cluster, "threading", SimpleNamespace(Thread=AtOnce))
-        options = Options(workers=1, master="spark://127.0.0.1:1", checkpoint=place)
+        options = SparkOptions(workers=1, master="spark://127.0.0.1:1", checkpoint=place)
         result = check(shipped("ledger-chaining")(), engine="spark", options=options)
         assert result.verdict == "failed" and "no Spark master answers at spark://127.0.0.1:1" in str(result.failure)
         assert result.distinct_states > 0
         patched.setattr(engine, "Cluster", Here)
-        resumed = engine.explore(Stepper(shipped("ledger-chaining")()), Options(workers=1, resume=place))
+        resumed = engine.explore(Stepper(shipped("ledger-chaining")()), SparkOptions(workers=1, resume=place))
     whole = check(shipped("ledger-chaining")(), engine="embedded")
     assert (
         resumed.complete and resumed.distinct == whole.distinct_states and resumed.generated == whole.generated_states
@@ -192,9 +192,9 @@ def test_a_cluster_that_is_not_there_is_noticed_at_once_and_nothing_is_lost(
 
 
 def test_a_search_that_never_needs_spark_says_so() -> None:
-    result = check(shipped("ledger-chaining")(), engine="spark", options=Options(workers=1, max_depth=4))
+    result = check(shipped("ledger-chaining")(), engine="spark", options=SparkOptions(workers=1, max_depth=4))
     assert (result.engine, result.on_spark) == ("embedded", False)
     assert "embedded engine; Spark was not needed" in str(result)
     assert "Spark" not in str(
-        check(shipped("ledger-chaining")(), engine="embedded", options=Options(workers=1, max_depth=4))
+        check(shipped("ledger-chaining")(), engine="embedded", options=SearchOptions(workers=1, max_depth=4))
     )

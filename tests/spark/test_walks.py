@@ -13,7 +13,8 @@ from engines.random_protocols import seeded
 
 from fencepost import Protocol, action, check, invariant, one_of, require, state
 from fencepost.engines import simulate as in_one_process
-from fencepost.engines.interface import Exploration, Options, Progress
+from fencepost.engines.interface import Exploration, Progress
+from fencepost.engines.options import SimulationOptions
 from fencepost.protocols import shipped
 from fencepost.spark import simulate
 from fencepost.step import Stepper
@@ -21,7 +22,7 @@ from fencepost.step import Stepper
 
 def on_spark(protocol: Protocol, report: Any = None, **options: Any) -> Exploration:
     exploration = simulate.explore(
-        Stepper(protocol), Options(**{"workers": 1, "seed": 7, "master": "local[2]", **options}), report
+        Stepper(protocol), SimulationOptions(**{"workers": 1, "seed": 7, "master": "local[2]", **options}), report
     )
     if exploration.failure is not None:
         raise exploration.failure
@@ -29,7 +30,7 @@ def on_spark(protocol: Protocol, report: Any = None, **options: Any) -> Explorat
 
 
 def here(protocol: Protocol, **options: Any) -> Exploration:
-    return in_one_process.explore(Stepper(protocol), Options(**{"workers": 2, "seed": 7, **options}))
+    return in_one_process.explore(Stepper(protocol), SimulationOptions(**{"workers": 2, "seed": 7, **options}))
 
 
 def told(exploration: Exploration) -> Any:

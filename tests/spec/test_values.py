@@ -21,7 +21,8 @@ from hypothesis import given
 
 import fencepost
 from fencepost import Map, ModelValue, Record, canonical, subsets
-from fencepost.spec.values import NotAValue, Set, decimal, encode, freeze, order_key, show, whole_number
+from fencepost.spec.text import decimal, whole_number
+from fencepost.spec.values import NotAValue, Set, encode, freeze, order_key, show
 
 
 class Colour(enum.Enum):
@@ -308,7 +309,7 @@ from fencepost import *
 from fencepost.spec.values import encode, Set
 from fencepost.step import Stepper
 from fencepost.engines import reference
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 
 class Status(enum.Enum):
     OPEN = "open"
@@ -340,7 +341,7 @@ class P(Protocol):
         self.log[got.text] = tuple(self.seen[n])
 
 stepper = Stepper(P())
-result = reference.explore(stepper, Options(max_depth=2))
+result = reference.explore(stepper, SearchOptions(max_depth=2))
 for slot, held in zip(stepper.store.slots, stepper.store.values):
     print(slot.name, held, [hex(h) for h in stepper.store.hashes[stepper.store.slot(slot)]])
 print(result.distinct, result.generated, result.new)

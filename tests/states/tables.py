@@ -9,7 +9,7 @@ from typing import Any
 import fencepost
 from fencepost import Protocol
 from fencepost.engines import reference
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.search import Search
 from fencepost.states.manifest import StateSpace
 from fencepost.step import State, Stepper
@@ -47,7 +47,7 @@ class Kept(reference.Reference):
 def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
     """Every state with its fingerprint, its depth, and how it was discovered: the parent and the action's title."""
     stepper = Stepper(protocol)
-    search = Search(stepper, Options(keep_going=True, **options))
+    search = Search(stepper, SearchOptions(keep_going=True, **options))
     kept = Kept(search)
     search.run(kept)
     for found, (depth, row) in kept.every.items():

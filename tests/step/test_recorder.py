@@ -33,7 +33,7 @@ from fencepost import (
     table,
 )
 from fencepost.step import Branch, Fork, Leaf, Outcome, Read, Root, Stepper
-from fencepost.step import recorder as recorder_module
+from fencepost.step import stepper as stepper_module
 
 
 class Abc(Protocol):
@@ -289,7 +289,7 @@ def test_an_infinite_choice_is_named() -> None:
     ):
         stepper, root = stepper_of(body)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(recorder_module, "MAX_WAYS", 100)
+            patch.setattr(stepper_module, "MAX_WAYS", 100)
             with pytest.raises(ProtocolRaised, match=message):
                 stepper.outcomes(root, ())
 
@@ -297,7 +297,7 @@ def test_an_infinite_choice_is_named() -> None:
 def test_as_many_ways_as_allowed_are_allowed() -> None:
     stepper, root = stepper_of(lambda s: (one_of(range(10)), one_of(range(10))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder_module, "MAX_WAYS", 100)
+        patch.setattr(stepper_module, "MAX_WAYS", 100)
         assert len(stepper.outcomes(root, ())) == 100
 
 
@@ -306,8 +306,7 @@ def test_a_choice_outside_an_action_is_refused() -> None:
         one_of((1, 2))
 
 
-# -- what disables, and what is an error
-# --------------------------------------------------------------------------------
+# -- what disables, and what is an error -------------------------------------------------------------------------------
 
 
 def test_an_author_s_except_can_not_swallow_that_an_action_is_disabled() -> None:

@@ -100,7 +100,7 @@ def seen(look: Callable[[Any], Any], base: type[Protocol] = Wide) -> tuple[Resul
     """What a check with this view finds, and whether the view was taken for a selection of slots."""
     viewed = type("Viewed", (base,), {"seen": fencepost.view(look)})
     stepper = Stepper(viewed())
-    return fencepost.check(viewed(), engine="reference"), stepper._view is None
+    return fencepost.check(viewed(), engine="reference"), stepper.view is None
 
 
 SELECTIONS: list[tuple[Callable[[Any], Any], int]] = [
@@ -209,7 +209,7 @@ def test_a_view_that_picks_tables_cells_and_fields_is_free(
     assert one.generated_states == other.generated_states
     if engine == "embedded":
         assert one.evaluations < other.evaluations
-    assert Stepper(picking())._view is None and Stepper(computing())._view is not None
+    assert Stepper(picking()).view is None and Stepper(computing()).view is not None
 
 
 @pytest.mark.parametrize(("look", "count"), COMPUTED)

@@ -14,14 +14,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fencepost import arguments, errors, output
+from fencepost import arguments, errors, numbers, output
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.log.rules import ALL, Protections
 from fencepost.log.sim import campaign
 from fencepost.log.sim.world import PROMISES, World
 from fencepost.progress import Seeds
-from fencepost.report import numbers
 from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fencepost import arguments, errors, output
+from fencepost import arguments, errors, numbers, output
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.progress import Seeds
@@ -20,7 +20,6 @@ from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim import campaign
 from fencepost.quorum.sim.cluster import Outcome
 from fencepost.quorum.sim.run import simulate
-from fencepost.report import numbers
 from fencepost.tracing import RunsFile
 
 

@@ -54,7 +54,8 @@ class Layout:
         if len(values) > MAX_SLOTS:
             raise SystemFailure(
                 f"the state has more than {MAX_SLOTS:,} parts, which is all that the compiled engine has room for:"
-                " choose smaller constants, or --engine reference"
+                " choose smaller constants, or {engine} reference",
+                "engine",
             )
         moves: list[tuple[int, int]] = []
         self._held += [1] * (len(values) - len(self._held))
@@ -71,7 +72,7 @@ class Layout:
         """Give a slot a place with room for so many values."""
         bits = next((size for size in SIZES if values <= 1 << size), None)
         if bits is None:
-            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
+            raise SystemFailure("a part of the state has more than 4 billion values; {profile} shows which", "profile")
         word, shift = self._take(bits, spare)
         self.place[slot] = pack_place(word, shift, bits)
         self._held[slot] = 1 << bits

@@ -43,7 +43,8 @@ class Programs:
         program = [] if term is None else term.program
         if begin + len(program) + 2 > MAX_WORDS:
             raise SystemFailure(
-                "the values of the protocol are too many or too large to be labelled: check it without --symmetry"
+                "the values of the protocol are too many or too large to be labelled: check it without {symmetry}",
+                "symmetry",
             )
         self.top = begin + 2 + len(program)
         mask = 0 if term is None else sum(1 << member for member in term.members)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.compiler.tables import Tables
-from fencepost.step.recorder import MAPPING
+from fencepost.step.roots import MAPPING
 
 
 def snapshot(tables: Tables) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from fencepost.compiler.memory import reserve
 from fencepost.compiler.programs import Programs
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
-from fencepost.step.recorder import MAPPING
+from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, slot_of_step
 from fencepost.step.state import LOW
 
@@ -257,7 +257,8 @@ class Tables:
             if held > 0 and pool[held] != first:
                 raise SystemFailure(
                     f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
-                    "something besides its state (run with --checking to find out what)"
+                    "something besides its state (run with {checking} to find out what)",
+                    "checking",
                 )
             if isinstance(branch, Fork):
                 self.forks.add(root)
@@ -342,8 +343,9 @@ class Tables:
         number = self.outcomes
         if number + 1 >= MAX_OUTCOMES:
             raise SystemFailure(
-                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values;"
-                " run with --profile to see which, and split it"
+                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values:"
+                " {profile} shows which; split it",
+                "profile",
             )
         k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
         delta = 0
@@ -426,8 +428,9 @@ class Tables:
             or self.entries[0] > MAX_ENTRIES * 9 // 10
         ):
             raise SystemFailure(
-                "the protocol's decision tries outgrew their tables: a part of its state has too many values; "
-                "run with --profile to see which, and split it"
+                "the protocol's decision tries outgrew their tables: a part of its state has too many values: "
+                "{profile} shows which; split it",
+                "profile",
             )
 
     def widen_masks(self, words: int) -> None:

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import NotAValue, Record, Value, freeze, show
 from fencepost.step.state import State, Store, encode_path
 
@@ -182,7 +183,7 @@ class _Cursor:
                     return option
         raise _Unpicked(f"there is no {_said(wanted)} among {_some(options)}")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self.events.append(event)
 
 
@@ -269,7 +270,7 @@ class Follower:
         """
         index = self._places.get(path)
         if index is None:
-            known = self.store._index.get(encode_path(path))
+            known = self.store.known(path)
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return self.store.values[index][row[index] if index < len(row) else 0]
 

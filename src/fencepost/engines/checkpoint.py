@@ -30,9 +30,12 @@ from fencepost.engines.interface import Found
 from fencepost.engines.search import Kept
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
+from fencepost.spec.contents import model_values_in
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import Declared, Protocol
-from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
+from fencepost.spec.declarations import Declared
+from fencepost.spec.decoding import decode
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, Record, Value, encode, full_name
 from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
@@ -223,8 +226,9 @@ class Writer:
             directory.mkdir(parents=True, exist_ok=True)
             if reader is None and (directory / "manifest.json").exists():
                 raise SystemFailure(
-                    f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an"
-                    " empty one"
+                    f"{directory} holds a checkpoint already: go on from it with {{resume}} {directory}, or name an"
+                    " empty one",
+                    "resume",
                 )
             self.fingerprints, self.links = (
                 Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS)
@@ -321,7 +325,7 @@ class Reader:
             raise self._wrong(f"is damaged: {error}") from None
 
     def _wrong(self, what: str) -> SystemFailure:
-        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without --resume")
+        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without {{resume}}", "resume")
 
     def _changed(self, name: str) -> SystemFailure:
         return self._wrong(f"is damaged: {name} is not what was written")

@@ -29,13 +29,14 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.profile import exploding
-from fencepost.engines import kernel, search
+from fencepost.engines import conclusion, kernel, search
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
-from fencepost.engines.interface import Exploration, Options, Report, TableWriter
+from fencepost.engines.interface import Exploration, Report, TableWriter
 from fencepost.engines.kernel import Shared
 from fencepost.engines.links import Links
+from fencepost.engines.options import EmbeddedOptions
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import uncollected
 from fencepost.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
@@ -47,7 +48,7 @@ from fencepost.step import Stepper
 
 
 def explore(
-    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+    stepper: Stepper, options: EmbeddedOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
     """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
 
@@ -55,12 +56,12 @@ def explore(
     """
     with announced(report):
         found = Search(stepper, options, report, table)
-        executor = Embedded(Workspace(found), options.checkpoint, options.resume)
+        executor = Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
         try:
             found.run(executor)
         finally:
             executor.close()
-        return found.finish()
+        return conclusion.conclude(found)
 
 
 class Embedded:
@@ -76,11 +77,13 @@ class Embedded:
         workspace: Workspace,
         checkpoint: Path | str | None = None,
         resume: Path | str | None = None,
+        checkpoint_every: float = 0.0,
     ) -> None:
         self.workspace = workspace
         self.search = workspace.search
         self.relief: Callable[[], Executor | None] = lambda: None
         self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.links = Links()
         w = workspace.workers
         self.shared = Shared(
@@ -143,7 +146,7 @@ class Embedded:
         self._write_steps()
         self._complete()
         self._end_level()
-        since, every = time.monotonic() - self.saved_at, found.options.checkpoint_every
+        since, every = time.monotonic() - self.saved_at, self.checkpoint_every
         if not every or since >= max(every, 10 * self.save_seconds):
             self.save()
         return True
@@ -395,7 +398,9 @@ class Embedded:
         """Everything as it was at the end of the level that the checkpoint holds."""
         own, found, kept, elsewhere = self.workspace, self.search, reader.manifest, self.checkpoint
         if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():
-            raise SystemFailure(f"a resumed run goes on saving to {reader.directory}; leave out --checkpoint")
+            raise SystemFailure(
+                f"a resumed run goes on saving to {reader.directory}; leave out {{checkpoint}}", "checkpoint"
+            )
         symmetric = list(own.symmetry.names) if own.symmetry is not None else []
         reader.verify(found.stepper.protocol, own.properties, found.options.bits, symmetric)
         own.number_initial()

@@ -28,7 +28,7 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import PROTOCOL_MODULE
 from fencepost.step import Root, Stepper
 from fencepost.step.deadline import Deadline
-from fencepost.step.recorder import STEP_PROPERTIES
+from fencepost.step.roots import STEP_PROPERTIES
 
 SEEDS = (11, 12, 13, 14)
 """The hash seeds. A set of two texts has one of two orders, so that each seed finds what depends on it with a chance of

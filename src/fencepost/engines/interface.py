@@ -1,10 +1,9 @@
-"""What every engine takes and gives: options, progress, and what was found."""
+"""What every engine reports and gives: progress, and what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -18,57 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to explore. Sizes are bytes, times are seconds; None means no limit.
-
-    ``deadlock``: look for states without successors. ``keep_going``: go on after a violation, one shortest
-    counterexample per property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a
-    sample and compare. ``symmetry``: explore one state of each that differ only in who is who among the members of
-    these constants; True stands for all that are declared symmetric. ``checkpoint``: a directory to save to, between
-    levels, at most every ``checkpoint_every`` seconds and for at most a tenth of the time; ``resume``: one to go on
-    from. ``states``: a directory, or a URL, for the state space as a table; ``edges``: its steps too.
-
-    For simulation alone: ``walks``, how many, by default 10,000 or, with a ``timeout``, as many as there is time for;
-    ``depth``, the most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the
-    only one to take.
-
-    For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels.
-    ``master``: where Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this
-    machine; a simulation is taken there only if it is given. ``conf``: what Spark is configured with besides.
-    ``handover``: the largest level that is expanded in this process; ``debug``: let Spark talk.
-    """
-
-    workers: int = 2
-    max_states: int | None = None
-    max_depth: int | None = None
-    max_memory: int | None = None
-    timeout: float | None = None
-    deadlock: bool = False
-    keep_going: bool = False
-    bits: int = 64
-    checking: bool = False
-    symmetry: bool | Sequence[str] = False
-    checkpoint: Path | str | None = None
-    checkpoint_every: float = 2.0
-    checkpoint_levels: int = 1
-    resume: Path | str | None = None
-    states: Path | str | None = None
-    edges: bool = False
-    walks: int | None = None
-    depth: int | None = None
-    seed: int | None = None
-    walk: int | None = None
-    master: str | None = None
-    handover: int | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    debug: bool = False
-
-
-SIMULATION = ("walks", "depth", "seed", "walk")
-"""The options that only a simulation has."""
 
 
 @dataclass

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.engines.interface import Exploration, Options
+from fencepost.engines import conclusion
+from fencepost.engines.interface import Exploration
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.reference import Expanded, Link, Reference, Row
 from fencepost.engines.search import Search
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
-from fencepost.step.recorder import MAPPING
+from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, reads_after, slot_of_step
 from fencepost.step.state import LOW
 
@@ -34,11 +36,11 @@ class Most:
     orbits: int
 
 
-def explore(stepper: Stepper, options: Options, most: Most | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SearchOptions, most: Most | None = None) -> Exploration:
     """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer, up to ``most``."""
     search = Search(stepper, options)
     search.run(Interpreted(search, most))
-    return search.finish()
+    return conclusion.conclude(search)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ class Interpreted(Reference):
             if not isinstance(at, tuple) or at[0] != slot:
                 raise SystemFailure(
                     f"{root.title} read the state in another order the second time: it depends on something besides its"
-                    " state (run with --checking to find out what)"
+                    " state (run with {checking} to find out what)",
+                    "checking",
                 )
             last = i + 1 == len(reads)
             at = at[1].setdefault(value, ending if last else (reads[i + 1][0], {}))

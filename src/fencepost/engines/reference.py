@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.engines.interface import Exploration, Options, Report, TableWriter
+from fencepost.engines import conclusion
+from fencepost.engines.interface import Exploration, Report, TableWriter
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.search import SAMPLE, Evidence, Level, Search, StatePath, Tally
 from fencepost.errors import ProtocolRaised
 from fencepost.step import Outcome, Root, State, Stepper
@@ -21,12 +23,12 @@ Link = tuple[int, int, tuple[int, ...]]
 
 
 def explore(
-    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+    stepper: Stepper, options: SearchOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
     """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
     search = Search(stepper, options, report, table)
     search.run(Reference(search))
-    return search.finish()
+    return conclusion.conclude(search)
 
 
 @dataclass
@@ -186,7 +188,7 @@ class Reference:
         terms = recording.terms
         of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in level]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
-        enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in level]
+        enabled = [[d for d, fair in enumerate(terms.requirements) if fair.roots & n.enabled] for n in level]
         truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in level]
         recording.add(
             np.array([self._low(found) for found in self.frontier], np.uint64),

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, TableWriter
+from fencepost.engines.interface import Exploration, Found, Progress, Report, TableWriter
+from fencepost.engines.options import SearchOptions
 from fencepost.engines.resources import limit_reached, peak_memory, resident_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import LimitReached, Root, State, Stepper, Symmetry
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Search:
     """
 
     def __init__(
-        self, stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+        self, stepper: Stepper, options: SearchOptions, report: Report | None = None, table: TableWriter | None = None
     ) -> None:
         self.stepper = stepper
         self.options = options
@@ -193,7 +194,9 @@ class Search:
         except SystemFailure as error:
             result.failure = error
         except MemoryError:
-            result.failure = SystemFailure("out of memory: give max_memory less than the machine has, to stop in time")
+            result.failure = SystemFailure(
+                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
+            )
         try:
             self.executor.save()
         except SystemFailure as error:
@@ -233,51 +236,6 @@ class Search:
     def seconds(self) -> float:
         """How long the search has taken, those runs included that it goes on from."""
         return self.earlier.seconds + time.monotonic() - self.started
-
-    def finish(self) -> Exploration:
-        """Judge the temporal properties on the graph of a complete search, and complete the table of its states."""
-        result = self.result
-        if not result.distinct and result.raised is None:
-            result.raised = self._without_states()
-        if result.complete and result.distinct and not result.found and self.recording is not None:
-            from fencepost.engines.judging import judge
-
-            judge(self, self.recording)
-        self.recording = None
-        if self.table is not None:
-            self._complete(self.table)
-        return result
-
-    def _without_states(self) -> ProtocolRaised | None:
-        """Why there was nothing to explore, if nothing else ended the search: of no state nothing is said to hold."""
-        result = self.result
-        if result.limit is not None or result.found or result.failure is not None or result.interrupted:
-            return None
-        return without_states(self.stepper)
-
-    def _complete(self, table: TableWriter) -> None:
-        """Complete the table. If the machine failed, or the user does not want to wait for it, nothing is left of it
-        but what a search can go on with.
-        """
-        result = self.result
-
-        def tell(written: int, of: int) -> None:
-            self.report_doing(f"writing states: {written:,} of {of:,}")
-
-        if result.failure is None:
-            ended = result.limit or ("it was interrupted" if result.interrupted else None)
-            if ended is None and result.raised is not None:
-                ended = f"{result.raised.where} raised"
-            if ended is None and result.found and not result.complete:
-                ended = f"{result.found[0].name} is violated"
-            try:
-                result.table = table.finish(result.complete, ended, tell)
-                return
-            except SystemFailure as error:
-                result.failure = error
-            except KeyboardInterrupt:
-                result.interrupted = True
-        table.discard()
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
@@ -431,15 +389,3 @@ def _recording(stepper: Stepper) -> Recording | None:
     from fencepost.liveness.graph import Recording
 
     return Recording(stepper)
-
-
-def without_states(stepper: Stepper) -> ProtocolRaised:
-    """Why a protocol has no state to explore."""
-    initial = stepper.protocol.declared("initial")
-    if not stepper.initial_states():
-        name = initial[0].name
-        return ProtocolRaised(
-            f"initial state {name} refuses every way through its choices: no state is reachable", where=name
-        )
-    names = " and ".join(constraint.name for constraint in stepper.protocol.declared("constraint"))
-    return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost import numbers
 from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
@@ -37,22 +38,23 @@ from fencepost.compiler.profile import exploding, profile
 from fencepost.compiler.tables import Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
+from fencepost.engines.conclusion import without_states
+from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
 from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
+from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
-from fencepost.engines.search import TICK, without_states
+from fencepost.engines.search import TICK
 from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
-from fencepost.report import numbers
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
-from fencepost.step.recorder import MAPPING, STEP_PROPERTIES
+from fencepost.step.roots import MAPPING, STEP_PROPERTIES
 from fencepost.step.state import LOW
 from fencepost.trace.shorten import shortened, shortened_lasso
 from fencepost.trace.words import kind_of
@@ -64,7 +66,7 @@ NOWHERE: Array = np.zeros(0, np.int32)
 """Where walks whose paths do not matter write them down."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
     """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it
     early.
 
@@ -122,7 +124,7 @@ class _Met(NamedTuple):
 class Simulation:
     """One simulation: its tables, its lanes, its workers."""
 
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
@@ -231,7 +233,7 @@ class Simulation:
             result.failure = error
         except MemoryError:
             result.failure = SystemFailure(
-                "out of memory: set --max-memory below what the machine has, to stop in time"
+                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
             )
         self._count()
         assert result.walks is not None
@@ -412,7 +414,7 @@ class Simulation:
         except ProtocolRaised as error:
             return error
         raise SystemFailure(
-            "an evaluation raised, and did not when it was run again: run with --checking to find out why"
+            "an evaluation raised, and did not when it was run again: run with {checking} to find out why", "checking"
         )
 
     # -- what they met ------------------------------------------------------------------------------------------------
@@ -436,8 +438,8 @@ class Simulation:
         return sorted(found.values())
 
     def _tell(self) -> None:
-        """Walk again what violated something or raised; without --continue only the first thing that the lowest walk
-        met.
+        """Walk again what violated something or raised; unless it is to keep going, only the first thing that the
+        lowest walk met.
         """
         result, going_on = self.result, self.options.keep_going
         violations = self._violations(self.counted)
@@ -475,7 +477,7 @@ class Simulation:
         found = self._fair(replace(found, loop=violation.loop), parts)
         if self.only is not None or found.loop is None:
             return found
-        path, loop = shortened_lasso(stepper, parts, self.terms.demands, found.initial.ids, found.path, found.loop)
+        path, loop = shortened_lasso(stepper, parts, self.terms.requirements, found.initial.ids, found.path, found.loop)
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
@@ -486,12 +488,13 @@ class Simulation:
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        how = met(stepper, self.terms.demands, rows[loop:])
+        how = met(stepper, self.terms.requirements, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(
                 f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its"
-                " state (run again with --checking to find out what)"
+                " state (run again with {checking} to find out what)",
+                "checking",
             )
         return replace(found, fairness=fairness)
 

@@ -4,8 +4,9 @@ reached.
 
 from __future__ import annotations
 
-from fencepost.engines.interface import Exploration, Options
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.engines.interface import Exploration
+from fencepost.engines.options import Options, SearchOptions
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper, Symmetry
 
 
@@ -28,7 +29,8 @@ def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[st
     else none.
     """
     judged = stepper.of_kind("invariant", "step_invariant", "refinement", *TEMPORAL)
-    if judged or options.deadlock or options.keep_going or options.states is not None:
+    writes = isinstance(options, SearchOptions) and options.states is not None
+    if judged or options.deadlock or options.keep_going or writes:
         return frozenset()
     return frozenset(names[root.index] for root in stepper.of_kind("sometimes"))
 

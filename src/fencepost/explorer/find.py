@@ -10,14 +10,16 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress, Report
+from fencepost.engines.interface import Progress, Report
+from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
-from fencepost.spec.protocol import Protocol, initial, invariant
+from fencepost.spec.declarations import initial, invariant
+from fencepost.spec.protocol import Protocol, cursor_of
 from fencepost.step import State
 from fencepost.trace import Expression
 from fencepost.trace.path import Move
@@ -60,7 +62,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
         assert start is not None
         for slot, value in start.slots():
             if slot.path[0] in protocol.shapes:
-                bound.__dict__["_cursor"].write(slot, value)
+                cursor_of(bound).write(slot, value)
 
     declared: dict[str, Any] = {
         "__module__": type(protocol).__module__,
@@ -92,7 +94,7 @@ class Finding:
     way: tuple[int, list[Move]] | None = None
 
 
-def look_for(session: Session, expression: str, start: Node | None, options: Options, report: Report) -> Finding:
+def look_for(session: Session, expression: str, start: Node | None, options: SearchOptions, report: Report) -> Finding:
     """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long
     as that takes.
 
@@ -108,7 +110,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Opt
             end = session.graft(trace) if start is None else session.along(start, trace.steps)
             first = end.line[0] if start is None else start
             way = (first.number, [node.move for node in end.line[first.depth + 1 :]])
-        said = _told(result, "from the start" if start is None else "from here")
+        said = _summary(result, "from the start" if start is None else "from here")
         return Finding(False, said, result.distinct_states, result.depth, result.seconds, way)
     except KeyboardInterrupt:
         return Finding(False, STOPPED)
@@ -118,7 +120,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Opt
         return Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
 
 
-def _told(result: Result, whence: str) -> str:
+def _summary(result: Result, whence: str) -> str:
     looked = f"{result.distinct_states:,} states"
     if result.violation is not None:
         if result.violation.trace is None:
@@ -177,7 +179,7 @@ class Searcher:
         self._copied = len(session.nodes)
         self._worker: Worker | None = None
 
-    def search(self, expression: str, start: Node | None, options: Options) -> Search:
+    def search(self, expression: str, start: Node | None, options: SearchOptions) -> Search:
         """Begin to look for a state, as :func:`look_for` does. ``options`` limit its time and its memory."""
         if self._worker is not None and self._worker.ended:
             self._worker = None
@@ -189,7 +191,7 @@ class Searcher:
 class Search:
     """One search, which begins at once."""
 
-    def __init__(self, worker: Worker, asked: tuple[Any, ...], options: Options) -> None:
+    def __init__(self, worker: Worker, asked: tuple[Any, ...], options: SearchOptions) -> None:
         self._worker = worker
         self._options = options
         self._stopped: float | None = None

@@ -1,6 +1,6 @@
 """The explored graph as arrays: states, the steps between them, and what fairness and temporal properties ask of both.
 
-Engines note it down level by level in a :class:`Recording`. States are numbered by level and, within a level, by
+Engines record it level by level in a :class:`Recording`. States are numbered by level and, within a level, by
 fingerprint: the same numbers from every engine, and of two states the nearer one to the start has the smaller.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fencepost.errors import SystemFailure
-from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import Demand, Root, Stepper
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.step import FairnessRequirement, Root, Stepper
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ class Property:
 
 
 class Measures(NamedTuple):
-    """What of :class:`Terms` is numbers alone, and can be told to another process."""
+    """The numbers of :class:`Terms`, which can be sent to another process."""
 
     words: int
     truth_words: int
@@ -47,30 +47,32 @@ class Measures(NamedTuple):
 
 
 class Terms:
-    """What a protocol's fairness and temporal properties speak of, numbered.
+    """The terms of a protocol's fairness and temporal properties, numbered.
 
-    ``demands``: what is to be fair; ``predicates``: roots that are true or false of a state; ``properties``: made of
-    those. Actions that are steps of the same demands are of one **kind**: ``kind_of[root]``, and ``masks[kind]`` says
-    of which demands, bit by bit in words of 64. ``weak`` and ``strong`` are masks of all demands of that sort.
+    ``requirements``: those of fairness; ``predicates``: roots that are true or false of a state; ``properties``: made
+    of those. Actions that are steps of the same requirements are of one **kind**: ``kind_of[root]`` (uint16), and
+    ``masks[kind]`` says of which requirements, bit by bit in ``words`` words of 64 (uint64). ``weak`` and ``strong``
+    are masks of all requirements of that sort. The truths of predicates take ``truth_words`` such words.
     """
 
     def __init__(self, stepper: Stepper) -> None:
-        self.demands: list[Demand] = stepper.demands()
+        self.requirements: list[FairnessRequirement] = stepper.fairness_requirements()
         self.predicates: list[Root] = stepper.of_kind(*TEMPORAL)
         self.properties: list[Property] = []
         for place, root in enumerate(self.predicates):
             if not root.part:
                 parts = (place, place + 1) if root.kind == "leads_to" else (place,)
                 self.properties.append(Property(root.kind, root.name, root.title, parts))
-        self.words = len(self.demands) // 64 + 1
+        self.words = len(self.requirements) // 64 + 1
         self.truth_words = len(self.predicates) // 64 + 1
         self.weak, self.strong = (
-            mask([n for n, d in enumerate(self.demands) if d.strong == strong], self.words) for strong in (False, True)
+            mask([n for n, d in enumerate(self.requirements) if d.strong == strong], self.words)
+            for strong in (False, True)
         )
         kinds: dict[tuple[int, ...], int] = {}
         self.kind_of = np.zeros(len(stepper.roots), np.uint16)
         for root in stepper.of_kind("action"):
-            of = tuple(n for n, demand in enumerate(self.demands) if root.index in demand.roots)
+            of = tuple(n for n, requirement in enumerate(self.requirements) if root.index in requirement.roots)
             if len(kinds) > MOST_KINDS:
                 raise SystemFailure(
                     f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"
@@ -80,7 +82,7 @@ class Terms:
 
     @property
     def measures(self) -> Measures:
-        """What of it is numbers alone."""
+        """Its numbers alone."""
         return Measures(self.words, self.truth_words, self.weak, self.strong, self.masks)
 
 
@@ -98,8 +100,8 @@ class Graph:
     target and its kind; ``levels`` are the numbers of the first states of the levels, and then of all.
 
     Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none,
-    and steps to states outside a constraint are not there. ``enabled[n]`` are the demands that could be stepped towards
-    in state n, constraints aside; ``truths[n]`` the predicates that are true there.
+    and steps to states outside a constraint are not there. ``enabled[n]`` are the fairness requirements of
+    which a step is possible in state n, constraints aside; ``truths[n]`` the predicates that are true there.
     """
 
     terms: Terms
@@ -122,7 +124,7 @@ class Graph:
 
 @dataclass
 class Level:
-    """What was noted down of a level, or of some of its states; see :meth:`Recording.add`."""
+    """The record of a level, or of some of its states; see :meth:`Recording.add`."""
 
     fingerprints: Array
     counts: Array
@@ -133,7 +135,7 @@ class Level:
 
 
 class Recording:
-    """What an engine notes down of each level, in the order of fingerprints; :meth:`graph` makes the graph of it."""
+    """The record of each level by an engine, in the order of fingerprints; :meth:`graph` makes the graph of it."""
 
     def __init__(self, stepper: Stepper) -> None:
         self.terms = Terms(stepper)
@@ -144,7 +146,7 @@ class Recording:
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
     ) -> None:
-        """The next level: for each state its fingerprint, the number of its steps, the demands enabled and the
+        """The next level: for each state its fingerprint, the number of its steps, the requirements enabled and the
         predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are
         in the order of these two, and none is there twice. Fingerprints are 64 bits of it.
         """

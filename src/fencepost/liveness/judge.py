@@ -2,12 +2,12 @@
 
 A behaviour without end comes to move within one strongly connected set of states, which it visits again and again. So a
 property is violated if, and only if, the states that may be visited for ever without satisfying it have a strongly
-connected part that can be reached and in which fairness gets what it demands:
+connected part that can be reached and in which every fairness requirement is met:
 
-- a **weak** demand is met by a step of it, or by a state in which it is not enabled;
-- a **strong** demand is met by a step of it, or if it is enabled in none of the states that are visited. A component
-  with no step of it may still have a fair part that keeps away from the states where it is enabled, so it is looked at
-  again without these.
+- a **weak** requirement is met by a step of it, or by a state in which it is not enabled;
+- a **strong** requirement is met by a step of it, or if it is enabled in none of the states that are visited. A
+  component with no step of it may still have a fair part that keeps away from the states where it is enabled, so it is
+  looked at again without these.
 
 Every state can be followed by itself, as in TLA+: a single state is such a part, and to stay in it is fair where
 nothing that is to be fair is enabled.
@@ -61,7 +61,7 @@ def violation(graph: Graph, property: Property) -> Lasso | None:
     return Lasso(property, tuple(int(graph.fingerprints[n]) for n in (*stem, *loop)), len(stem) - 1)
 
 
-class Ending:
+class FairCycles:
     """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of
     ``must``.
 
@@ -135,7 +135,7 @@ class Ending:
         return found
 
 
-class _Search(Ending):
+class _Search(FairCycles):
     """Where a property can be violated for ever (``region``), what must be visited there, and how far it is to there.
 
     For leads-to that is the states without the second truth that are reached, without it, from one that has the first:
@@ -239,7 +239,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
         starts[some.start + 1 : some.stop + 1] = np.diff(totals[offsets])
     starts = np.concatenate([[0], np.cumsum(starts[1:][states])]).astype(np.int32)
     edges = number[graph.targets[inside]]
-    # What an edge weighs is never looked at: one number stands for all.
+    # The weight of an edge is never looked at: one number stands for all.
     weights = np.broadcast_to(np.float64(1), edges.shape)
     matrix = csr_array((weights, edges, starts), shape=(len(states), len(states)))
     count, component = connected_components(matrix, directed=True, connection="strong")
@@ -247,26 +247,27 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
 
 
 def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Array:
-    """For each of the states, the demands that steps from it to its own component are steps of."""
+    """For each of the states, the fairness requirements that steps from it to its own component are steps of."""
     label = np.full(len(graph), -1, np.int32)
     label[states] = component
     found = np.zeros((len(graph), graph.terms.words), np.uint64)
     for some, steps in chunks(graph):
         counts = np.diff(graph.starts[some.start : some.stop + 1])
         own = np.repeat(label[some], counts)
-        demands = graph.terms.masks[graph.kinds[steps]]
-        demands[(own < 0) | (own != label[graph.targets[steps]])] = 0
+        masks = graph.terms.masks[graph.kinds[steps]]
+        masks[(own < 0) | (own != label[graph.targets[steps]])] = 0
         busy = np.flatnonzero(counts)
         if len(busy):
             begins = graph.starts[some][busy] - graph.starts[some.start]
-            found[some.start + busy] = np.bitwise_or.reduceat(demands, begins)
+            found[some.start + busy] = np.bitwise_or.reduceat(masks, begins)
     return found[states]
 
 
 class _Part:
     """A fair component by itself: a short loop through it that fairness can not object to.
 
-    States are numbered anew, in order. What is still to be met is looked for breadth first, the nearest first.
+    States are numbered anew, in order. Requirements that are not met yet are looked for breadth first, the nearest
+    first.
     """
 
     def __init__(self, graph: Graph, states: Array, must: Array | None) -> None:

@@ -1,7 +1,7 @@
 """Lassos in the author's Python: the steps along one, and whether it is fair and violates a property.
 
-This asks Python for every state of the lasso, and nothing of an engine or of the graph: what it says is what may be
-told.
+Python is asked for every state of the lasso, and nothing is taken from an engine or from the graph: only a lasso that
+passes is reported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fencepost.errors import SystemFailure
-from fencepost.step import Demand, Root, State, Stepper
+from fencepost.step import FairnessRequirement, Root, State, Stepper
 from fencepost.step.state import LOW
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ TAKEN, DISABLED, NEVER_ENABLED = "taken", "not enabled", "never enabled"
 
 @dataclass(frozen=True)
 class Met:
-    """How a loop meets a demand: by a step of it (``taken``), by a state without it (``not enabled``, what weak
-    fairness accepts) or because no state has it (``never enabled``). ``at``: the place of that step's end, or of that
-    state, in the loop.
+    """How a loop meets a fairness requirement: by a step of it (``taken``), by a state in which it is not enabled
+    (``not enabled``, what weak fairness accepts) or because it is enabled in no state (``never enabled``). ``at``: the
+    place of that step's end, or of that state, in the loop.
     """
 
-    demand: Demand
+    requirement: FairnessRequirement
     how: str
     at: int = 0
 
 
 @dataclass(frozen=True)
-class Walked:
+class Replayed:
     """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets what is to be
     fair.
     """
@@ -48,7 +48,7 @@ class Walked:
     fairness: tuple[Met, ...]
 
 
-def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
+def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
     """The steps of a lasso. Of several steps to the same state the first one stands there.
 
     Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the
@@ -72,13 +72,14 @@ def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
         and rows[-1] == rows[loop]
         and is_violated(stepper, parts, rows, loop)
     ):
-        how = met(stepper, terms.demands, rows[loop:])
+        how = met(stepper, terms.requirements, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if len(fairness) == len(how):
-            return Walked(initial, path, fairness)
+            return Replayed(initial, path, fairness)
     raise SystemFailure(
         f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its"
-        " state (run again with --checking to find out what)"
+        " state (run again with {checking} to find out what)",
+        "checking",
     )
 
 
@@ -90,9 +91,9 @@ def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Ch
                 yield (root.index, outcome.choices), after
 
 
-def met(stepper: Stepper, demands: Sequence[Demand], loop: Sequence[Row]) -> list[Met | None]:
-    """How going round a loop for ever meets each demand; None if it does not. ``loop``: its states in order, the first
-    one again at the end; or a single state, in which to stay.
+def met(stepper: Stepper, requirements: Sequence[FairnessRequirement], loop: Sequence[Row]) -> list[Met | None]:
+    """How a loop that is repeated for ever meets each fairness requirement; None if it does not. ``loop``: its states
+    in order, the first one again at the end; or a single state, in which to stay.
     """
     enabled: list[set[int]] = []
     stepped: list[set[int]] = []
@@ -100,17 +101,17 @@ def met(stepper: Stepper, demands: Sequence[Demand], loop: Sequence[Row]) -> lis
         outcomes = [(r.index, o) for r in stepper.of_kind("action") for o in stepper.outcomes(r, row) if o.writes]
         enabled.append({root for root, _ in outcomes})
         stepped.append({root for root, o in outcomes if len(loop) > 1 and stepper.apply(row, o) == loop[place + 1]})
-    return [_met(demand, enabled, stepped) for demand in demands]
+    return [_met(requirement, enabled, stepped) for requirement in requirements]
 
 
-def _met(demand: Demand, enabled: list[set[int]], stepped: list[set[int]]) -> Met | None:
+def _met(requirement: FairnessRequirement, enabled: list[set[int]], stepped: list[set[int]]) -> Met | None:
     for place, roots in enumerate(stepped):
-        if roots & demand.roots:
-            return Met(demand, TAKEN, place + 1)
-    without = [place for place, roots in enumerate(enabled) if not roots & demand.roots]
+        if roots & requirement.roots:
+            return Met(requirement, TAKEN, place + 1)
+    without = [place for place, roots in enumerate(enabled) if not roots & requirement.roots]
     if len(without) == len(enabled):
-        return Met(demand, NEVER_ENABLED)
-    return Met(demand, DISABLED, without[0]) if without and not demand.strong else None
+        return Met(requirement, NEVER_ENABLED)
+    return Met(requirement, DISABLED, without[0]) if without and not requirement.strong else None
 
 
 def is_violated(stepper: Stepper, parts: Sequence[Root], rows: Sequence[Row], loop: int) -> bool:

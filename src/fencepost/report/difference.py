@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.report.numbers import plural
+from fencepost.numbers import plural
 from fencepost.report.rows import aligned
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import constants_that_differ

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from fencepost.report import numbers
+from fencepost import numbers
+from fencepost.findings import Findings, Violation
 from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
 from fencepost.report.onward import explore_command
@@ -29,7 +30,6 @@ from fencepost.report.text import (
     statistics,
 )
 from fencepost.report.verdict import Verdict, never_taken, reached, verdict, violated
-from fencepost.result import Result, Violation
 from fencepost.spec.context import Slot
 from fencepost.step import State
 from fencepost.trace import Trace
@@ -43,7 +43,7 @@ _HERE = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def html(result: Result) -> str:
+def html(result: Findings) -> str:
     """The page."""
     found = verdict(result)
     behaviours = list(_behaviours(result))
@@ -80,7 +80,7 @@ class Behaviour:
     violation: Violation | None = None
 
 
-def _behaviours(result: Result) -> Iterator[Behaviour]:
+def _behaviours(result: Findings) -> Iterator[Behaviour]:
     for violation in result.violations:
         if violation.trace is not None:
             yield _violating(result, violation, violation.trace)
@@ -91,7 +91,7 @@ def _behaviours(result: Result) -> Iterator[Behaviour]:
         yield Behaviour(f"{result.error.where if result.error else ''} raised", result.error_trace)
 
 
-def _violating(result: Result, violation: Violation, trace: Trace) -> Behaviour:
+def _violating(result: Findings, violation: Violation, trace: Trace) -> Behaviour:
     seen = looked_at(trace, violation.kind, violation.name)
     fair = fairness(violation.fairness, trace.loop) if trace.loop is not None else []
     return Behaviour(violation.name, trace, violated(result, violation).sentences, seen, fair, violation)
@@ -100,7 +100,7 @@ def _violating(result: Result, violation: Violation, trace: Trace) -> Behaviour:
 # -- the top of the page ----------------------------------------------------------------------------------------------
 
 
-def _header(result: Result, found: Verdict) -> str:
+def _header(result: Findings, found: Verdict) -> str:
     subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
     sentences = "".join(f"<p>{escape(s)}</p>" for s in found.sentences)
     constants = "".join(
@@ -177,7 +177,7 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
 
 
 def _fair(behaviour: Behaviour) -> str:
-    """What a lasso is, and why its loop is fair."""
+    """An explanation of a lasso, and why its loop is fair."""
     if behaviour.trace.loop is None:
         return ""
     reasons = f"<p>The loop is fair:</p><ul>{_listed(behaviour.fair)}</ul>" if behaviour.fair else ""
@@ -299,7 +299,7 @@ def _state_row(slot: Slot, row: int, text: str | None, seen: bool, alone: bool) 
     )
 
 
-def _error_state(result: Result) -> str:
+def _error_state(result: Findings) -> str:
     """The state in which the protocol raised, if there is one and no behaviour leads to it."""
     state = getattr(result.error, "state", None)
     if not isinstance(state, State) or result.error_trace is not None:
@@ -314,7 +314,7 @@ def _error_state(result: Result) -> str:
 # -- statistics and coverage ------------------------------------------------------------------------------------------
 
 
-def _numbers(result: Result) -> str:
+def _numbers(result: Findings) -> str:
     if not result.generated_states:
         return ""
     rows = "".join(
@@ -328,7 +328,7 @@ def _numbers(result: Result) -> str:
     return found + "</section>\n"
 
 
-def _coverage(result: Result) -> str:
+def _coverage(result: Findings) -> str:
     most = max((a.taken for a in result.actions), default=0) or 1
     rows = []
     for action in result.actions:

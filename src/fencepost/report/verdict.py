@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.report.numbers import count, plural
-from fencepost.result import Result, Violation, Witness
+from fencepost.findings import Findings, Violation, Witness
+from fencepost.numbers import count, plural
 from fencepost.spec.values import show
 from fencepost.step.symmetry import listed
 from fencepost.trace.words import kind_of
@@ -25,7 +25,7 @@ BEHAVIOUR = {
     "eventually_always": "A fair behaviour is possible in which it becomes false again and again.",
     "leads_to": "A fair behaviour is possible in which the one happens and the other never follows.",
 }
-"""What a behaviour that violates a temporal property of each kind shows."""
+"""The words for a behaviour that violates a temporal property, by its kind."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Verdict:
     tone: str
 
 
-def verdict(result: Result) -> Verdict:
+def verdict(result: Findings) -> Verdict:
     """The verdict of a whole result."""
     if result.violations:
         return violated(result, result.violations[0])
@@ -89,7 +89,7 @@ def verdict(result: Result) -> Verdict:
     return Verdict("HOLDS", "", (f"No action raises in {states}; the protocol declares no invariant to check.",), OPEN)
 
 
-def violated(result: Result, violation: Violation) -> Verdict:
+def violated(result: Findings, violation: Violation) -> Verdict:
     """The verdict on one violation."""
     sentences: tuple[str, ...]
     if violation.kind == "assumption":
@@ -108,36 +108,36 @@ def violated(result: Result, violation: Violation) -> Verdict:
     return Verdict("VIOLATED", violation.name, said, BAD)
 
 
-def reached(result: Result, witness: Witness) -> Verdict:
-    """What is said of one witness."""
+def reached(result: Findings, witness: Witness) -> Verdict:
+    """The words about one witness."""
     said = described(result, "sometimes", witness.name.partition("(")[0])
     if witness.walk is None:
         said = (*said, "No shorter behaviour leads to such a state.")
     return Verdict("REACHED", witness.name, said, GOOD)
 
 
-def unfinished(result: Result) -> list[str]:
-    """What was reached of all that is to be, and what was not so far."""
+def unfinished(result: Findings) -> list[str]:
+    """The properties that were reached, of all that are to be, and those that were not so far."""
     said = [f"Reached: {_ways(result)}"] if result.witnesses else []
     never = {title for violation in result.violations for title in violation.never}
     waiting = [title for title in result.unreached if title not in never]
     return [*said, f"Not reached so far: {', '.join(waiting)}"] if waiting else said
 
 
-def _ways(result: Result) -> str:
+def _ways(result: Findings) -> str:
     return ", ".join(f"{witness.name} ({plural(len(witness.trace), 'state')})" for witness in result.witnesses)
 
 
-def _never(result: Result, violation: Violation) -> str:
-    """What is never reached, of how many states."""
+def _never(result: Findings, violation: Violation) -> str:
+    """The property that is never reached, and of how many states."""
     titles = violation.never
     what = "It is" if titles == (violation.name,) else f"{listed(titles)} {'is' if len(titles) == 1 else 'are'}"
     states = plural(result.distinct_states, "reachable state")
     return f"{what} true in none of the {states}."
 
 
-def not_returned(result: Result) -> tuple[str, ...]:
-    """What had not returned when the search ended, if anything had not."""
+def not_returned(result: Findings) -> tuple[str, ...]:
+    """The evaluation that had not returned when the search ended, if there is one."""
     one = result.unfinished
     if one is None:
         return ()
@@ -154,7 +154,7 @@ def not_returned(result: Result) -> tuple[str, ...]:
     return (f"{said}, in the state {', '.join(parts[:MOST_PARTS])}{more}." if parts else f"{said}.",)
 
 
-def described(result: Result, kind: str, name: str) -> tuple[str, ...]:
+def described(result: Findings, kind: str, name: str) -> tuple[str, ...]:
     """The first paragraph of what the author wrote about a property."""
     declared = next((d for d in result.protocol.declared(kind) if d.name == name), None)
     doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
@@ -167,7 +167,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def never_taken(result: Result) -> str:
+def never_taken(result: Findings) -> str:
     """How to say that an action was not taken: never, or just not before the search ended."""
     return "never taken" if result.complete else "not taken so far"
 

@@ -54,7 +54,7 @@ class Manifest(Saved, kw_only=True):
 
 def refused(storage: Storage, why: str) -> SystemFailure:
     """A checkpoint that can not be gone on from."""
-    return SystemFailure(f"the checkpoint in {storage.place} {why}; start again without --resume")
+    return SystemFailure(f"the checkpoint in {storage.place} {why}; start again without {{resume}}", "resume")
 
 
 def read(storage: Storage) -> Manifest:

@@ -31,10 +31,12 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.profile import exploding
 from fencepost.compiler.snapshot import restore, snapshot
 from fencepost.digest import digest, sealed
+from fencepost.engines import conclusion
 from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
 from fencepost.engines.embedded import Embedded
-from fencepost.engines.interface import Exploration, Options, Progress, Report, TableWriter
+from fencepost.engines.interface import Exploration, Progress, Report, TableWriter
 from fencepost.engines.kernel import Arena
+from fencepost.engines.options import SparkOptions
 from fencepost.engines.resources import resident_memory
 from fencepost.engines.search import Evidence, Level, Raised, Search, StatePath, Tally
 from fencepost.engines.workspace import Workspace
@@ -47,7 +49,7 @@ from fencepost.spark.liveness import Judge
 from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.session import require_spark
 from fencepost.spark.table import Outputs, resumed
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage
@@ -82,7 +84,7 @@ SCANNED = 64
 
 
 def explore(
-    stepper: Stepper, options: Options, report: Report | None = None, table: TableWriter | None = None
+    stepper: Stepper, options: SparkOptions, report: Report | None = None, table: TableWriter | None = None
 ) -> Exploration:
     """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
 
@@ -99,7 +101,7 @@ def explore(
 
 
 def _explored(
-    stepper: Stepper, cluster: Cluster, options: Options, report: Report | None, table: TableWriter | None
+    stepper: Stepper, cluster: Cluster, options: SparkOptions, report: Report | None, table: TableWriter | None
 ) -> Exploration:
     handover = options.handover
     if handover is None:
@@ -114,7 +116,7 @@ def _explored(
 
     search = Search(stepper, options, begin_early, table)
     embedded = Embedded(Workspace(search))
-    spark = OnSpark(embedded, cluster, handover)
+    spark = OnSpark(embedded, cluster, options, handover)
     try:
         if options.resume is None:
             cluster.look(spark.take_over_next)
@@ -124,29 +126,28 @@ def _explored(
             result.on_spark = cluster.used
         else:
             result.engine, result.on_spark = "embedded", False
-        return search.finish()
+        return conclusion.conclude(search)
     finally:
         spark.close()
         embedded.close()
 
 
-def _refuse(options: Options, cluster: Cluster) -> None:
-    if options.symmetry:
-        raise OptionError("the spark engine explores every state: leave out --symmetry, or use --engine embedded")
-    if options.checking:
-        raise OptionError("--checking is for small configurations: use --engine embedded")
+def _refuse(options: SparkOptions, cluster: Cluster) -> None:
     if options.checkpoint is not None and options.resume is None:
         storage = open_storage(options.checkpoint)
         storage.create()
         if storage.load(checkpoint.NAME) is not None:
             raise SystemFailure(
-                f"{options.checkpoint} holds a checkpoint already: go on from it with --resume {options.checkpoint}, or"
-                " name an empty one"
+                f"{options.checkpoint} holds a checkpoint already: go on from it with {{resume}} {options.checkpoint},"
+                " or name an empty one",
+                "resume",
             )
     if options.checkpoint is None and options.resume is None and not cluster.local:
         raise OptionError(
-            f"--master {cluster.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can"
-            " reach, for the states of the search"
+            f"{{master}} {cluster.master} needs {{checkpoint}} DIR: a folder or URL that the driver and every executor"
+            " can reach, for the states of the search",
+            "master",
+            "checkpoint",
         )
 
 
@@ -160,11 +161,11 @@ class OnSpark:
 
     divisible = False
 
-    def __init__(self, embedded: Embedded, cluster: Cluster, handover: int) -> None:
+    def __init__(self, embedded: Embedded, cluster: Cluster, options: SparkOptions, handover: int) -> None:
         self.embedded = embedded
         self.workspace = embedded.workspace
         self.search = embedded.search
-        self.options = embedded.search.options
+        self.options = options
         self.wide = self.workspace.wide
         self.cluster = cluster
         self.first = handover
@@ -199,6 +200,7 @@ class OnSpark:
     def take_over_next(self) -> None:
         """Take over before the next level: Spark can not be had, and says why when all that was found is in files."""
         self.is_next = True
+        self.handover = -1  # no level is small enough to be expanded in this process
 
     def relief_of_embedded(self) -> OnSpark | None:
         """This executor, if the embedded one has to give way: for the size of a level, or a quarter of the memory."""
@@ -301,7 +303,9 @@ class OnSpark:
         search, own, place = self.search, self.workspace, self.options.checkpoint
         stepper = search.stepper
         if place is not None and str(open_storage(place).place) != self.files.place:
-            raise SystemFailure(f"a resumed run goes on saving to {self.files.place}; leave out --checkpoint")
+            raise SystemFailure(
+                f"a resumed run goes on saving to {self.files.place}; leave out {{checkpoint}}", "checkpoint"
+            )
         kept = checkpoint.read(self.files)
         difference = kept.difference(stepper.protocol, self._properties, self.options.bits)
         if difference is not None:

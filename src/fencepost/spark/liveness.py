@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from fencepost.compiler.arrays import Array
-from fencepost.engines.judging import Verdicts
+from fencepost.engines.conclusion import Verdicts
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph, Property, Terms, needs
@@ -193,7 +193,7 @@ class _Trimming:
         Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying
         somewhere, that decides, and it is told.
         """
-        from fencepost.liveness.judge import CANDIDATES, Ending, Lasso  # SciPy takes its time to import
+        from fencepost.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
         region = self._region()
         if region is None:
@@ -214,7 +214,7 @@ class _Trimming:
         first = self.property.predicates[0]
         must = ~left.true(first) if self.property.kind == "eventually_always" else None
         far = self._distances(numbers) if self.far is not None else None
-        found = Ending(left, np.ones(len(left), bool), must, far).found()
+        found = FairCycles(left, np.ones(len(left), bool), must, far).found()
         if found is None:
             return None
         end, loop = found
@@ -330,7 +330,7 @@ class _Trimming:
         found: list[tuple[Need, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, demand in enumerate(self.terms.demands):
+        for number, demand in enumerate(self.terms.requirements):
             # Of a cycle that keeps away from a strong demand's states, none is looked for; those are spared.
             found += (
                 [(("strong", number), False)]

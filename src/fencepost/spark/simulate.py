@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost import __version__
+from fencepost import __version__, numbers
 from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
@@ -39,12 +39,12 @@ from fencepost.compiler.encoding import (
 )
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.engines import simulate, walks
-from fencepost.engines.interface import Exploration, Options, Report
+from fencepost.engines.interface import Exploration, Report
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import LEAF_ROOM, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
-from fencepost.report import numbers
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Cluster, Job
 from fencepost.spark.level import shared
@@ -72,7 +72,7 @@ Span = tuple[int, int]
 """Numbers of walks: the first, and the one after the last."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+def explore(stepper: Stepper, options: SimulationOptions, report: Report | None = None) -> Exploration:
     """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this
     process.
 
@@ -279,7 +279,7 @@ class Distributed(simulate.Simulation):
     taken here.
     """
 
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, stepper: Stepper, options: SimulationOptions, report: Report | None) -> None:
         super().__init__(stepper, options, report)
         self.cluster = Cluster(options.master, options.conf, options.debug)
         self.elsewhere = self._walkers(0, 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SparkOptions
 from fencepost.errors import SystemFailure
 from fencepost.spark.cluster import Cluster, Held
 from fencepost.spark.level import Output
@@ -37,7 +37,7 @@ class Outputs:
         return Output(writer.storage.place, writer.depth + 1, writer.edges is not None, self._sent[1])
 
 
-def resumed(stepper: Stepper, options: Options, mark: Mark | None, checkpoint: str) -> Writer | None:
+def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoint: str) -> Writer | None:
     """The table that a search goes on with: the one that its checkpoint speaks of, if it does. Nothing is changed yet.
 
     Raises :class:`fencepost.SystemFailure` if another one is asked for, or if a file of it is missing.
@@ -45,23 +45,30 @@ def resumed(stepper: Stepper, options: Options, mark: Mark | None, checkpoint: s
     if mark is None:
         if options.states is not None:
             raise SystemFailure(
-                f"the search in {checkpoint} was begun without --states, and what it has explored is not written down: "
-                "leave out --states, or start again without --resume"
+                f"the search in {checkpoint} was begun without {{states}}, and what it has explored is not written"
+                " down: leave out {states}, or start again without {resume}",
+                "states",
+                "resume",
             )
         return None
     if options.states is not None and open_storage(options.states).place != mark.place:
         raise SystemFailure(
-            f"the search in {checkpoint} writes its states to {mark.place}, and goes on with it; leave out --states"
+            f"the search in {checkpoint} writes its states to {mark.place}, and goes on with it; leave out {{states}}",
+            "states",
         )
     if options.edges and mark.edges is None:
         raise SystemFailure(
-            f"the search in {checkpoint} writes its states without the steps: leave out --edges, or start again without"
-            " --resume"
+            f"the search in {checkpoint} writes its states without the steps: leave out {{edges}}, or start again"
+            " without {resume}",
+            "edges",
+            "resume",
         )
     writer = Writer(stepper, options.states or mark.place, mark.edges is not None, mark)
     damage = writer.damage()
     if damage is not None:
         raise SystemFailure(
-            f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without --resume"
+            f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without"
+            " {resume}",
+            "resume",
         )
     return writer

@@ -62,5 +62,6 @@ def _way_back(space: StateSpace, fingerprint: int, depth: int) -> list[tuple[int
 def _unlike(space: StateSpace) -> SystemFailure:
     return SystemFailure(
         f"the protocol does not do what {space.directory} says: it reads something besides its state "
-        "(run it with --checking to find out what)"
+        "(run it with {checking} to find out what)",
+        "checking",
     )

@@ -1,12 +1,15 @@
 """The only way the author's Python is ever run: the steps out of one state, with what was read, chosen and written."""
 
 from fencepost.step.deadline import Deadline, LimitReached, Unfinished
-from fencepost.step.recorder import Branch, Demand, Fork, Leaf, Outcome, Read, Root, Stepper
+from fencepost.step.fairness import FairnessRequirement
+from fencepost.step.roots import MAPPING, PROPERTIES, STEP_PROPERTIES, Root
 from fencepost.step.state import State, Store
+from fencepost.step.stepper import Stepper
 from fencepost.step.symmetry import Symmetry
+from fencepost.step.trees import Branch, Fork, Leaf, Outcome, Read
 
 __all__ = [
-    "Branch", "Deadline", "Demand", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State", "Stepper",
-    "Store", "Symmetry",
-    "Unfinished",
+    "MAPPING", "PROPERTIES", "STEP_PROPERTIES",
+    "Branch", "Deadline", "FairnessRequirement", "Fork", "Leaf", "LimitReached", "Outcome", "Read", "Root", "State",
+    "Stepper", "Store", "Symmetry", "Unfinished",
 ]  # fmt: skip

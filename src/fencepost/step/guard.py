@@ -3,8 +3,9 @@
 A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
 taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
 watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
-whatever the author's modules hold; it costs many times the evaluation itself. What Python itself makes different in
-each process, the order of a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
+whatever the author's modules hold; it costs many times the evaluation itself. It can not see the
+differences that Python itself makes between processes, in the order of a set say: :mod:`fencepost.engines.hashseeds`
+does.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from typing import Any
 
 from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol, declarations_of
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
+from fencepost.step.authors import authors_frame, is_authors
 
 ADVICE = "a step must follow from the state alone; for what may go either way ask one_of(...)"
 
@@ -59,9 +62,6 @@ _PYTHON_FUNCTIONS: dict[CodeType, tuple[str, str]] = {
 _MODULES = {"random": "a random number", "secrets": "a random number"}
 """Modules of which every function is one that no step may call."""
 
-_LIBRARY = os.path.dirname(os.__file__)
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_PROTOCOLS = os.path.join(_OURS, "protocols")
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
@@ -98,7 +98,9 @@ class _Watch:
 
 def _is_lookup(function: Any, frame: FrameType) -> bool:
     """Whether a hash or an address is only for putting something into a set or a dictionary."""
-    return (function is hash or function is id) and (_is_library(frame) or frame.f_code.co_name == "__hash__")
+    return (function is hash or function is id) and (
+        not is_authors(frame.f_code.co_filename) or frame.f_code.co_name == "__hash__"
+    )
 
 
 def _python_call(frame: FrameType) -> tuple[str, str] | None:
@@ -136,22 +138,16 @@ def _c_call(function: Any) -> tuple[str, str] | None:
 
 def _is_logging(frame: FrameType | None) -> bool:
     """Whether this is a log record being stamped: the step does not see the time that is in it."""
-    while frame is not None and _is_library(frame):
+    while frame is not None and not is_authors(frame.f_code.co_filename):
         if frame.f_globals.get("__name__") == "logging":
             return True
         frame = frame.f_back
     return False
 
 
-def _is_library(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return file.startswith((_LIBRARY, "<frozen")) or (file.startswith(_OURS) and not file.startswith(_PROTOCOLS))
-
-
 def _place(frame: FrameType | None) -> str:
     """The author's line that made the call."""
-    while frame is not None and _is_library(frame):
-        frame = frame.f_back
+    frame = authors_frame(frame)
     return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
@@ -216,9 +212,9 @@ class _Surroundings:
     """All that an author's functions could change besides the state.
 
     That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes,
-    functions and objects, and containers in all of these. What belongs to the library, to installed packages or to
-    Fencepost is not looked into. Whatever appears later can be reached only through something that has changed, so one
-    walk is enough.
+    functions and objects, and containers in all of these. The library, installed packages and Fencepost are not
+    looked into. A thing that appears later can be reached only through another one that has changed, so one walk is
+    enough.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -226,9 +222,9 @@ class _Surroundings:
         self._holders: list[_Holder] = []
         self._met: dict[int, Any] = {}
         self._waiting: collections.deque[tuple[str, Any]] = collections.deque()
-        for declared in protocol._declared.values():
+        for declared in declarations_of(protocol).values():
             self._hold_names("", getattr(declared.function, "__globals__", {}))
-        self._hold_names(type(protocol).__name__, vars(protocol)["_constants"])
+        self._hold_names(type(protocol).__name__, protocol.constants)
         for owner in (*type(protocol).__mro__, Record, Message, ModelValue, Map, Set):
             if owner is not object:
                 self._hold_names(owner.__name__, owner)
@@ -287,7 +283,7 @@ class _Surroundings:
         if id(space) in self._met:
             return
         self._met[id(space)] = space
-        held = space if isinstance(space, dict) else vars(space)
+        held = space if isinstance(space, Mapping) else vars(space)
         self._holders.append(_Holder(title, space, lambda: held, dict(held), is_namespace=True))
         for name, value in held.items():
             if not name.startswith(_OF_PYTHON):

@@ -4,7 +4,6 @@ from fencepost.trace.behaviour import Step, Trace
 from fencepost.trace.dot import to_dot
 from fencepost.trace.expression import Evaluated, Expression, evaluate
 from fencepost.trace.itf import to_itf
-from fencepost.trace.json import to_json
 from fencepost.trace.replay import ReplayFailed, replay
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "replay",
     "to_dot",
     "to_itf",
-    "to_json",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fencepost.liveness.lasso import is_violated, met
 from fencepost.spec.values import Value
-from fencepost.step import Demand, Outcome, Root, Stepper
+from fencepost.step import FairnessRequirement, Outcome, Root, Stepper
 
 Row = tuple[int, ...]
 Wanted = tuple[Root, tuple[Value, ...]]
@@ -29,20 +29,25 @@ def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) 
 
 
 def shortened_lasso(
-    stepper: Stepper, parts: Sequence[Root], demands: Sequence[Demand], initial: Row, path: Path, loop: int
+    stepper: Stepper,
+    parts: Sequence[Root],
+    fairness: Sequence[FairnessRequirement],
+    initial: Row,
+    path: Path,
+    loop: int,
 ) -> tuple[Path, int]:
     """A lasso from ``initial`` that violates the same temporal property, is as fair, and has no more steps than
     ``path``, which does and which repeats from its state number ``loop`` on; its path, and the number of the state from
     which on it repeats.
 
-    ``parts`` are the predicates of the property, ``demands`` are those of fairness. As for :func:`shortened`, a shorter
+    ``parts`` are the predicates of the property, ``fairness``: what it requires. As for :func:`shortened`, a shorter
     lasso may exist.
     """
-    return _LassoShortening(stepper, parts, demands, initial).run(path, loop)
+    return _LassoShortening(stepper, parts, fairness, initial).run(path, loop)
 
 
 class _Walker:
-    """Takes steps in the author's Python, and remembers what it was told."""
+    """Takes steps in the author's Python, and remembers the outcomes."""
 
     def __init__(self, stepper: Stepper, initial: Row) -> None:
         self.stepper = stepper
@@ -130,12 +135,14 @@ class _Shortening(_Walker):
 
 
 class _LassoShortening(_Walker):
-    """What closes a loop may be spread over it, so runs of the steps of one action are left out too."""
+    """The steps that close a loop may be spread over it, so runs of the steps of one action are left out too."""
 
-    def __init__(self, stepper: Stepper, parts: Sequence[Root], demands: Sequence[Demand], initial: Row) -> None:
+    def __init__(
+        self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessRequirement], initial: Row
+    ) -> None:
         super().__init__(stepper, initial)
         self.parts = parts
-        self.demands = demands
+        self.fairness = fairness
 
     def run(self, path: Path, loop: int) -> tuple[Path, int]:
         wanted, best = self.wanted(path), (list(path), loop)
@@ -209,4 +216,4 @@ class _LassoShortening(_Walker):
             or not is_violated(self.stepper, self.parts, rows, begins)
         ):
             return None
-        return None if None in met(self.stepper, self.demands, rows[begins:]) else (taken, links, begins)
+        return None if None in met(self.stepper, self.fairness, rows[begins:]) else (taken, links, begins)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Options, Protocol, Result, check
+from fencepost import Protocol, Result, SearchOptions, check
 from fencepost.store.checked import booting
 from fencepost.store.checked.booting import BOOT_SWITCHES, BootingStore
 from fencepost.store.checked.store import SWITCHES
@@ -93,7 +93,7 @@ def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
     ]
     protected = BootingStore.configured(name, **{switch: True})
     expected = BootingStore.configurations[name].expect
-    assert not check(protected, invariants=[expected], options=Options(max_depth=VIOLATED[name][0])).violations
+    assert not check(protected, invariants=[expected], options=SearchOptions(max_depth=VIOLATED[name][0])).violations
 
 
 def test_what_protects_by_which_damage() -> None:
@@ -112,7 +112,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = Options(workers=1, max_depth=4)
+    shallow = SearchOptions(workers=1, max_depth=4)
     given: dict[str, Any] = {"directories": 2, "old_directories": True, "journal_adds_varies": True}
     plain, compiled = (check(BootingStore(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states
@@ -346,7 +346,7 @@ def test_a_planted_fault_is_found(
         owner = next(m for m in (rules, cookies, replication, reading) if hasattr(m, rule))
         assert getattr(booting, rule) is getattr(owner, rule), "the protocol calls the very function of the rules"
     monkeypatch.setattr(module, rule, fault(getattr(module, rule)))
-    check(BootingStore(**constants), invariants=[finds], options=Options(workers=1)).must_violate(finds)
+    check(BootingStore(**constants), invariants=[finds], options=SearchOptions(workers=1)).must_violate(finds)
 
 
 def test_the_page_has_these_counts_and_every_constant() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, Options, check, constraint
+from fencepost import ModelValue, SearchOptions, check, constraint
 from fencepost.protocols.bookkeeper.current import ReadRequest, ReadResponse
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, FenceRequest, FenceResponse
 from fencepost.store.checked.running import EntryReadResponse, RunningStore
@@ -95,5 +95,5 @@ def test_no_bookie_is_told_a_lac_beyond_the_end(frozen: bool) -> None:
     }
     at_once = {"metadata_lags": False, "metadata_answers_lost": False, "mark_answers_lost": False}
     protocol = BeyondTheEnd(**constants, **at_once, recovery_freezes_lac=frozen)
-    result = check(protocol, invariants=["no_lac_beyond_the_end"], options=Options(max_depth=34))
+    result = check(protocol, invariants=["no_lac_beyond_the_end"], options=SearchOptions(max_depth=34))
     assert not result.violations if frozen else len(result.must_violate("no_lac_beyond_the_end")) == 34

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Options, Result, check
+from fencepost import Result, SearchOptions, check
 from fencepost.store.checked.store import SWITCHES, Store
 from fencepost.store.rules.protections import Protections
 
@@ -81,7 +81,7 @@ def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
     (switch,) = [constant for constant in Store.configurations[name].constants if constant in SWITCHES]
     protected = Store.configured(name, **{switch: True})
     expected = Store.configurations[name].expect
-    assert not check(protected, invariants=[expected], options=Options(max_depth=VIOLATED[name][0])).violations
+    assert not check(protected, invariants=[expected], options=SearchOptions(max_depth=VIOLATED[name][0])).violations
 
 
 def test_every_protection_is_switched_off_somewhere() -> None:
@@ -98,7 +98,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = Options(workers=1, max_depth=7)
+    shallow = SearchOptions(workers=1, max_depth=7)
     given: dict[str, Any] = {"bookies": 2, "ack_quorum": 1, "metadata_answers_lost": True, "mark_answers_lost": True}
     plain, compiled = (check(Store(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import ModelValue, check, errors, sometimes
 from fencepost.cli import main
-from fencepost.engines.interface import Options
+from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, SystemFailure
 from fencepost.protocols import shipped
 from fencepost.protocols.bookkeeper.ledger import FenceResponse
@@ -43,7 +43,7 @@ B1, B2, C1, C2 = map(ModelValue, ("b1", "b2", "c1", "c2"))
 
 
 def written(directory: Path, protocol: Protocol, edges: bool = True, **options: Any) -> str:
-    check(protocol, states=directory, edges=edges, options=Options(workers=1, **options))
+    check(protocol, states=directory, edges=edges, options=SearchOptions(workers=1, **options))
     return str(directory)
 
 

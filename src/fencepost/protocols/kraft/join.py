@@ -2,9 +2,9 @@
 
 In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to
 ask. A server that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an
-administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. Whoever is
-asked answers at once, without waiting for the command to be committed: it is done, or why not. Who is told that it has
-asked the wrong one asks the right one, if that is known; who is told to wait asks again later.
+administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. The server
+that is asked answers at once, without waiting for the command to be committed: it is done, or why not. An asker that
+has asked the wrong server asks the right one, if that is known; one that is to wait asks again later.
 
 None of this is in the published specification: it is what the text that came with it describes.
 """
@@ -45,7 +45,7 @@ from fencepost.protocols.kraft.kip_853 import (
     voters,
 )
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 ADMIN = ModelValue("admin")
 M = TypeVar("M", bound=Message)
@@ -62,12 +62,12 @@ class Refusal(enum.Enum):
 
 
 def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """What can be said to who asks for a voter more: nothing against it, or one of the refusals."""
+    """The answers to a request for a voter more: None, nothing against it, or one of the refusals."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.NOT_MEMBER)]
 
 
 def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """What can be said to who asks for a voter less."""
+    """The answers to a request for a voter less."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
 
 
@@ -113,7 +113,7 @@ Answer = JoinResponse | AddResponse | RemoveResponse
 
 
 class Administrator(Record):
-    """Whom the administrator takes for the leader, and whose answer it waits for."""
+    """The administrator: the server it takes for the leader, and the server whose answer it waits for."""
 
     leader: ModelValue | None = None
     asked: ModelValue | None = None
@@ -233,8 +233,7 @@ class KRaftJoin(KRaft):
         ),
     }
 
-    # -- joining
-    # --------------------------------------------------------------------------------------------------------
+    # -- joining -------------------------------------------------------------------------------------------------------
 
     @action(s=servers, peer=servers)
     def send_join_request(self, s: ModelValue, peer: ModelValue) -> None:
@@ -291,7 +290,7 @@ class KRaftJoin(KRaft):
         if response.refusal is not Refusal.NOT_LEADER:
             return
         me = self.server[s]
-        self._handle_common_response(s, response.leader, response.epoch, Error.NOT_LEADER)
+        self.handle_common_response(s, response.leader, response.epoch, Error.NOT_LEADER)
         if me.role is Role.OBSERVER and me.leader == peer:
             self._lose_leader(me)
             me.fetch_state.reset()
@@ -302,8 +301,7 @@ class KRaftJoin(KRaft):
         super().observer_fetch_timeout(s)
         self.join_asked[s] = None
 
-    # -- joining at the request of an administrator
-    # ---------------------------------------------------------------------
+    # -- joining at the request of an administrator --------------------------------------------------------------------
 
     @action(s=servers, add_server=servers, by=ADMIN)
     def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -340,8 +338,7 @@ class KRaftJoin(KRaft):
         self.administrator.asked = None
         self.administrator.leader = response.leader
 
-    # -- leaving
-    # --------------------------------------------------------------------------------------------------------
+    # -- leaving -------------------------------------------------------------------------------------------------------
 
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
@@ -394,8 +391,7 @@ class KRaftJoin(KRaft):
         )
         admin.asked = admin.leader = None
 
-    # -- why not
-    # --------------------------------------------------------------------------------------------------------
+    # -- why not -------------------------------------------------------------------------------------------------------
 
     def _why_not_added(self, me: Server, add_server: ModelValue) -> Refusal | None:
         """Why a server does not make another a voter, if it does not."""
@@ -419,8 +415,7 @@ class KRaftJoin(KRaft):
             return Refusal.LEADER_NOT_READY
         return None
 
-    # -- what must hold
-    # -------------------------------------------------------------------------------------------------
+    # -- what must hold ------------------------------------------------------------------------------------------------
 
     @step_invariant(s=servers)
     def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
@@ -503,8 +498,7 @@ class KRaftJoin(KRaft):
             self.server[s].role is Role.OBSERVER and 0 < len(self.server[s].log) == self.server[s].hwm for s in asks
         )
 
-    # -- what must happen
-    # -----------------------------------------------------------------------------------------------
+    # -- what must happen ----------------------------------------------------------------------------------------------
 
     fairness = [
         *KRaft.fairness,
@@ -530,8 +524,7 @@ class KRaftJoin(KRaft):
         """A server that asks to become a voter is one at last."""
         return self.join_asked[s] is not None, self.server[s].role is Role.VOTER
 
-    # -- what can be reached
-    # --------------------------------------------------------------------------------------------
+    # -- what can be reached -------------------------------------------------------------------------------------------
 
     @sometimes(refusal=join_answers, when=only_by_name)
     def join_is_answered(self, refusal: Refusal | None) -> bool:

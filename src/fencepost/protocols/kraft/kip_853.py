@@ -59,6 +59,7 @@ from fencepost import (
 )
 from fencepost.protocols.kraft.server import (
     BeginQuorumEpochRequest,
+    Cause,
     Command,
     Config,
     Entry,
@@ -84,14 +85,14 @@ from fencepost.protocols.kraft.server import (
     latest_config,
     truncated,
 )
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 Pair = tuple[ModelValue, ModelValue]
 M = TypeVar("M", bound=Message)
 
 
 class NonMemberFetch(enum.Enum):
-    """What a leader does with a fetch by a voter that is none in its own configuration."""
+    """The answer of a leader to a fetch by a voter that is none in its own configuration."""
 
     IGNORE = "ignore"
     ACCEPT = "accept"
@@ -99,7 +100,7 @@ class NonMemberFetch(enum.Enum):
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning.
+    """The events before the beginning.
 
     ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
     configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
@@ -380,8 +381,7 @@ class KRaft(Protocol):
         ),
     }
 
-    # -- what is assumed of the constants
-    # -------------------------------------------------------------------------------
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
 
     @assumption
     def cluster_sizes_fit(self) -> bool:
@@ -412,8 +412,7 @@ class KRaft(Protocol):
         enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
         return enough and self.init_cluster_size < self.max_spawned_servers
 
-    # -- the beginning
-    # --------------------------------------------------------------------------------------------------
+    # -- the beginning -------------------------------------------------------------------------------------------------
 
     @initial
     def a_cluster_with_a_leader(self) -> None:
@@ -466,7 +465,7 @@ class KRaft(Protocol):
         s2.log = s3.log = (*s2.log, Entry(Command.LEADER_CHANGE, epoch=2))
         for other in (s3, s4):
             other.become_unattached(epoch=2)
-            other.become_voted(2, second)
+            other.become_voted(second, epoch=2)
         s3.become_follower(servers_up_to(3)[2], second, epoch=2)
         s2.track_anew(s2.config.members)
         s2.flwr_end_offset[servers_up_to(3)[2]] = 1
@@ -497,11 +496,10 @@ class KRaft(Protocol):
         for other in first:
             if other != second:
                 self.server[other].become_unattached(me.current_epoch)
-                self.server[other].become_voted(me.current_epoch, second)
+                self.server[other].become_voted(second, me.current_epoch)
                 self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
 
-    # -- restarts and crashes
-    # -------------------------------------------------------------------------------------------
+    # -- restarts and crashes ------------------------------------------------------------------------------------------
 
     @action(s=servers)
     def restart_with_state(self, s: ModelValue) -> None:
@@ -519,7 +517,7 @@ class KRaft(Protocol):
         me.hwm = 0
         me.fetch_state.reset()
         me.track_anew(frozenset(me.flwr_end_offset))
-        self._fail_pending_writes(me)
+        self.fail_pending_writes(me)
         self.restart_ctr += 1
 
     @action(s=servers)
@@ -531,19 +529,18 @@ class KRaft(Protocol):
         now_cut = self._disconnected() | {pair for pair in pairs(self) if s in pair}
         require(len(now_cut) <= self.max_disconnected_pairs)
         self._disconnect(now_cut)
-        me.become_unattached(epoch=0)
-        me.state = ServerState.DEAD_NO_STATE
+        me.become_dead()
         me.role = None
         me.config = Config()
         me.fetch_state.reset()
         me.track(frozenset())
         me.log = ()
         me.hwm = 0
-        self._fail_pending_writes(me)
+        self.fail_pending_writes(me)
         self.crash_ctr += 1
 
-    def _fail_pending_writes(self, me: Server) -> None:
-        """Who waits for an acknowledgement is told that there will be none."""
+    def fail_pending_writes(self, me: Server) -> None:
+        """Clients that wait for an acknowledgement learn that there will be none."""
         for v in self.values:
             if me.pending_ack[v]:
                 me.pending_ack[v] = False
@@ -565,8 +562,7 @@ class KRaft(Protocol):
         me.config = self.server[leader].config
         self.network.send(FetchRequest(epoch=0, fetch_offset=0, last_fetched_epoch=0, observer=True), s, leader)
 
-    # -- elections
-    # ------------------------------------------------------------------------------------------------------
+    # -- elections -----------------------------------------------------------------------------------------------------
 
     @action(s=servers)
     def send_request_vote(self, s: ModelValue) -> None:
@@ -574,7 +570,7 @@ class KRaft(Protocol):
         me = self.server[s]
         require(me.role is Role.VOTER and me.state is not ServerState.LEADER)
         require(s in me.config.members)
-        require(not self._needs_reasons or self._election_times_out(s))
+        require(not self.needs_reasons or self.election_times_out(s))
         require((self.test_liveness and not self.limit_epochs) or me.current_epoch < self.max_epoch)
         me.become_candidate(s)
         me.fetch_state.reset()
@@ -582,17 +578,17 @@ class KRaft(Protocol):
         self.network.send_all([(request, peer) for peer in me.config.members - {s}], s)
 
     @property
-    def _needs_reasons(self) -> bool:
+    def needs_reasons(self) -> bool:
         """Whether nothing times out without a reason."""
         return self.test_liveness or self.timeouts_need_reasons
 
-    def _election_times_out(self, s: ModelValue) -> bool:
+    def election_times_out(self, s: ModelValue) -> bool:
         """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be
         elected.
         """
         me = self.server[s]
         if me.state is ServerState.FOLLOWER:
-            return self._fetch_times_out(s)
+            return self.fetch_times_out(s)
         if me.state is ServerState.CANDIDATE:
             return self._lacks_votes(s)
         if me.state is ServerState.VOTED:
@@ -617,7 +613,7 @@ class KRaft(Protocol):
         An observer may be a voter that does not know it yet, and the vote needed.
         """
         me = self.server[s]
-        request = self._receive(RequestVoteRequest, s, peer)
+        request = self.receive_from(RequestVoteRequest, s, peer)
         asked, epoch, state_before = request.message, me.current_epoch, me.state
         if asked.epoch > epoch:
             me.become_unattached(asked.epoch)
@@ -625,14 +621,14 @@ class KRaft(Protocol):
         free = me.state in (ServerState.UNATTACHED, ServerState.VOTED) and me.voted_for in (None, peer)
         granted = free and (asked.last_log_epoch, asked.last_log_offset) >= (last_epoch(me.log), len(me.log))
         if granted and me.state is ServerState.UNATTACHED and not (stale and self.fence_stale_votes):
-            me.become_voted(asked.epoch, peer)
+            me.become_voted(peer, asked.epoch)
         if stale:
             refusal = RequestVoteResponse(epoch, me.leader, vote_granted=False, error=Error.FENCED_LEADER_EPOCH)
             self.network.reply(request, refusal)
             return
         if me.state is not state_before:
             me.fetch_state.reset()
-            self._fail_pending_writes(me)
+            self.fail_pending_writes(me)
         self.network.reply(request, RequestVoteResponse(asked.epoch, me.leader, granted))
 
     @action(s=servers, peer=servers)
@@ -640,8 +636,8 @@ class KRaft(Protocol):
         """A candidate counts a vote; any voter may learn of a later epoch or of a leader."""
         me = self.server[s]
         require(me.role is Role.VOTER)
-        response = self._receive(RequestVoteResponse, s, peer).message
-        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        response = self.receive_from(RequestVoteResponse, s, peer).message
+        handled = self.handle_common_response(s, response.leader, response.epoch, response.error)
         if not handled and response.vote_granted and me.state is ServerState.CANDIDATE:
             me.votes_recv |= {peer}
 
@@ -670,7 +666,7 @@ class KRaft(Protocol):
         """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need
         reasons.
         """
-        require(self._needs_reasons and s != peer)
+        require(self.needs_reasons and s != peer)
         me, other = self.server[s], self.server[peer]
         require(me.state is ServerState.LEADER and peer in me.config.members)
         require(self.network.connected(s, peer))
@@ -687,12 +683,12 @@ class KRaft(Protocol):
         """
         me = self.server[s]
         require(me.role is Role.VOTER or not self.only_voters_begin_epochs)
-        announcement = self._receive(
+        announcement = self.receive_from(
             BeginQuorumEpochRequest, s, peer, where=lambda told: told.epoch >= me.current_epoch
         ).message
-        self._maybe_transition(s, peer, announcement.epoch)
+        self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()
-        self._fail_pending_writes(me)
+        self.fail_pending_writes(me)
 
     @action(s=servers)
     def check_quorum_resign(self, s: ModelValue) -> None:
@@ -701,23 +697,22 @@ class KRaft(Protocol):
         """
         me = self.server[s]
         require(self.leaders_resign and me.state is ServerState.LEADER)
-        if self._needs_reasons:
+        if self.needs_reasons:
             members = me.config.members
-            require(sum(self._can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
+            require(sum(self.can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
         if me.role is Role.VOTER:
             me.become_resigned()
         else:
             self._lose_leader(me)
 
-    def _can_fetch_from(self, peer: ModelValue, leader: ModelValue) -> bool:
+    def can_fetch_from(self, peer: ModelValue, leader: ModelValue) -> bool:
         """Whether a voter is connected to the leader and knows of no later epoch; an observer may know what it will."""
         it = self.server[peer]
         if it.role is Role.VOTER and it.current_epoch > self.server[leader].current_epoch:
             return False
         return it.role is not None and self.network.connected(leader, peer)
 
-    # -- what servers make of what others say about epochs and leaders
-    # --------------------------------------------------
+    # -- what servers make of what others say about epochs and leaders -------------------------------------------------
 
     def _is_consistent(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> bool:
         """Whether what another server believes to be the leader of an epoch can be, for all this one knows.
@@ -730,7 +725,7 @@ class KRaft(Protocol):
             return (epoch == me.current_epoch and resigned) or me.state is ServerState.LEADER
         return epoch != me.current_epoch or leader is None or me.leader is None or me.leader == leader
 
-    def _maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
+    def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
         """Another server has told its epoch, which is not over, and its leader if it has one."""
         me = self.server[s]
         if not self._is_consistent(s, leader, epoch):
@@ -744,12 +739,10 @@ class KRaft(Protocol):
         """An observer follows nobody any more, or leads no more, in the same epoch. As published, that makes it forget
         its vote.
         """
-        me.become_unattached(me.current_epoch, keep_vote=self.observers_keep_votes)
+        me.become_unattached(me.current_epoch, Cause.LEADER_LOST, keep_vote=self.observers_keep_votes)
 
-    def _handle_common_response(
-        self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None
-    ) -> bool:
-        """What is done with every response; whether that is all. A response of an epoch that is over is not even
+    def handle_common_response(self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None) -> bool:
+        """Handle a response as every response is; whether that is all. A response of an epoch that is over is not even
         read.
         """
         me = self.server[s]
@@ -757,22 +750,21 @@ class KRaft(Protocol):
             return True
         refused = error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER, Error.UNKNOWN_MEMBER)
         if epoch > me.current_epoch or refused:
-            self._maybe_transition(s, leader, epoch)
+            self.maybe_transition(s, leader, epoch)
             return True
         if leader is not None and leader != s and me.leader is None:
             me.become_follower(s, leader, epoch)
             return True
         return False
 
-    def _receive(
+    def receive_from(
         self, kind: type[M], s: ModelValue, peer: ModelValue, where: Callable[[M], bool] | None = None
     ) -> Envelope[M]:
         """A message from ``peer``. Nothing reaches a server that lost its state: it is disconnected from all."""
         require(s != peer)
         return self.network.receive(kind, to=s, source=peer, where=where)
 
-    # -- writing and fetching
-    # -------------------------------------------------------------------------------------------
+    # -- writing and fetching ------------------------------------------------------------------------------------------
 
     @action(s=servers, v=values)
     def client_request(self, s: ModelValue, v: ModelValue) -> None:
@@ -813,11 +805,11 @@ class KRaft(Protocol):
         """An observer gives its leader up, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
-        require(not self._needs_reasons or self._fetch_times_out(s))
+        require(not self.needs_reasons or self.fetch_times_out(s))
         self._lose_leader(me)
         me.fetch_state.reset()
 
-    def _fetch_times_out(self, s: ModelValue) -> bool:
+    def fetch_times_out(self, s: ModelValue) -> bool:
         """Whether the leader has refused the last fetch, or the answer to the one that is pending can not come any
         more.
         """
@@ -834,8 +826,8 @@ class KRaft(Protocol):
     def reject_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A fetch comes to one that does not lead, or not in the epoch of who fetches."""
         me = self.server[s]
-        fetch = self._receive(FetchRequest, s, peer)
-        error = self._why_rejected(s, peer, fetch.message)
+        fetch = self.receive_from(FetchRequest, s, peer)
+        error = self.why_rejected(s, peer, fetch.message)
         require(error is not None)
         self.network.reply(
             fetch,
@@ -844,7 +836,7 @@ class KRaft(Protocol):
             ),
         )
 
-    def _why_rejected(self, s: ModelValue, peer: ModelValue, fetch: FetchRequest) -> Error | None:
+    def why_rejected(self, s: ModelValue, peer: ModelValue, fetch: FetchRequest) -> Error | None:
         me = self.server[s]
         if me.state is not ServerState.LEADER:
             return Error.NOT_LEADER
@@ -858,7 +850,7 @@ class KRaft(Protocol):
     def diverging_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
         """The logs of the leader and of who fetches have parted: the leader tells where."""
         me = self.server[s]
-        fetch = self._receive_fetch(s, peer, where=lambda fetch: not is_valid_position(me.log, fetch))
+        fetch = self.receive_fetch(s, peer, where=lambda fetch: not is_valid_position(me.log, fetch))
         offset, epoch = end_of_epoch(me.log, fetch.message.last_fetched_epoch)
         self.network.reply(
             fetch,
@@ -880,9 +872,7 @@ class KRaft(Protocol):
         If that commits the leader's own removal, it leaves: it is an observer without a leader.
         """
         me = self.server[s]
-        fetch = self._receive_fetch(
-            s, peer, where=lambda fetch: not fetch.observer and is_valid_position(me.log, fetch)
-        )
+        fetch = self.receive_fetch(s, peer, where=lambda fetch: not fetch.observer and is_valid_position(me.log, fetch))
         is_member = peer in me.config.members
         require(is_member or self.non_member_fetch is NonMemberFetch.ACCEPT)
         offset = fetch.message.fetch_offset
@@ -902,7 +892,7 @@ class KRaft(Protocol):
             if any(_removes(entry, s) for entry in committed):
                 leader = None
                 self._leave(me)
-        self.network.reply(fetch, self._entry_for(me, fetch.message, leader, hwm))
+        self.network.reply(fetch, self.entry_for(me, fetch.message, leader, hwm))
 
     def _leave(self, me: Server) -> None:
         """A leader whose own removal is committed leads no more."""
@@ -915,20 +905,20 @@ class KRaft(Protocol):
     def accept_fetch_request_from_observer(self, s: ModelValue, peer: ModelValue) -> None:
         """The leader answers an observer with the next entry."""
         me = self.server[s]
-        fetch = self._receive_fetch(s, peer, where=lambda fetch: fetch.observer and is_valid_position(me.log, fetch))
-        self.network.reply(fetch, self._entry_for(me, fetch.message, me.leader, me.hwm))
+        fetch = self.receive_fetch(s, peer, where=lambda fetch: fetch.observer and is_valid_position(me.log, fetch))
+        self.network.reply(fetch, self.entry_for(me, fetch.message, me.leader, me.hwm))
 
-    def _receive_fetch(
+    def receive_fetch(
         self, s: ModelValue, peer: ModelValue, where: Callable[[FetchRequest], bool]
     ) -> Envelope[FetchRequest]:
         """A fetch that comes to the leader of its epoch."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
-        return self._receive(
+        return self.receive_from(
             FetchRequest, s, peer, where=lambda fetch: fetch.epoch == me.current_epoch and where(fetch)
         )
 
-    def _entry_for(self, me: Server, fetch: FetchRequest, leader: ModelValue | None, hwm: int) -> FetchResponse:
+    def entry_for(self, me: Server, fetch: FetchRequest, leader: ModelValue | None, hwm: int) -> FetchResponse:
         """The entry that a fetch asks for, or none if the log ends before it."""
         entry = me.log[fetch.fetch_offset - 1] if fetch.fetch_offset <= len(me.log) else None
         known = min(hwm, fetch.fetch_offset)
@@ -946,7 +936,7 @@ class KRaft(Protocol):
         require(pending is not None and pending.peer == peer)
         assert pending is not None
         response = self.network.receive(FetchResponse, to=s, source=peer, topic=pending.request).message
-        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        handled = self.handle_common_response(s, response.leader, response.epoch, response.error)
         if not handled and me.state is ServerState.FOLLOWER:
             if response.result is FetchResult.DIVERGING:
                 me.log = truncated(me.log, response.diverging_epoch, response.diverging_end_offset)
@@ -960,8 +950,7 @@ class KRaft(Protocol):
         me.fetch_state.pending_fetch = None
         me.fetch_state.last_fetch_res = LastFetch(peer, response.error)
 
-    # -- reconfiguration
-    # ------------------------------------------------------------------------------------------------
+    # -- reconfiguration -----------------------------------------------------------------------------------------------
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -969,7 +958,7 @@ class KRaft(Protocol):
         require(self.add_reconfig_ctr < self.max_add_reconfigs)
         require(s != add_server)
         me = self.server[s]
-        self._require_ready_to_reconfigure(me)
+        self.require_ready_to_reconfigure(me)
         members = me.config.members
         require(add_server not in members and len(members) < self.max_cluster_size)
         require(self.server[add_server].identity is not None)
@@ -986,7 +975,7 @@ class KRaft(Protocol):
         """An administrator has a leader remove a voter. A leader that removes itself leads on as an observer."""
         require(self.remove_reconfig_ctr < self.max_remove_reconfigs)
         me = self.server[s]
-        self._require_ready_to_reconfigure(me)
+        self.require_ready_to_reconfigure(me)
         members = me.config.members
         require(remove_server in members and len(members) > self.min_cluster_size)
         require(remove_server != s or self.leaders_remove_themselves)
@@ -1000,14 +989,13 @@ class KRaft(Protocol):
             me.role = Role.OBSERVER
         self.remove_reconfig_ctr += 1
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         """A leader changes the voters when the last change is committed, and something of its own epoch."""
         require(me.state is ServerState.LEADER)
         require(me.config.committed or not self.one_reconfig_at_a_time)
         require(me.has_committed_in_its_epoch or not self.commit_before_reconfig)
 
-    # -- the network
-    # ----------------------------------------------------------------------------------------------------
+    # -- the network ---------------------------------------------------------------------------------------------------
 
     @action(by="the network")
     def change_network_connectivity(self) -> None:
@@ -1049,8 +1037,7 @@ class KRaft(Protocol):
             else:
                 self.network.heal(*pair)
 
-    # -- what must hold
-    # -------------------------------------------------------------------------------------------------
+    # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant(s=servers)
     def no_illegal_state(self, s: ModelValue) -> bool:
@@ -1158,8 +1145,7 @@ class KRaft(Protocol):
         identity = self.server[s].identity
         return None if identity is None else identity.host
 
-    # -- what must happen
-    # -----------------------------------------------------------------------------------------------
+    # -- what must happen ----------------------------------------------------------------------------------------------
 
     fairness = [
         weak(check_quorum_resign, observer_fetch_timeout, send_request_vote, become_leader),

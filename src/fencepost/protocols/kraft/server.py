@@ -1,6 +1,6 @@
-"""A KRaft server: what it knows, how that changes, and what servers say to each other.
+"""A KRaft server: its state, the table by which it changes, and the messages between servers.
 
-What happens when, and why, is the protocol's business: see `kip_853`.
+The actions, and what enables them, are in `kip_853`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Members = frozenset[ModelValue]
 
 
 class Role(enum.Enum):
-    """What a server may do: a voter is a full member, an observer keeps a copy of the log."""
+    """The rights of a server: a voter is a full member, an observer keeps a copy of the log."""
 
     VOTER = "voter"
     OBSERVER = "observer"
@@ -35,56 +35,104 @@ class ServerState(enum.Enum):
     ILLEGAL_STATE = "illegal"
 
 
+class Cause(enum.Enum):
+    """Why a server changes its state."""
+
+    LATER_EPOCH = "it learns of an election in a later epoch"
+    VOTE_GIVEN = "it gives its vote to a candidate"
+    TIMED_OUT = "it has waited long enough for a leader, for votes or for the answer to a fetch"
+    VOTES_WON = "a majority has voted for it"
+    LEADER_FOUND = "it learns who leads"
+    RESIGNS = "it leads no more"
+    LEADER_LOST = "it is an observer, and follows nobody any more, or leads no more"
+    STALE_VOTE_GIVEN = "it gives its vote in an epoch that is over"
+
+
+Epochs = Callable[[int, int], bool]
+"""How the epoch before and the epoch after compare."""
+
+
 def _next(epoch: int, later: int) -> bool:
     return later == epoch + 1
 
 
-_same, _later, _same_or_later = operator.eq, operator.lt, operator.le
+_same, _later, _same_or_later, _earlier = operator.eq, operator.lt, operator.le, operator.gt
 
-_FROM_UNATTACHED: Mapping[ServerState, Callable[[int, int], bool]] = {
-    ServerState.UNATTACHED: _later,
-    ServerState.VOTED: _same,
-    ServerState.CANDIDATE: _next,
-    ServerState.FOLLOWER: _same_or_later,
+Transitions = Mapping[ServerState, Mapping[Cause, tuple[ServerState, Epochs]]]
+
+_FROM_UNATTACHED: Mapping[Cause, tuple[ServerState, Epochs]] = {
+    Cause.LATER_EPOCH: (ServerState.UNATTACHED, _later),
+    Cause.VOTE_GIVEN: (ServerState.VOTED, _same),
+    Cause.TIMED_OUT: (ServerState.CANDIDATE, _next),
+    Cause.LEADER_FOUND: (ServerState.FOLLOWER, _same_or_later),
 }
-TRANSITIONS: Mapping[ServerState, Mapping[ServerState, Callable[[int, int], bool]]] = {
+TRANSITIONS: Transitions = {
     ServerState.UNATTACHED: _FROM_UNATTACHED,
     ServerState.RESIGNED: _FROM_UNATTACHED,
     ServerState.VOTED: {
-        ServerState.UNATTACHED: _later,
-        ServerState.CANDIDATE: _next,
-        ServerState.FOLLOWER: _same,
+        Cause.LATER_EPOCH: (ServerState.UNATTACHED, _later),
+        Cause.TIMED_OUT: (ServerState.CANDIDATE, _next),
+        Cause.LEADER_FOUND: (ServerState.FOLLOWER, _same),
     },
     ServerState.CANDIDATE: {
-        ServerState.UNATTACHED: _later,
-        ServerState.CANDIDATE: _next,
-        ServerState.LEADER: _same,
-        ServerState.FOLLOWER: _same,
+        Cause.LATER_EPOCH: (ServerState.UNATTACHED, _later),
+        Cause.TIMED_OUT: (ServerState.CANDIDATE, _next),
+        Cause.VOTES_WON: (ServerState.LEADER, _same),
+        Cause.LEADER_FOUND: (ServerState.FOLLOWER, _same),
     },
-    ServerState.LEADER: {ServerState.UNATTACHED: _later, ServerState.RESIGNED: _same},
+    ServerState.LEADER: {
+        Cause.LATER_EPOCH: (ServerState.UNATTACHED, _later),
+        Cause.RESIGNS: (ServerState.RESIGNED, _same),
+    },
     ServerState.FOLLOWER: {
-        ServerState.UNATTACHED: _later,
-        ServerState.CANDIDATE: _next,
-        ServerState.FOLLOWER: _later,
+        Cause.LATER_EPOCH: (ServerState.UNATTACHED, _later),
+        Cause.TIMED_OUT: (ServerState.CANDIDATE, _next),
+        Cause.LEADER_FOUND: (ServerState.FOLLOWER, _later),
     },
 }
-"""What a voter in each state can become, and how its epoch before and after compare.
+"""The state that a voter changes to, by its state and a cause, and how its epoch before and after compare.
 
-It is the table of Kafka's ``QuorumState``, which does not have the two that follow another leader of their own epoch:
-who voted for somebody else, and who lost the election.
+It is the table of Kafka's ``QuorumState``, which does not have the two rows by which a server follows another leader of
+its own epoch: from VOTED, and from CANDIDATE.
 """
+
+BESIDES: Transitions = {
+    ServerState.UNATTACHED: {
+        Cause.LEADER_LOST: (ServerState.UNATTACHED, _same),
+        Cause.STALE_VOTE_GIVEN: (ServerState.VOTED, _earlier),
+    },
+    ServerState.VOTED: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
+    ServerState.FOLLOWER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
+    ServerState.LEADER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
+}
+"""Changes that the published specification makes besides: observers lose their leader, and a stale vote request is
+granted.
+"""
+
+
+def transition(state: ServerState | None, cause: Cause, epoch: int, later: int) -> ServerState:
+    """The state that comes after ``state`` for a cause, where the epoch goes from ``epoch`` to ``later``: ILLEGAL_STATE
+    if neither table has it.
+    """
+    for transitions in (TRANSITIONS, BESIDES):
+        found = None if state is None else transitions.get(state, {}).get(cause)
+        if found is not None and found[1](epoch, later):
+            return found[0]
+    return ServerState.ILLEGAL_STATE
 
 
 def is_transition(state: ServerState, epoch: int, now: ServerState, later: int) -> bool:
     """Whether a voter can go from one state to another in one step: of the table, or two by way of unattached."""
-    direct = TRANSITIONS.get(state, {}).get(now)
-    if direct is not None and direct(epoch, later):
-        return True
-    return later > epoch and now in (ServerState.VOTED, ServerState.FOLLOWER)
+
+    def is_direct(state: ServerState, epoch: int, now: ServerState) -> bool:
+        return any(to is now and epochs(epoch, later) for to, epochs in TRANSITIONS.get(state, {}).values())
+
+    unattached = ServerState.UNATTACHED
+    return is_direct(state, epoch, now) or (is_direct(state, epoch, unattached) and is_direct(unattached, later, now))
 
 
 class Command(enum.Enum):
-    """What an entry of the log is for."""
+    """The purpose of an entry of the log."""
 
     APPEND = "append"
     INIT_CLUSTER = "init cluster"
@@ -103,7 +151,7 @@ class Error(enum.Enum):
 
 
 class FetchResult(enum.Enum):
-    """What became of a fetch."""
+    """The result of a fetch."""
 
     OK = "ok"
     NOT_OK = "not ok"
@@ -111,14 +159,14 @@ class FetchResult(enum.Enum):
 
 
 class Identity(Record):
-    """Who a server is: an empty disk is another server, on whatever host."""
+    """The identity of a server: an empty disk is another server, on whatever host."""
 
     host: ModelValue
     disk_id: int
 
 
 class Membership(Record):
-    """What a configuration command says: the voters from now on, and which one of them is new, or was one of them."""
+    """The content of a configuration command: the voters from now on, and the one that is new, or was one of them."""
 
     id: int
     members: Members
@@ -200,7 +248,7 @@ class PendingFetch(Record):
 
 
 class LastFetch(Record):
-    """Who answered the last fetch, and whether with an error."""
+    """The server that answered the last fetch, and its error if there was one."""
 
     peer: ModelValue
     error: Error | None
@@ -240,66 +288,84 @@ class Server(Record):
     hwm: int = 0
     flwr_end_offset: Table[ModelValue, int] = table()
 
-    # -- from one state to another: see TRANSITIONS
-    # ---------------------------------------------------------------------
+    # -- from one state to another -------------------------------------------------------------------------------------
 
-    def become_unattached(self, epoch: int, keep_vote: bool = False) -> None:
+    def _change(self, cause: Cause, epoch: int) -> bool:
+        """Change the state and the epoch as the tables have it. The answer is whether they have
+        it: if not, the state is illegal.
+        """
+        state = transition(self.state, cause, self.current_epoch, epoch)
+        if state is ServerState.ILLEGAL_STATE:
+            self.become_illegal()
+            return False
+        self.state = state
+        self.current_epoch = epoch
+        return True
+
+    def become_unattached(self, epoch: int, cause: Cause = Cause.LATER_EPOCH, keep_vote: bool = False) -> None:
         """There is no leader that it knows of."""
-        self.state = ServerState.UNATTACHED
-        self.current_epoch = epoch
-        self.leader = None
-        self.votes_recv = frozenset()
-        if not keep_vote:
-            self.voted_for = None
+        if self._change(cause, epoch):
+            self.leader = None
+            self.votes_recv = frozenset()
+            if not keep_vote:
+                self.voted_for = None
 
-    def become_voted(self, epoch: int, candidate: ModelValue) -> None:
-        """It has given its vote in this epoch."""
-        self.state = ServerState.VOTED
-        self.current_epoch = epoch
-        self.voted_for = candidate
+    def become_voted(self, candidate: ModelValue, epoch: int) -> None:
+        """It has given its vote in this epoch: its own, or one that is over."""
+        if self._change(Cause.STALE_VOTE_GIVEN if epoch < self.current_epoch else Cause.VOTE_GIVEN, epoch):
+            self.voted_for = candidate
 
     def become_candidate(self, me: ModelValue) -> None:
         """It stands for election in the next epoch, and votes for itself."""
-        self.state = ServerState.CANDIDATE
-        self.current_epoch += 1
-        self.leader = None
-        self.votes_recv = frozenset({me})
-        self.voted_for = me
+        if self._change(Cause.TIMED_OUT, self.current_epoch + 1):
+            self.leader = None
+            self.votes_recv = frozenset({me})
+            self.voted_for = me
 
     def become_leader(self, me: ModelValue) -> None:
         """It was elected."""
-        self.state = ServerState.LEADER
-        self.leader = me
-        self.votes_recv = frozenset()
+        if self._change(Cause.VOTES_WON, self.current_epoch):
+            self.leader = me
+            self.votes_recv = frozenset()
 
     def become_resigned(self) -> None:
         """It leads no more, and does not forget its vote."""
-        self.state = ServerState.RESIGNED
-        self.leader = None
+        if self._change(Cause.RESIGNS, self.current_epoch):
+            self.leader = None
 
     def become_follower(self, me: ModelValue, leader: ModelValue, epoch: int) -> None:
-        """It has learned who leads."""
-        later = epoch > self.current_epoch
-        if leader == me or (not later and self.state in (ServerState.FOLLOWER, ServerState.LEADER)):
+        """It has learned who leads. Where it is to follow the leader of a later epoch, and the table has no such step,
+        it takes two: it is unattached in between.
+        """
+        if leader == me:
             self.become_illegal()
             return
-        if later:
-            self.current_epoch = epoch
+        if epoch > self.current_epoch:
+            direct = transition(self.state, Cause.LEADER_FOUND, self.current_epoch, epoch)
+            if direct is ServerState.ILLEGAL_STATE:
+                self.become_unattached(epoch)
             self.voted_for = None
-        self.state = ServerState.FOLLOWER
-        self.leader = leader
-        self.votes_recv = frozenset()
+        if self._change(Cause.LEADER_FOUND, epoch):
+            self.leader = leader
+            self.votes_recv = frozenset()
+
+    def become_dead(self) -> None:
+        """It has lost all that it knew of elections, and never comes back."""
+        self._forget_elections()
+        self.state = ServerState.DEAD_NO_STATE
 
     def become_illegal(self) -> None:
-        """What happened can not be."""
+        """Something has happened that can not be."""
+        self._forget_elections()
         self.state = ServerState.ILLEGAL_STATE
+
+    def _forget_elections(self) -> None:
         self.current_epoch = 0
         self.leader = None
         self.votes_recv = frozenset()
         self.voted_for = None
 
-    # -- configurations
-    # -------------------------------------------------------------------------------------------------
+    # -- configurations ------------------------------------------------------------------------------------------------
 
     def track(self, members: Members) -> None:
         """Keep end offsets of these voters: what is known of one stays known, of a new one it is nothing."""

@@ -54,7 +54,7 @@ from fencepost.protocols.kraft.server import (
 from fencepost.quorum import rules
 from fencepost.quorum.rules import Election, Error, Learnt, Position, Protections
 from fencepost.quorum.transitions import Cause, State, transition
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 
 class Standing(Record):
@@ -306,7 +306,7 @@ class Quorum(KRaft):
         if not self.protections.votes_are_kept:
             me.voted_for = None
 
-    def _maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
+    def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
         """Another replica has told its epoch, and its leader if it has one."""
         me = self.server[s]
         mine = s if me.state is ServerState.LEADER else me.leader
@@ -318,14 +318,14 @@ class Quorum(KRaft):
         elif learnt is Learnt.FOLLOW and leader is not None:
             self._become_follower(s, leader, epoch)
 
-    def _handle_common_response(
+    def handle_common_response(
         self, s: ModelValue, leader: ModelValue | None, epoch: int, error: kraft.Error | None
     ) -> bool:
         """What is done with every response; whether that is all."""
         me = self.server[s]
         before = me.current_epoch, me.leader
         if epoch >= me.current_epoch:
-            self._maybe_transition(s, leader, epoch)
+            self.maybe_transition(s, leader, epoch)
         return epoch < me.current_epoch or error is not None or (me.current_epoch, me.leader) != before
 
     # -- restarts ------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class Quorum(KRaft):
         me.fetch_state.reset()
         me.track_anew(me.config.members)
         self.standing[s] = Standing()
-        self._fail_pending_writes(me)
+        self.fail_pending_writes(me)
         self.restart_ctr += 1
 
     @action(s=servers)
@@ -402,7 +402,7 @@ class Quorum(KRaft):
         me = self.server[s]
         require(self._is_alive(s) and me.state is not ServerState.LEADER)
         require(self._may_campaign(s))
-        require(not self._needs_reasons or self._election_times_out(s))
+        require(not self.needs_reasons or self.election_times_out(s))
         require((self.test_liveness and not self.limit_epochs) or me.current_epoch < self.max_epoch)
 
     @action(s=servers)
@@ -428,7 +428,7 @@ class Quorum(KRaft):
     def handle_vote_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A replica, be it an observer, votes for a candidate whose log is not behind its own, if it has not voted."""
         me = self.server[s]
-        request = self._receive(RequestVoteRequest, s, peer)
+        request = self.receive_from(RequestVoteRequest, s, peer)
         asked, state_before = request.message, me.state
         if rules.is_stale(asked.epoch, me.current_epoch):
             refusal = RequestVoteResponse(
@@ -447,7 +447,7 @@ class Quorum(KRaft):
             me.voted_for = peer
         if me.state is not state_before:
             me.fetch_state.reset()
-            self._fail_pending_writes(me)
+            self.fail_pending_writes(me)
         self.network.reply(request, RequestVoteResponse(me.current_epoch, me.leader, granted))
 
     @action(s=servers, peer=servers)
@@ -455,8 +455,8 @@ class Quorum(KRaft):
         """A candidate counts a vote; any voter may learn of a later epoch or of a leader."""
         me = self.server[s]
         require(me.role is Role.VOTER or me.state is ServerState.CANDIDATE)
-        response = self._receive(RequestVoteResponse, s, peer).message
-        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        response = self.receive_from(RequestVoteResponse, s, peer).message
+        handled = self.handle_common_response(s, response.leader, response.epoch, response.error)
         if not handled and response.vote_granted and me.state is ServerState.CANDIDATE:
             me.votes_recv |= {peer}
 
@@ -485,12 +485,12 @@ class Quorum(KRaft):
         """A replica learns who leads."""
         me = self.server[s]
         require(rules.accepts_begin_quorum(me.role is Role.VOTER, only_voters=False))
-        announcement = self._receive(
+        announcement = self.receive_from(
             BeginQuorumEpochRequest, s, peer, where=lambda told: not rules.is_stale(told.epoch, me.current_epoch)
         ).message
-        self._maybe_transition(s, peer, announcement.epoch)
+        self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()
-        self._fail_pending_writes(me)
+        self.fail_pending_writes(me)
 
     @action(s=servers)
     def check_quorum_resign(self, s: ModelValue) -> None:
@@ -498,9 +498,9 @@ class Quorum(KRaft):
         time."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
-        if self._needs_reasons:
+        if self.needs_reasons:
             members = me.config.members
-            fetching = frozenset(peer for peer in members - {s} if self._can_fetch_from(peer, s))
+            fetching = frozenset(peer for peer in members - {s} if self.can_fetch_from(peer, s))
             require(rules.has_lost_majority(fetching, members, s))
         if me.role is Role.VOTER:
             self._go(s, Cause.RESIGNS)
@@ -513,7 +513,7 @@ class Quorum(KRaft):
         """An observer gives its leader up, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
-        require(not self._needs_reasons or self._fetch_times_out(s))
+        require(not self.needs_reasons or self.fetch_times_out(s))
         self._give_up_leader(s)
         me.fetch_state.reset()
 
@@ -549,7 +549,7 @@ class Quorum(KRaft):
         me.fetch_state.pending_fetch = PendingFetch(peer, request)
         self.network.send(request, s, peer)
 
-    def _why_rejected(self, s: ModelValue, peer: ModelValue, fetch: FetchRequest) -> kraft.Error | None:
+    def why_rejected(self, s: ModelValue, peer: ModelValue, fetch: FetchRequest) -> kraft.Error | None:
         me = self.server[s]
         leads = me.state is ServerState.LEADER
         counts = fetch.observer or peer in me.config.members
@@ -565,7 +565,7 @@ class Quorum(KRaft):
     def diverging_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
         """The logs of the leader and of who fetches have parted: the leader tells where."""
         me = self.server[s]
-        fetch = self._receive_fetch(s, peer, lambda fetch: self._position(me.log, fetch) is Position.DIVERGING)
+        fetch = self.receive_fetch(s, peer, lambda fetch: self._position(me.log, fetch) is Position.DIVERGING)
         offset, epoch = end_of_epoch(me.log, fetch.message.last_fetched_epoch)
         self.network.reply(
             fetch,
@@ -585,25 +585,25 @@ class Quorum(KRaft):
         """The leader learns how far a voter's log goes, commits what a majority has, and answers with the next
         entry."""
         me = self.server[s]
-        fetch = self._receive_fetch(
+        fetch = self.receive_fetch(
             s, peer, lambda fetch: not fetch.observer and self._position(me.log, fetch) is Position.VALID
         )
         is_member = peer in me.config.members
-        require(self._why_rejected(s, peer, fetch.message) is None)
+        require(self.why_rejected(s, peer, fetch.message) is None)
         if is_member:
             me.flwr_end_offset[peer] = fetch.message.fetch_offset - 1
         hwm = self._advance(s)
         leader = s if me.state is ServerState.LEADER else None
-        self.network.reply(fetch, self._entry_for(me, fetch.message, leader, hwm))
+        self.network.reply(fetch, self.entry_for(me, fetch.message, leader, hwm))
 
     @action(s=servers, peer=servers)
     def accept_fetch_request_from_observer(self, s: ModelValue, peer: ModelValue) -> None:
         """The leader answers an observer with the next entry."""
         me = self.server[s]
-        fetch = self._receive_fetch(
+        fetch = self.receive_fetch(
             s, peer, lambda fetch: fetch.observer and self._position(me.log, fetch) is Position.VALID
         )
-        self.network.reply(fetch, self._entry_for(me, fetch.message, me.leader, me.hwm))
+        self.network.reply(fetch, self.entry_for(me, fetch.message, me.leader, me.hwm))
 
     def _advance(self, s: ModelValue) -> int:
         """A leader commits what a majority of the voters has. One whose own removal that commits leaves: an observer
@@ -644,7 +644,7 @@ class Quorum(KRaft):
         require(not standing.asks)
         assert pending is not None
         response = self.network.receive(FetchResponse, to=s, source=peer, topic=pending.request).message
-        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        handled = self.handle_common_response(s, response.leader, response.epoch, response.error)
         if not handled and me.state is ServerState.FOLLOWER:
             standing.heard = self.pre_votes
             if response.result is FetchResult.DIVERGING:
@@ -704,7 +704,7 @@ class Quorum(KRaft):
         super().accept_remove_voter_request(s, remove_server)
         self.standing[s].unsynced += self.losing_crashes
 
-    def _require_ready_to_reconfigure(self, me: Server) -> None:
+    def require_ready_to_reconfigure(self, me: Server) -> None:
         """That is asked already, by the rules."""
 
     # -- what must hold ------------------------------------------------------------------------------------------------

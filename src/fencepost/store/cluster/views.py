@@ -6,10 +6,9 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from fencepost import output
+from fencepost import numbers, output
 from fencepost.errors import SystemFailure
 from fencepost.progress import duration
-from fencepost.report import numbers
 from fencepost.store.cluster.part import State
 from fencepost.store.cluster.plan import BOOKIES
 

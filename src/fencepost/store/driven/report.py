@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import errors
-from fencepost.report import numbers
-from fencepost.report.numbers import plural
+from fencepost import errors, numbers
+from fencepost.numbers import plural
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
 from fencepost.store.driven.actions import REASONS

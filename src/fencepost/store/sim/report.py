@@ -6,8 +6,8 @@ import shlex
 from html import escape
 from typing import Any
 
+from fencepost import numbers
 from fencepost.errors import HOLDS, INTERRUPTED, SAFETY_VIOLATED
-from fencepost.report import numbers
 from fencepost.report.sequence import written
 from fencepost.report.svg import STYLE, draw
 from fencepost.store.rules.protections import ALL, Protections

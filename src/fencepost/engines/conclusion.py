@@ -1,18 +1,69 @@
-"""The judging of temporal properties once a search is complete, and what becomes of the verdicts."""
+"""The end of a search: its temporal properties are judged, and the table of its states is completed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.engines.interface import Found
+from fencepost.engines.interface import Exploration, Found, TableWriter
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.search import Search
-from fencepost.errors import SystemFailure
-from fencepost.liveness.graph import Property, Recording, Terms
-from fencepost.liveness.lasso import walked
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.step import Stepper
 
 if TYPE_CHECKING:
+    from fencepost.liveness.graph import Property, Recording, Terms
     from fencepost.liveness.judge import Lasso
+
+
+def conclude(search: Search) -> Exploration:
+    """Judge the temporal properties on the graph of a complete search, and complete the table of its states."""
+    result = search.result
+    ended = (result.limit, result.found, result.failure, result.interrupted, result.raised)
+    if not result.distinct and not any(ended):
+        result.raised = without_states(search.stepper)
+    if result.complete and result.distinct and not result.found and search.recording is not None:
+        judge(search, search.recording)
+    search.recording = None
+    if search.table is not None:
+        complete(search, search.table)
+    return result
+
+
+def without_states(stepper: Stepper) -> ProtocolRaised:
+    """Why a protocol has no state to explore: of no state nothing is said to hold."""
+    initial = stepper.protocol.declared("initial")
+    if not stepper.initial_states():
+        name = initial[0].name
+        return ProtocolRaised(
+            f"initial state {name} refuses every way through its choices: no state is reachable", where=name
+        )
+    names = " and ".join(constraint.name for constraint in stepper.protocol.declared("constraint"))
+    return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)
+
+
+def complete(search: Search, table: TableWriter) -> None:
+    """Complete the table. If the machine failed, or the user does not want to wait for it, nothing is left of it but
+    what a search can go on with.
+    """
+    result = search.result
+
+    def tell(written: int, of: int) -> None:
+        search.report_doing(f"writing states: {written:,} of {of:,}")
+
+    if result.failure is None:
+        ended = result.limit or ("it was interrupted" if result.interrupted else None)
+        if ended is None and result.raised is not None:
+            ended = f"{result.raised.where} raised"
+        if ended is None and result.found and not result.complete:
+            ended = f"{result.found[0].name} is violated"
+        try:
+            result.table = table.finish(result.complete, ended, tell)
+            return
+        except SystemFailure as error:
+            result.failure = error
+        except KeyboardInterrupt:
+            result.interrupted = True
+    table.discard()
 
 
 class Verdicts:
@@ -48,8 +99,10 @@ class Verdicts:
 
     def report_violations(self) -> None:
         """Make only the violations part of it: the judging did not come to its end."""
+        from fencepost.liveness.lasso import replayed
+
         for name, lasso in self.lassos.items():
-            way = walked(self.search.stepper, self.terms, lasso)
+            way = replayed(self.search.stepper, self.terms, lasso)
             violation = Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness)
             self.search.result.found.append(violation)
 

@@ -1,0 +1,42 @@
+"""``fencepost diff``: which states one state space has and another has not."""
+
+from __future__ import annotations
+
+import argparse
+
+from fencepost import arguments, errors, output
+from fencepost.commands import tables
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fencepost diff``."""
+    parser.add_argument("space", metavar="DIR1", help="what fencepost check --states DIR1 wrote")
+    parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
+    parser.add_argument(
+        "--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else"
+    )
+    tables.add_options(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Compare two state spaces."""
+    from fencepost.report.difference import data, story
+    from fencepost.states.diff import difference
+    from fencepost.states.manifest import StateSpace
+    from fencepost.states.witness import witness
+
+    one, other = StateSpace(given.space), StateSpace(given.other)
+    if given.json not in (None, "-"):
+        output.must_be_writable("json", given.json)
+    found = difference(one, other, tables.asked(given), arguments.names(given.parts))
+    traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
+    if given.json is not None:
+        from fencepost.trace.json import dumps
+
+        output.write_lines("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
+    if given.json != "-":
+        output.say(story(found, traces, output.width()))
+    return errors.HOLDS

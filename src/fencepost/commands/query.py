@@ -1,0 +1,51 @@
+"""``fencepost query``: ask a state space in SQL."""
+
+from __future__ import annotations
+
+import argparse
+
+from fencepost import arguments, errors, output
+from fencepost.commands import tables
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fencepost query``."""
+    parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
+    parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
+    parser.add_argument(
+        "--rows", metavar="N", type=arguments.count, default=50, help="the most rows to print (50); files get all"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else"
+    )
+    parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
+    tables.add_options(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Ask, and print the answer."""
+    from fencepost.report import rows as written
+    from fencepost.states.manifest import StateSpace
+    from fencepost.states.questions import answered
+
+    space = StateSpace(given.space)
+    for option in ("json", "csv"):
+        if getattr(given, option) not in (None, "-"):
+            output.must_be_writable(option, getattr(given, option))
+    with answered(space, given.sql, tables.asked(given)) as answer:
+        files = [(written.as_json, given.json, "json"), (written.as_csv, given.csv, "csv")]
+        for render, path, option in files:
+            if path is not None:
+                output.write_lines(option, path, render(answer.columns, answer.rows()))
+        if "-" not in (given.json, given.csv):
+            rows = answer.first(given.rows + 1)
+            output.say(written.aligned(answer.columns, rows[: given.rows]))
+            if len(rows) > given.rows:
+                output.say(
+                    f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all."
+                )
+    if not space.manifest.complete:
+        output.complain(
+            f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False
+        )
+    return errors.HOLDS

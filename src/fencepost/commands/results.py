@@ -1,0 +1,273 @@
+"""The output of the commands that find behaviours: on standard output, and in files."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost import loading, output
+from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.spec.protocol import Protocol
+
+if TYPE_CHECKING:
+    from fencepost.engines.interface import Table
+    from fencepost.result import Result
+    from fencepost.trace import Trace
+    from fencepost.trace.dot import Graph
+
+
+def add_options(group: Any) -> None:
+    """The forms in which a behaviour is shown."""
+    group.add_argument(
+        "--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else"
+    )
+    group.add_argument("--html", metavar="FILE", help="the result as a page")
+    group.add_argument(
+        "--sequence", metavar="FILE", help="the behaviour as a sequence diagram, for sequencediagram.org"
+    )
+    group.add_argument("--itf", metavar="FILE", help="the behaviour in the ITF format")
+    group.add_argument(
+        "--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the behaviour in red"
+    )
+    group.add_argument(
+        "--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the behaviour"
+    )
+
+
+class Results:
+    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by
+    then.
+    """
+
+    def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
+        self.given = given
+        self.expected = loading.expectation(type(protocol), given.config)
+        for text in given.eval:
+            _must_be_readable(text, protocol)
+        self.files: dict[str, str] = {}
+        for option in ("json", "html", "sequence", "itf", "dot"):
+            path = getattr(given, option)
+            if path is not None:
+                self._reserve(option, path)
+        self.json_alone = given.json == "-"
+        self.graph = self._graph(protocol) if "dot" in self.files else None
+
+    def _reserve(self, option: str, path: str) -> None:
+        if path == "-":
+            if option != "json":
+                raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+            return
+        if not path:
+            raise OptionError(f"--{option} is given no name: name a file")
+        for other, taken in self.files.items():
+            if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
+                raise OptionError(f"--{option} and --{other} are both to be written to {path}")
+        if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
+            raise OptionError(f"--{option} {path} would overwrite the protocol")
+        output.must_be_writable(option, path)
+        self.files[option] = path
+
+    def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
+        """The graph for ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
+        be looked at.
+        """
+        from fencepost.trace.dot import Graph
+
+        try:
+            return Graph(protocol)
+        except ProtocolRaised as error:  # which the check reports, with the way there
+            return ProtocolRaised(f"--dot {self.files['dot']} was not written: {error}")
+        except OptionError as error:
+            raise OptionError(f"--dot {self.files['dot']}: {error}") from None
+
+    def show(self, result: Result) -> int:
+        """Print and write everything that was asked for; the exit code."""
+        code = result.exit_code
+        writers: list[Callable[[], None]] = [lambda: self._print(result)]
+        writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
+        for wrong in (result.error, result.failure):
+            if wrong is not None:
+                output.complain(str(wrong), wrong, self.given.debug)
+        for write in writers:
+            # A file that can not be written keeps nothing else from being shown.
+            try:
+                write()
+            except Exception as error:
+                code = output.failed(error, self.given.debug)
+        return code
+
+    def _print(self, result: Result) -> None:
+        """Standard output."""
+        if self.json_alone:
+            output.say(self._json(result))
+            return
+        _print_story(result, self.given.profile)
+        if self.given.profile and not result.profile:
+            output.say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
+        if result.table is not None:
+            output.say("\n" + _written(result.table))
+        elif result.interrupted and self.given.states is not None:
+            output.say(f"\nThe state space was not written to {self.given.states}.")
+        trace = _trace(result)
+        for expression in self.given.eval:
+            output.say("\n" + _evaluated(expression, trace))
+        expectation = self._judged(result)
+        if expectation:
+            output.say("\n" + expectation)
+
+    def _write(self, option: str, path: str, result: Result) -> None:
+        text = self._text(option, result)
+        if text is None:
+            if not self.json_alone:
+                output.say(f"\nThere is no counterexample, so --{option} {path} was not written.")
+            return
+        try:
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError as error:
+            if not output.is_device(path):
+                with contextlib.suppress(OSError):
+                    os.remove(path)  # half a file is worse than none
+            raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
+        if option == "html" and not self.json_alone:
+            output.say(f"\nThe whole story as a page: {path}")
+
+    def _text(self, option: str, result: Result) -> str | None:
+        """The content of a file; None if it shows a counterexample and there is none."""
+        trace = _trace(result)
+        if option == "json":
+            return self._json(result) + "\n"
+        if option == "html":
+            from fencepost.report.html import html
+
+            return html(result)
+        if option == "dot":
+            if isinstance(self.graph, ProtocolRaised):
+                raise self.graph
+            return self.graph.text(trace) if self.graph is not None else None
+        if trace is None:
+            return None
+        if option == "itf":
+            from fencepost.trace.itf import to_itf
+
+            return to_itf(trace) + "\n"
+        from fencepost.report.sequence import sequence
+
+        first = next((v for v in result.violations if v.trace is trace), None)
+        if first is not None:
+            return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
+        return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
+
+    def _json(self, result: Result) -> str:
+        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take
+        it.
+        """
+        from fencepost.report.json import data
+        from fencepost.trace.json import dumps, plain
+
+        document = data(result)
+        if self.expected is not None:
+            document["configuration"] = {
+                "name": self.given.config,
+                "expect": self.expected,
+                "as_expected": self.as_expected(result),
+            }
+        trace = _trace(result)
+        if self.given.eval:
+            from fencepost.trace.expression import evaluate
+
+            document["evaluated"] = {
+                text: [{"value": plain(v.value), "error": v.error} for v in (evaluate(text, trace) if trace else ())]
+                for text in self.given.eval
+            }
+        if self.given.profile:
+            document["profile"] = result.profile
+        return dumps(document, indent=2)
+
+    def _judged(self, result: Result) -> str:
+        """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
+        if self.expected is None:
+            return ""
+        name = f"configuration {self.given.config}"
+        wanted = {"holds": "hold", "deadlock": "deadlock"}.get(self.expected, f"violate {self.expected}")
+        if self.as_expected(result) is None:
+            return f"Expected of {name}: to {wanted}. This check can not tell."
+        return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
+
+    def as_expected(self, result: Result) -> bool | None:
+        """None if the check was another one than the configuration's, or not finished."""
+        expected, chosen = self.expected, self.given.invariants
+        if expected is None or self.given.define or (chosen and expected not in ("holds", "deadlock", *chosen)):
+            return None
+        violated = [v.name for v in result.violations]
+        if expected == result.verdict or expected in violated or (expected == "holds" and result.holds):
+            return True
+        if violated == ["deadlock"]:  # looked for because of --deadlock, which this configuration does not speak of
+            return None
+        return False if violated or result.complete else None
+
+
+def _print_story(result: Result, profile: bool) -> None:
+    """Print the whole result: in colour for a terminal, else as plain text."""
+    from fencepost.report.text import render, story
+
+    out = output.stdout()
+    if out is None or not out.isatty():
+        output.say(story(result, profile=profile).rstrip("\n"))
+        return
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    with console.capture() as captured:
+        console.print(render(result, profile=profile))
+    output.put(captured.get().rstrip("\n") + "\n")
+
+
+def _written(table: Table) -> str:
+    """A line about the table of the state space."""
+    from fencepost.numbers import plural
+
+    steps = "" if table.edges is None else f" and {plural(table.edges, 'step')}"
+    what = f"The state space as a table: {table.directory}, with {plural(table.states, 'state')}{steps}"
+    return f"{what}." if table.complete else f"{what}. It is not complete: it ends with level {table.depth}."
+
+
+def _must_be_readable(expression: str, protocol: Protocol) -> None:
+    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and
+    not before.
+    """
+    from fencepost.trace.expression import Expression
+
+    try:
+        Expression(expression, protocol)
+    except OptionError as error:
+        raise OptionError(f"--eval {expression}: {error}") from None
+
+
+def _trace(result: Result) -> Trace | None:
+    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the
+    first witness.
+    """
+    violating = (v.trace for v in result.violations if v.trace is not None)
+    witness = result.witnesses[0].trace if result.witnesses else None
+    return next(violating, result.error_trace or witness)
+
+
+def _evaluated(expression: str, trace: Trace | None) -> str:
+    """An expression at every step, as a table."""
+    if trace is None:
+        return f"There is no counterexample along which to evaluate {expression}."
+    from fencepost.trace.expression import evaluate
+    from fencepost.trace.words import abridged
+
+    titles = ["initial state", *(step.title for step in trace.steps)]
+    digits, width = len(str(len(trace.steps))), min(50, max(map(len, titles)))
+    rows = [
+        f" {i:>{digits}}  {t:<{width}}  {v}"
+        for (i, t), v in zip(enumerate(titles), evaluate(expression, trace), strict=True)
+    ]
+    return "\n".join([expression, *map(abridged, rows)])

@@ -1,0 +1,20 @@
+"""``fencepost show``: all that a protocol declares."""
+
+from __future__ import annotations
+
+import argparse
+
+from fencepost import errors, loading, output
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fencepost show``."""
+    parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Show it."""
+    from fencepost.describe import description
+
+    output.say(description(loading.load(given.protocol), output.width()))
+    return errors.HOLDS

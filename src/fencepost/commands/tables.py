@@ -1,0 +1,28 @@
+"""The commands that ask state spaces in SQL: which engine answers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fencepost import arguments
+
+if TYPE_CHECKING:
+    from fencepost.states.questions import By
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which engine answers, and where Spark is."""
+    parser.add_argument(
+        "--engine", choices=("auto", "duckdb", "spark"), default="auto",
+        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
+        "and else Spark",
+    )  # fmt: skip
+    arguments.add_spark(parser)
+
+
+def asked(given: argparse.Namespace) -> By:
+    """The engine that answers, as it was typed."""
+    from fencepost.states.questions import By
+
+    return By(given.engine, given.master, dict(given.conf), given.debug)

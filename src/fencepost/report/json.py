@@ -1,0 +1,154 @@
+"""A result as JSON, for programs: the numbers, the coverage, and every counterexample state by state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fencepost.engines.interface import Walks
+from fencepost.findings import Findings, Violation, Witness
+from fencepost.liveness.lasso import NEVER_ENABLED
+from fencepost.trace.json import FORMAT, dumps, plain, states
+from fencepost.trace.refinement import Difference, Refuted, refuted
+
+
+def to_json(result: Findings, *, indent: int = 2) -> str:
+    """The whole result as one JSON object; :func:`data` says what is in it. ``indent`` 0 puts it on one line."""
+    return dumps(data(result), indent)
+
+
+def data(result: Findings) -> dict[str, Any]:
+    """The document that :func:`to_json` writes, as plain dicts and lists.
+
+    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error``
+    and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``,
+    ``states_per_second``, ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``,
+    ``taken``, ``new_states``); ``symmetry``, the constants up to whose symmetry states were counted, and ``exact``,
+    whether each was counted once; ``judged``, the temporal properties that were judged, and ``unjudged``, why they were
+    not; ``table``, the state space that was written down (``directory``, ``states``, ``edges``, ``depth``,
+    ``complete``), or null; ``simulation``, null for a search; ``witnesses``, the ways to what is to be sometimes true
+    (``name`` and ``trace``), and ``unreached``, what has none so far; ``violation``, the first, or null;
+    ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial one
+    first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0) that
+    the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state each
+    requirement of fairness is met. One of a property that is to be sometimes true has no trace, but ``never``: with
+    which parameters it is not. Values are written as :func:`plain` says.
+    """
+    violations = [_violation(v) for v in result.violations]
+    return {
+        "format": FORMAT,
+        "protocol": result.protocol.name,
+        "constants": {name: plain(value) for name, value in result.constants.items()},
+        "engine": result.engine,
+        "verdict": result.verdict,
+        "exit_code": result.exit_code,
+        "complete": result.complete,
+        "limit": result.limit,
+        "interrupted": result.interrupted,
+        "unfinished": _unfinished(result),
+        "error": _error(result),
+        "failure": None if result.failure is None else str(result.failure),
+        "judged": list(result.judged),
+        "unjudged": result.unjudged,
+        "symmetry": list(result.symmetry),
+        "exact": result.exact,
+        "distinct_states": result.distinct_states,
+        "generated_states": result.generated_states,
+        "depth": result.depth,
+        "queue": result.queue,
+        "seconds": result.seconds,
+        "states_per_second": result.states_per_second,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "collision_probability": result.collision_probability,
+        "evaluations": result.evaluations,
+        "actions": [{"name": a.name, "taken": a.taken, "new_states": a.new_states} for a in result.actions],
+        "table": None if result.table is None else asdict(result.table),
+        "simulation": None if result.walks is None else _simulation(result, result.walks),
+        "witnesses": [_witness(w) for w in result.witnesses],
+        "unreached": list(result.unreached),
+        "violation": violations[0] if violations else None,
+        "violations": violations,
+    }
+
+
+def _violation(violation: Violation) -> dict[str, Any]:
+    trace = None if violation.trace is None else states(violation.trace)
+    found: dict[str, Any] = {"kind": violation.kind, "name": violation.name, "trace": trace}
+    if violation.trace is not None and (loop := violation.trace.loop) is not None:
+        found["loop"] = loop
+        found["fairness"] = [
+            {
+                "demand": one.requirement.title,
+                "strong": one.requirement.strong,
+                "met": one.how,
+                "at": None if one.how == NEVER_ENABLED else loop + one.at,
+            }
+            for one in violation.fairness
+        ]
+    if (
+        violation.kind == "refinement"
+        and violation.trace is not None
+        and (why := refuted(violation.trace, violation.name)) is not None
+    ):
+        found["refinement"] = _refuted(why)
+    if violation.never:
+        found["never"] = list(violation.never)
+    if violation.walk is not None:
+        found["walk"] = violation.walk
+    return found
+
+
+def _refuted(found: Refuted) -> dict[str, Any]:
+    """The changes of a step to the protocol that it should be a step of, and the actions of that one that come near."""
+
+    def differences(given: Sequence[Difference]) -> list[dict[str, Any]]:
+        return [{"part": slot.name, "before": plain(old), "after": plain(new)} for slot, old, new in given]
+
+    return {
+        "protocol": found.other.name,
+        "constants": {name: plain(value) for name, value in found.other.constants.items()},
+        "changes": differences(found.differences),
+        "nearest": [
+            {
+                "action": near.title,
+                "refused": [{"file": at.file, "line": at.line, "source": at.source} for at in near.refused],
+                "changes": differences(near.differences),
+                "same": near.same,
+                "raised": near.raised or None,
+            }
+            for near in found.nearest
+        ],
+    }
+
+
+def _witness(witness: Witness) -> dict[str, Any]:
+    walk = {} if witness.walk is None else {"walk": witness.walk}
+    return {"name": witness.name, "trace": states(witness.trace), **walk}
+
+
+def _simulation(result: Findings, walks: Walks) -> dict[str, Any]:
+    return {
+        "seed": walks.seed,
+        "depth": walks.depth,
+        "walks": walks.walks,
+        "steps": walks.steps,
+        "steps_per_second": result.steps_per_second,
+        "never_seen": {name: [plain(v) for v in values] for name, values in walks.unseen.items()},
+        "walk": None if result.walk is None else states(result.walk),
+    }
+
+
+def _unfinished(result: Findings) -> dict[str, Any] | None:
+    if result.unfinished is None:
+        return None
+    state = result.unfinished.state
+    variables = None if state is None else {name: plain(value) for name, value in state.variables().items()}
+    return {"evaluation": result.unfinished.what, "seconds": result.unfinished.seconds, "state": variables}
+
+
+def _error(result: Findings) -> dict[str, Any] | None:
+    if result.error is None:
+        return None
+    trace = None if result.error_trace is None else states(result.error_trace)
+    return {"message": str(result.error), "where": result.error.where, "trace": trace}

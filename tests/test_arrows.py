@@ -1,0 +1,46 @@
+"""Which rooms import which: arrows run one way, from what a user asks for down to what everything rests on."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fencepost
+
+SOURCE = Path(fencepost.__file__).parent
+
+ABOVE = {
+    "storage": ("compiler", "engines", "spec", "step"),
+    "numbers": ("errors", "report", "spec", "step"),
+    "step": ("compiler", "engines", "findings", "liveness", "report", "result", "states", "trace"),
+    "liveness": ("compiler", "engines", "findings", "report", "result", "states"),
+    "compiler": ("engines", "findings", "report", "result", "states", "trace"),
+    "trace": ("engines", "spark", "findings", "report", "result", "states"),
+    "engines": ("check", "spark", "findings", "report", "result", "states"),
+    "findings": ("check", "report", "result", "states"),
+    "states": ("check", "findings", "report", "result"),
+    "report": ("check", "spark", "result"),
+    "result": ("check",),
+}
+"""For each room those above it, none of which it may import. The command line is above all."""
+
+
+def imported(room: str) -> set[str]:
+    """The rooms that one imports, wherever it does: within functions, and for the types of annotations alone."""
+    files = [SOURCE / f"{room}.py"] if (SOURCE / f"{room}.py").exists() else sorted((SOURCE / room).rglob("*.py"))
+    found = set()
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text()))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fencepost"):
+            _, _, module = str(node.module).partition(".")
+            found |= {module.split(".")[0]} if module else {name.name for name in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("fencepost.")}
+    assert files, room
+    return found - {room}
+
+
+@pytest.mark.parametrize("room", ABOVE)
+def test_no_room_imports_one_above_it(room: str) -> None:
+    assert not imported(room) & {*ABOVE[room], "cli", "commands", "explorer", "progress"}
