@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,22 +15,16 @@ from fencepost.log import rules
 from fencepost.log.batches import Batches
 from fencepost.log.chain import Chain
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
-from fencepost.log.errors import LogFormatError
+from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
-from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
+from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.traces import seen_fields
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.store import Opening, _bytes, _writer_settings
+from fencepost.store.client.store import Opening, Store, password_bytes, writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
 from fencepost.store.rules.metadata import DigestType
-
-if TYPE_CHECKING:
-    from fencepost.store.client.store import Store
-
-NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
-DIGEST = "digest"
 
 AT_ONCE = 64
 """Ledgers that are deleted at the same time."""
@@ -53,7 +46,7 @@ class LogView(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log by its name: :meth:`.Store.log` gives it. The log need not be there before :meth:`create` or a reading or
+    """A log by its name: :meth:`.Client.log` gives it. The log need not be there before :meth:`create` or a reading or
     writing.
 
     ``password``: of its ledgers, given when it was created.
@@ -63,7 +56,7 @@ class Log:
         self.store = store
         """The store that it is in."""
         self._nodes = LogNodes(store.metadata, name)
-        self._password = _bytes(password)
+        self._password = password_bytes(password)
 
     @property
     def name(self) -> str:
@@ -86,7 +79,7 @@ class Log:
 
         Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
         """
-        settings = _writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
+        settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
         numbers = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         kept = {name: b"%d" % number for name, number in zip(NUMBERS, numbers, strict=True)}
         kept[DIGEST] = settings.digest_type.name.lower().encode()
@@ -124,26 +117,15 @@ class Log:
 
         async def opened() -> LogWriter:
             writer = await self._writer(settings)
-            await writer._begin(name, wait)
+            await writer.begin(name, wait)
             return writer
 
         return Opening(opened)
 
     async def _writer(self, settings: LeaderSettings) -> LogWriter:
-        new = self._new_ledger(await self.chain())
+        new = options_of(self.name, await self.chain())
         new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
         return LogWriter(self.store, self._nodes, settings, new, self._password)
-
-    def _new_ledger(self, chain: Chain) -> dict[str, Any]:
-        """What a ledger of the log is created with. Raises :class:`LogFormatError`."""
-        kept = dict(chain.settings)
-        try:
-            new: dict[str, Any] = {name: int(kept[name]) for name in NUMBERS}
-            new[DIGEST] = kept[DIGEST].decode()
-        except (KeyError, ValueError):
-            raise LogFormatError(f"the settings of the log {self.name} are not those of a log: {kept!r}") from None
-        new["custom_metadata"] = {"log": self.name.encode()}
-        return new
 
     def batches(self, writer: str, *, remembered: bool = True) -> Batches:
         """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is
@@ -152,7 +134,7 @@ class Log:
         ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`.
         Raises :class:`fencepost.OptionError` for what is no name.
         """
-        return Batches(self, writer, remembered)
+        return Batches(self.store, self._nodes, self._password, writer, remembered)
 
     def reader(
         self,
@@ -188,10 +170,10 @@ class Log:
         """
 
         async def opened() -> Cursor:
-            cursor = Cursor(self, self._nodes, name)
+            cursor = Cursor(self.store, self._nodes, name, self.reader)
             if await self._nodes.read_cursor(name) is None:
                 await self._nodes.create_cursor(name, bytes_of(Acknowledged(await self.find(at))))
-            await cursor._load()
+            await cursor.load()
             return cursor
 
         return Opening(opened)
@@ -278,9 +260,9 @@ class Log:
         """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at
         again.
         """
-        trace, name = self.store._driver.trace, ""
+        trace, name = self.store.driver.trace, ""
         if trace is not None:
-            name = self.store._driver.name_in_trace("trim")
+            name = self.store.driver.name_in_trace("trim")
         self._nodes.trace(
             trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name
         )
@@ -333,7 +315,7 @@ class Log:
         deleted = await self._delete_ledgers(
             {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
         )
-        self._nodes.trace(self.store._driver.trace, "log_deleted", {})
+        self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
 
@@ -344,6 +326,4 @@ class Log:
         Raises :class:`NoSuchLogError`.
         """
         writer = await self._writer(LeaderSettings())
-        writer._deliver(Seal())
-        writer._deliver(Elected())
-        await writer._over_by(Reason.SEALED)
+        await writer.seal_unelected()

@@ -14,9 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
-from fencepost.log.batches import time_of_last_entry
 from fencepost.log.entries import HEADER, framed
 from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
+from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.position import Position
 from fencepost.log.roles import leader as role
@@ -64,7 +64,7 @@ class LogWriter:
         self._nodes = nodes
         self._new_ledger = new_ledger
         self._password = password
-        self._driver = store._driver
+        self._driver = store.driver
         self._loop = self._driver.loop
         self._role = role.Leader(settings, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
@@ -160,7 +160,7 @@ class LogWriter:
         leads = "" if self._election is None or self._election.leader is None else f": {self._election.leader} does"
         return NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait or 0:g} s{leads}")
 
-    async def _begin(self, name: str | None, wait: float | None) -> None:
+    async def begin(self, name: str | None, wait: float | None) -> None:
         """Stand for leader, and wait until it is this one."""
         await self._nodes.read()
         self._election = Election(self._nodes, name or f"{socket.gethostname()}:{os.getpid()}", self._elected)
@@ -365,6 +365,12 @@ class LogWriter:
         self._deliver(role.Seal())
         await self._over_by(role.Reason.SEALED)
 
+    async def seal_unelected(self) -> None:
+        """End the log without being elected first: a writer that leads finds out. Raises as :meth:`seal`."""
+        self._deliver(role.Seal())
+        self._deliver(role.Elected())
+        await self._over_by(role.Reason.SEALED)
+
     async def close(self) -> None:
         """Wait for the appends that are under way, close the ledger, and let another writer lead. It can be called
         again.
@@ -551,7 +557,7 @@ class LogWriter:
         """Do nothing more with a ledger of this writer's."""
         known = self._ledgers.pop(ledger, None)
         if known is not None:
-            known._actor.fail(LedgerClosedError(f"ledger {ledger} is left to others"))
+            known.release(LedgerClosedError(f"ledger {ledger} is left to others"))
 
     def _write(self, effect: role.Write) -> None:
         start = effect.first - self._first

@@ -90,7 +90,8 @@ class LedgerReader:
     def _ended(self, error: StoreError) -> None:
         self._readable = -1
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Read the metadata of the ledger: :class:`fencepost.store.client.store.Store` does it once."""
         try:
             await self._calls.ask("open")
         except BaseException:

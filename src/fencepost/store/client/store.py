@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client.calls import Calls
@@ -25,9 +25,6 @@ from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 from fencepost.store.rules.quorums import are_quorums
 from fencepost.tracing import TraceWriter
-
-if TYPE_CHECKING:
-    from fencepost.log.log import Log
 
 
 class _Handle(Protocol):
@@ -68,10 +65,14 @@ class Opening(Generic[H]):
 
 
 class Store:
-    """A cluster of bookies and its metadata service, as one client sees it. :func:`fencepost.connect` makes one."""
+    """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
+
+    :func:`fencepost.connect` gives a :class:`fencepost.client.client.Client`, which has logs, too.
+    """
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self.driver = driver
+        """What carries out the operations, and writes the trace of this client if there is one."""
 
     @classmethod
     async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
@@ -104,12 +105,12 @@ class Store:
         """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them
         next.
         """
-        await self._driver.close()
+        await self.driver.close()
 
     @property
     def metadata(self) -> MetadataClient:
         """The session with the metadata service."""
-        return self._driver.metadata
+        return self.driver.metadata
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Store:
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
-        settings = _writer_settings(
+        settings = writer_settings(
             ensemble,
             write_quorum,
             ack_quorum,
@@ -173,11 +174,9 @@ class Store:
         """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what
         :meth:`create_ledger` does.
         """
-        settings = _writer_settings(
-            ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True
-        )
+        settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
         writer = await self._created(settings, ledger, 1)
-        writer._actor.close()
+        writer.release()
         return writer.id
 
     def adopt_ledger(
@@ -197,7 +196,7 @@ class Store:
 
         async def adopt() -> LedgerWriter:
             known = await self.ledger_metadata(ledger)
-            settings = _writer_settings(
+            settings = writer_settings(
                 known.ensemble_size,
                 known.write_quorum,
                 known.ack_quorum,
@@ -209,9 +208,9 @@ class Store:
                 False,
                 explicit_lac_interval,
             )
-            writer = LedgerWriter(self._driver, ledger, settings, in_flight_bytes)
+            writer = LedgerWriter(self.driver, ledger, settings, in_flight_bytes)
             try:
-                await writer._begin("adopt")
+                await writer.begin("adopt")
             except LedgerExistsError:
                 raise LedgerExistsError(
                     f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted"
@@ -223,9 +222,9 @@ class Store:
     async def _created(self, settings: WriterSettings, ledger: int | None, in_flight_bytes: int) -> LedgerWriter:
         while True:
             number = await self.metadata.new_ledger_id() if ledger is None else ledger
-            writer = LedgerWriter(self._driver, number, settings, in_flight_bytes)
+            writer = LedgerWriter(self.driver, number, settings, in_flight_bytes)
             try:
-                await writer._begin("create")
+                await writer.begin("create")
                 return writer
             except LedgerExistsError:  # somebody has chosen this id by hand
                 if ledger is not None:
@@ -256,12 +255,12 @@ class Store:
         async def opened() -> LedgerReader:
             if recover:
                 await self.recover_ledger(ledger, password=password)
-            settings = self._driver.settings
+            settings = self.driver.settings
             reader = LedgerReader(
-                self._driver,
+                self.driver,
                 ledger,
                 ReaderSettings(
-                    _bytes(password),
+                    password_bytes(password),
                     int(settings.speculation_delay * 1_000_000),
                     int(settings.poll_wait * 1_000_000),
                     lac=confirmed,
@@ -269,7 +268,7 @@ class Store:
                 prefetch,
                 prefetch_bytes,
             )
-            await reader._open()
+            await reader.open()
             if digest is not None and _digest(digest) is not reader.metadata.digest_type:
                 await reader.close()
                 actual = reader.metadata.digest_type.name.lower()
@@ -292,15 +291,15 @@ class Store:
         :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
         :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
-        settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
-        role = Recoverer(ledger, settings, traces=self._driver.trace is not None)
-        calls = Calls(self._driver, ledger, role)
+        settings = RecovererSettings(password_bytes(password), self.driver.settings.recovery_in_flight)
+        role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
+        calls = Calls(self.driver, ledger, role)
         try:
             recovering = calls.start("recover")
             while progress is not None and not recovering.done():
                 progress(role.found)
                 await asyncio.wait((recovering,), timeout=0.1)
-            metadata: LedgerMetadata = await self._driver.patiently(recovering)
+            metadata: LedgerMetadata = await self.driver.patiently(recovering)
             return metadata
         finally:
             calls.close()
@@ -321,27 +320,16 @@ class Store:
         """
         await self.metadata.delete_ledger(ledger)
 
-    def log(self, name: str, *, password: bytes | str = b"") -> Log:
-        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there
-        yet.
-
-        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is
-        no name.
-        """
-        from fencepost.log.log import Log  # which is built on this
-
-        return Log(self, name, password)
-
     async def ask(self, bookie: str, request: Request) -> Response | None:
         """What one bookie answers to a request of the wire protocol; None if it does not answer."""
-        return await self._driver.ask(bookie, request)
+        return await self.driver.ask(bookie, request)
 
     async def bookies(self) -> Bookies:
         """The bookies that are registered: those that can be written to, and those that can only be read."""
         return await self.metadata.bookies()
 
 
-def _writer_settings(
+def writer_settings(
     ensemble: int,
     write_quorum: int | None,
     ack_quorum: int | None,
@@ -354,6 +342,10 @@ def _writer_settings(
     explicit_lac_interval: float = 0.1,
     reserves: bool = False,
 ) -> WriterSettings:
+    """The settings of the writer of a new ledger, as :meth:`Store.create_ledger` takes them.
+
+    Raises :class:`fencepost.OptionError`.
+    """
     write_quorum = ensemble if write_quorum is None else write_quorum
     ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
     if not are_quorums(ensemble, write_quorum, ack_quorum):
@@ -368,7 +360,7 @@ def _writer_settings(
         ensemble,
         write_quorum,
         ack_quorum,
-        _bytes(password),
+        password_bytes(password),
         _digest(digest),
         tuple(sorted((custom_metadata or {}).items())),
         random.SystemRandom().getrandbits(63),
@@ -379,7 +371,8 @@ def _writer_settings(
     )
 
 
-def _bytes(password: bytes | str) -> bytes:
+def password_bytes(password: bytes | str) -> bytes:
+    """A password as bookies know it: UTF-8 if it is a text."""
     return password.encode() if isinstance(password, str) else password
 
 

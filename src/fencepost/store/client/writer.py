@@ -352,8 +352,17 @@ class LedgerWriter:
             self._actor.close()
         return self.last_add_confirmed
 
-    async def _begin(self, operation: str) -> None:
-        """Create the ledger, or adopt it."""
+    def release(self, error: StoreError | None = None) -> None:
+        """Write no more, and leave the ledger as it is: another client may adopt or recover it. With an ``error`` the
+        appends that are under way fail with it.
+        """
+        if error is None:
+            self._actor.close()
+        else:
+            self._actor.fail(error)
+
+    async def begin(self, operation: str) -> None:
+        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.store.client.store.Store` does it once."""
         try:
             await self._ask(operation)
         except BaseException:
