@@ -254,7 +254,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
             raise asyncio.CancelledError
 
         withdrawn = await part(batches, 1, b"withdrawn")
-        monkeypatch.setattr(batches, "_drop", killed)
+        monkeypatch.setattr(batches, "drop", killed)
         with pytest.raises(asyncio.CancelledError):
             await batches.withdraw(1)
         monkeypatch.undo()
