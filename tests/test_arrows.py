@@ -24,7 +24,7 @@ ABOVE = {
     "states": ("check", "findings", "report", "result"),
     "report": ("check", "spark", "result"),
     "result": ("check",),
-    "store": ("client", "log", "metadata_service", "quorum", "spark"),
+    "store": ("client", "log", "metadata_service", "quorum"),
     "log": ("client", "metadata_service", "quorum", "spark"),
     "tracing": ("client", "conform", "log", "metadata_service", "quorum", "spark", "store"),
     "client": ("conform", "metadata_service", "quorum", "spark"),
