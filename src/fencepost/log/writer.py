@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import socket
 import time
 from collections import deque
@@ -32,7 +31,7 @@ from fencepost.store.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from fencepost.store.roles.interface import Outcome, SetTimer, TimerFired, Trace
+from fencepost.store.roles.interface import Outcome, SetTimer, Trace
 from fencepost.store.rules.metadata import end_of
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class LogWriter:
             role.Failed: self._failed,
             role.Leads: self._leads,
             role.SteppedDown: self._stepped_down,
-            SetTimer: self._set_timer,
+            SetTimer: lambda timer: self._driver.set_timer(timer, self._deliver),
             Trace: self._trace,
         }
         self._ledgers: dict[int, LedgerWriter] = {}
@@ -452,10 +451,6 @@ class LogWriter:
                     self._carry[type(effect)](effect)
         finally:
             self._is_delivering = False
-
-    def _set_timer(self, timer: SetTimer) -> None:
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self._loop.call_later(delay / 1_000_000, self._deliver, TimerFired(timer.key))
 
     def _trace(self, effect: Trace) -> None:
         self._nodes.trace(self._driver.trace, effect.action, effect.fields, self._traced)

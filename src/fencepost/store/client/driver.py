@@ -122,6 +122,11 @@ class Driver:
         if self.trace is not None:
             await asyncio.to_thread(self.trace.close)
 
+    def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
+        """Give a role the event of a timer when its time has come, a random part of its jitter later."""
+        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
+        self.loop.call_later(delay / 1_000_000, deliver, TimerFired(timer.key))
+
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def connection(self, bookie: str) -> Connection:
@@ -274,7 +279,7 @@ class Actor:
         self.role = role
         self.results = results
         self.failed = failed
-        self._told = confirmed
+        self._take_confirmed = confirmed
         self.calls = 0
         self._time = driver.loop.time
         self._receive = role.receive
@@ -355,16 +360,15 @@ class Actor:
         connection.send_adds(self, send)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
-        assert self._told is not None
-        self._told(confirmed)
+        assert self._take_confirmed is not None
+        self._take_confirmed(confirmed)
 
     def tell_trace(self, effect: Trace) -> None:
         """Write what the role says it does; only if there is a trace."""
         self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 
     def _set_timer(self, timer: SetTimer) -> None:
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self.driver.loop.call_later(delay / 1_000_000, self.deliver, TimerFired(timer.key))
+        self.driver.set_timer(timer, self.deliver)
 
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
         self.driver.spawn(self._operate(operation))
