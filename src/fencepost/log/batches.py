@@ -255,8 +255,8 @@ class Batches:
                 version = await self._nodes.write(found.data, found.version)
                 break
         chain = chains.chain_of(found.data)
-        told = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
-        self._nodes.trace(self._trace, "delete_withdrawn_batch", told, self._name)
+        fields = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
+        self._nodes.trace(self._trace, "delete_withdrawn_batch", fields, self._name)
         for each in some:
             await self.drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
 
@@ -271,13 +271,13 @@ class Batches:
             over = [each.ledger for each in pending if each.number == number]
             superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
             if superseded:
-                told = {
+                fields = {
                     **seen_fields(chain, found.version),
                     "ledgers": superseded,
                     "writer": self.writer,
                     "number": number,
                 }
-                self._nodes.trace(self._trace, "delete_superseded_batch", told, self._name)
+                self._nodes.trace(self._trace, "delete_superseded_batch", fields, self._name)
             for ledger in over:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in superseded or not self.remembered:

@@ -354,7 +354,7 @@ class Search(Record):
         """The entry to read next; None if it is found: ``low``."""
         return (self.low + self.high) // 2 if self.low < self.high else None
 
-    def told(self, time_of_probe: int, time: int) -> Search:
+    def probed(self, time_of_probe: int, time: int) -> Search:
         """What is left to be searched, now that the probe was read."""
         middle = (self.low + self.high) // 2
         return Search(middle + 1, self.high) if time_of_probe < time else Search(self.low, middle)

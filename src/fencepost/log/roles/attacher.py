@@ -141,8 +141,8 @@ class Attacher:
         self.chain, self.version = event.chain, event.version
         step = after_reading(self.chain, protections=self.protections)
         if self.traces:
-            told = {**seen_fields(self.chain, self.version), "status": None if step is None else step.value}
-            effects.append(Trace("get_last_ledger", None, told))
+            fields = {**seen_fields(self.chain, self.version), "status": None if step is None else step.value}
+            effects.append(Trace("get_last_ledger", None, fields))
         if step is Status.CLOSE_LAST_LEDGER:
             self.status = step
             self._close_last(effects)

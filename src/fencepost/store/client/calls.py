@@ -57,8 +57,8 @@ class Calls:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
-        for told in self.on_failure:
-            told(error)
+        for report in self.on_failure:
+            report(error)
 
     def _result(self, result: Result) -> None:
         future = self.waiting.pop(result.token)

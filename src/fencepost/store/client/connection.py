@@ -283,7 +283,7 @@ class Connection:
         while start < stop:
             count, start, how, row, owner, taken, size = pipeline.receive(view, start, stop, limit, self.heard_at)
             if taken:
-                self._settled(pipeline, view, owner, taken, size, 0)
+                self._answered(pipeline, view, owner, taken, size, 0)
             if row < count:
                 self._received_rows(pipeline, data, view, row, count)
             if how == loops.REFUSED:
@@ -292,7 +292,7 @@ class Connection:
                 break
         return start
 
-    def _settled(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
+    def _answered(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
         """Requests of an owner are answered, by responses of the kind of the ``first``."""
         self.unanswered_size -= size
         responses, loops = pipeline.responses, pipeline.loops
@@ -312,9 +312,9 @@ class Connection:
                 row += 1
                 continue
             first = row
-            row, owner, taken, size = pipeline.settle(row, count, self.heard_at)
+            row, owner, taken, size = pipeline.complete(row, count, self.heard_at)
             if taken:
-                self._settled(pipeline, view, owner, taken, size, first)
+                self._answered(pipeline, view, owner, taken, size, first)
 
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""
@@ -337,8 +337,8 @@ class Connection:
                     self.reached_at[is_add] = now
                 of_batch = asking.asking if type(asking) is _PlainAdds and response.code is Code.OK else None
                 if confirming is not None and of_batch is not confirming:
-                    told, confirming = confirming, None
-                    told.adds_answered(bookie, confirmed, Code.OK)
+                    owner, confirming = confirming, None
+                    owner.adds_answered(bookie, confirmed, Code.OK)
                     confirmed = []
                 if response.code in _FAILURES:
                     client.failed(bookie)

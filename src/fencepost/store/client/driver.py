@@ -221,8 +221,8 @@ class Driver:
         for future in [*self._patient]:
             if not future.done():
                 future.set_exception(self._unreachable())
-        for told in [*self.impatient]:
-            told(self._unreachable())
+        for report in [*self.impatient]:
+            report(self._unreachable())
 
     def _be_patient(self) -> None:
         if self._losing_patience is not None:
