@@ -49,7 +49,7 @@ class SyncClient:
                 self._loop.stop()
 
     def run(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """What comes of a coroutine function that is given the :class:`.Client`: several operations that need not wait
+        """Run a coroutine function on the :class:`.Client`, and give its result: several operations that need not wait
         for one another.
         """
         return self._loop.wait(work(self._store))

@@ -83,7 +83,7 @@ def _path(name: str) -> str:
 
 
 Pick: TypeAlias = Hashable
-"""What is to be chosen: a value, or a record that is :class:`Like` something."""
+"""A choice that is wanted: a value, or a record that is :class:`Like` something."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Follower:
     def step(
         self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
     ) -> Taken | Refused:
-        """What an action does in a state, which stays as it is; or why it can not be taken.
+        """The effects of an action in a state, which stays as it is; or the reason why it can not be taken.
 
         Raises :class:`fencepost.FencepostError` if there is no such action.
         """
@@ -264,7 +264,7 @@ class Follower:
         return before
 
     def value(self, row: list[int], path: tuple[Any, ...]) -> Value:
-        """What a part of a state holds; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
+        """The value of a part of a state; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
         there is none.
         """
         index = self._places.get(path)

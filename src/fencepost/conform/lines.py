@@ -206,7 +206,7 @@ def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]])
 
 
 class Ran:
-    """What steps have run, line by line, in the words of :func:`place`."""
+    """The lines that steps have run, in the words of :func:`place`."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self.protocol = protocol

@@ -1,9 +1,9 @@
 """Batches: entries that are in a log all at once or not at all, and once however often they are written.
 
 Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of
-the list attaches them all, together with the number of the batch. Whoever attaches is elected and closes the last
-ledger, as every leader does. The ledgers of a batch that nobody attaches are found by what was noted before they were
-created, see :class:`.Pending`.
+the list attaches them all, together with the number of the batch. The attaching process is elected and closes the last
+ledger, as every leader does. The ledgers of a batch that nobody attaches are found by records that were written before
+them, see :class:`.Pending`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from fencepost.store.errors import (
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
 LARGEST_LIST = 1_000_000
-"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of whoever
-sends more.
+"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of a client
+that sends more.
 """
 
 GIVEN_UP = 7 * 24 * 3600 * 1000
@@ -61,7 +61,7 @@ PAUSE = 0.2
 """Seconds before what has failed is tried again."""
 
 _WRITER, _NUMBER = "batch-writer", "batch"
-"""What the ledgers of a batch say of it in their metadata."""
+"""The keys of the custom metadata of the ledgers of a batch: its writer, and its number."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Batches:
         self._password = password
         self._trace = store.driver.trace
         self._name = store.driver.name_in_trace("batches") if self._trace is not None else ""
-        """What a trace calls whoever attaches."""
+        """The name of the attaching process in a trace."""
         self._last_time = 0
         """The time of the last entry of the ledger that was closed last, in milliseconds since 1970."""
 
@@ -160,7 +160,9 @@ class Batches:
                 await election.resign()
 
     async def _run(self, attacher: Attacher, end: float) -> None:
-        """Do what it asks for until it is over. Raises what keeps it from being done after the time ``end``."""
+        """Answer the requests of the role until it is over. Raises the error of a request that still fails at the time
+        ``end``.
+        """
         asked = self._traced(attacher.begin())
         while asked is not None:
             failure: StoreError | None = None
@@ -199,8 +201,8 @@ class Batches:
         raise AssertionError(asked)
 
     async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
-        """Whether one of these ledgers was in the log, and was trimmed. Whoever trims notes that first, and forgets it
-        when the ledgers are deleted.
+        """Whether one of these ledgers was in the log, and was trimmed. A trim is recorded first, and the record is
+        deleted after the ledgers.
         """
         if not {*ledgers}.isdisjoint([each for _, trimmed in await self._nodes.trims() for each in trimmed]):
             return True
@@ -222,7 +224,7 @@ class Batches:
         return LedgerClosed(asked.txn, Closing.CLOSED, metadata.last_entry)
 
     def _traced(self, effects: Sequence[Effect]) -> Effect | None:
-        """Trace what is to be traced; gives what is asked for besides, if anything is."""
+        """Write the events of a trace; gives the request among the effects, if there is one."""
         asked = None
         for effect in effects:
             if isinstance(effect, Trace):
@@ -234,14 +236,14 @@ class Batches:
     # -- what is not attached ------------------------------------------------------------------------------------------
 
     async def withdraw(self, number: int) -> None:
-        """Delete what was written of a batch, unless it is in the log; it is not attached any more, whatever is still
-        under way.
+        """Delete what was written of a batch, unless it is in the log; it can not be attached any more, even by a
+        process that is about to.
         """
         await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])
 
     async def _withdraw(self, some: Sequence[Pending]) -> None:
-        """Delete these ledgers, unless they are in the log. First that is noted, then updates that do not know of it
-        are made void by a change of the list's version, and then they are deleted.
+        """Delete these ledgers, unless they are in the log. First the withdrawal is recorded, then a change of the
+        list's version voids updates that do not know of it, and then the ledgers are deleted.
         """
         if not some:
             return
@@ -299,7 +301,7 @@ class Batches:
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     async def create_ledger(self, number: int) -> LedgerWriter:
-        """Create a ledger for a batch. It is noted first, so that it is found if nobody attaches it."""
+        """Create a ledger for a batch. A record of it is written first, by which it is found if nobody attaches it."""
         options = options_of(self._nodes.name, await self._chain())
         options["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
         while True:
@@ -326,7 +328,7 @@ class Batches:
 
 
 def _failed(asked: Effect, error: StoreError) -> Event:
-    """What is told of something that could not be done."""
+    """The answer to a request of the role that failed."""
     match asked:
         case ReadChain():
             return ChainRead(asked.txn, Outcome.UNKNOWN)
@@ -394,7 +396,7 @@ class PartWriter:
             await self._batches.drop(each, is_in_log=False)
 
     async def _close_ledger(self) -> None:
-        """What was appended is confirmed, and the ledger is closed."""
+        """Wait until all is confirmed, and close the ledger."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way.ids()

@@ -41,11 +41,11 @@ LIMIT = 10_000
 """Runs of entries that are acknowledged one by one, at most: they take up to some 60 KB."""
 
 Runs = tuple[tuple[int, int], ...]
-"""First and last entries, ascending and apart."""
+"""First and last entries, ascending, with other entries between two runs."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """What is acknowledged: everything before ``before``, and these runs of entries of ledgers after it."""
+    """The entries that are acknowledged: all before ``before``, and these runs of entries of ledgers after it."""
 
     before: Position
     runs: dict[int, Runs] = {}
@@ -75,7 +75,9 @@ def bytes_of(acknowledged: Acknowledged) -> bytes:
 
 
 def acknowledged_of(data: bytes) -> Acknowledged:
-    """What bytes say that a cursor has. Raises :class:`LogFormatError` if they are none of a cursor."""
+    """The acknowledged entries of a cursor, from its bytes. Raises :class:`LogFormatError` if they are none of a
+    cursor.
+    """
     if not data or data[0] != FORMAT:
         raise LogFormatError(f"a cursor has format {FORMAT}, not {data[0] if data else 'no bytes'}")
     numbers = _numbers(data)
@@ -315,7 +317,7 @@ class Cursor:
         await done
 
     async def _write(self, waiting: list[tuple[_Change, asyncio.Future[None]]]) -> None:
-        """Have changes kept that wait, and tell whoever waits for them."""
+        """Write the changes that wait, and complete their futures."""
         while True:
             known = self._known
             for change, done in waiting:

@@ -31,7 +31,7 @@ AT_ONCE = 64
 
 
 class LogView(msgspec.Struct, frozen=True):
-    """What a log is, by what the metadata service says alone: no ledger was read.
+    """The state of a log, from the metadata service alone: no ledger was read.
 
     ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that
     leads, by its name. ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be
@@ -100,8 +100,9 @@ class Log:
 
         Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is
         ``ledger_seconds`` old with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries
-        and bytes that are not confirmed, at most; whoever appends more waits. ``name``: what others see of who leads,
-        by default host and process. ``wait``: seconds to wait for being elected, by default as long as it takes.
+        and bytes that are not confirmed, at most; a caller that appends more waits. ``name``: the name of the leader
+        that others see, by default host and process. ``wait``: seconds to wait for being elected, by default as long as
+        it takes.
 
         Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and :class:`NotLeaderError` after ``wait``.
         """
@@ -197,7 +198,7 @@ class Log:
         return chains.chain_of((await self._nodes.read()).data)
 
     async def show(self) -> LogView:
-        """What the log is, without reading a ledger. Raises :class:`NoSuchLogError`."""
+        """The state of the log, without reading a ledger. Raises :class:`NoSuchLogError`."""
         chain = await self.chain()
         leader = await self._nodes.leader()
         cursors = await self._cursors()
@@ -219,8 +220,8 @@ class Log:
         ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970.
         ``keep``: all but so many of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those,
         the ones that no cursor still has something to read in; by default cursors are not asked. The last ledger is
-        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; whoever trims
-        next deletes what was left over of that.
+        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; the next trim
+        deletes those that were left over.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -306,7 +307,7 @@ class Log:
 
         First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers
         are deleted, and the list at last. A delete that ends half-way leaves a sealed log, and the next one finishes
-        it. Whoever reads it, or waits to write, finds out.
+        it. Readers, and writers that wait, get an error.
 
         Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
         """
@@ -320,8 +321,7 @@ class Log:
         return deleted
 
     async def seal(self) -> None:
-        """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads
-        finds out.
+        """End the log: its last ledger is closed, and nothing is appended any more. A writer that leads finds out.
 
         Raises :class:`NoSuchLogError`.
         """

@@ -30,7 +30,7 @@ At = Position | End | datetime | int
 
 
 class OnTrimmed(enum.Enum):
-    """What a reader does at a position that was trimmed."""
+    """The reaction of a reader to a position that was trimmed."""
 
     RAISE = "raise"
     SKIP = "skip"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fencepost.store.client.store import Store
 
 _AT_ONCE, _AT_ONCE_SIZE = 1024, 1024 * 1024
-"""Entries, and bytes of them, that are taken at once from whoever appends many."""
+"""Entries, and bytes of them, that are taken at once from a caller that appends many."""
 _KEY = 5
 """Bytes that say how long a key is, at most."""
 
@@ -49,9 +49,8 @@ Item = bytes | tuple[bytes, bytes]
 class LogWriter:
     """Writes to a log while it leads: of all writers of a log one is elected, and the others wait.
 
-    Appends are confirmed in their order, many under way at once; whoever appends more than may be waits. When the
-    ledger that is written to is large or old enough, or its bookies fail, another follows, of which those who append
-    notice nothing.
+    Appends are confirmed in their order, many under way at once; a caller that appends more than may be waits. When the
+    ledger that is written to is large or old enough, or its bookies fail, another follows, and callers notice nothing.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class LogWriter:
         self._loop = self._driver.loop
         self._role = role.Leader(settings, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
-        """What a trace calls this writer."""
+        """The name of this writer in a trace."""
         self._events: deque[Any] = deque()
         self._is_delivering = False
         self._carry: dict[type[Any], Callable[[Any], None]] = {
@@ -90,15 +89,15 @@ class LogWriter:
         self._time = 0
         """The latest time that anything in the log is known to have, in milliseconds since 1970."""
         self._items: list[Item] = []
-        """What is appended and not acknowledged, in its order, after what is over already."""
+        """The items that are appended and not acknowledged, in their order, after those that are over."""
         self._over = 0
         """How many of the items are acknowledged or have failed."""
         self._first = 0
         """The number of the first of the items."""
         self._sinks: deque[tuple[_Sink, int]] = deque()
-        """Who is told, and of how many of those items, in their order."""
+        """The sinks of those items' outcomes, with the number of items of each, in their order."""
         self._batch: list[tuple[Item, int, _Sink]] = []
-        """What was appended in this turn of the loop, and is not given to the role."""
+        """The items that were appended in this turn of the loop, and that the role does not have yet."""
         self._held = self._held_size = 0
         """Entries and bytes for which there is room, and which the role does not have yet."""
         self._is_pushing = False
@@ -285,7 +284,7 @@ class LogWriter:
 
     @property
     def _takes(self) -> bool:
-        """Whether anything is taken from whoever appends."""
+        """Whether appends are taken."""
         return self._leading.is_set() and self._role.last_wish is None
 
     def _require_leader(self) -> None:
@@ -333,9 +332,7 @@ class LogWriter:
             self._held, self._held_size = self._held + count, self._held_size + size
 
     def _let_in(self) -> None:
-        """Have those go on who wait for room, as far as there is some, and all of them once nothing is taken any
-        more.
-        """
+        """Let appends go on that wait for room, as far as there is some; all of them once the writer takes no more."""
         while self._waiting:
             turn, size, count = self._waiting[0]
             if not turn.done():
@@ -402,7 +399,7 @@ class LogWriter:
                 await self.close()
 
     def _end(self, reason: role.Reason) -> None:
-        """Nothing more comes of anything."""
+        """End the writer: all appends under way fail."""
         self._leading.clear()
         if not self._ended.done():
             self._ended.set_result(reason)
@@ -538,7 +535,9 @@ class LogWriter:
         self._deliver(answer)
 
     async def _learn_time(self, ledger: int, last: int) -> None:
-        """Know the time of the last entry of a ledger: what follows is not to be earlier, whatever this clock says."""
+        """Learn the time of the last entry of a ledger: later entries have no earlier time, even if this clock is
+        behind.
+        """
         self._time = max(self._time, await time_of_last_entry(self._store, ledger, last, self._password))
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
@@ -586,7 +585,7 @@ class LogWriter:
             _fail(sink, error, count)
 
     def _next_sinks(self, count: int) -> Iterable[tuple[_Sink, int]]:
-        """Who is told of the next so many items, which are over."""
+        """The sinks of the next so many items, which are over."""
         self._over += count
         if self._over >= _AT_ONCE:
             del self._items[: self._over]
@@ -604,7 +603,7 @@ class LogWriter:
 
 
 class _Written:
-    """Tells the role what comes of entries that were given to a ledger."""
+    """Gives the role the outcome of entries that were given to a ledger."""
 
     __slots__ = ("ledger", "writer")
 

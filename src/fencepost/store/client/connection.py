@@ -51,7 +51,7 @@ _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS})
 
 
 class Asking(Protocol):
-    """Who sends requests, and is told of their fate once for each."""
+    """A sender of requests. Each request is answered or reported as lost, once."""
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
@@ -63,7 +63,7 @@ class Asking(Protocol):
 
 
 class AskingForAdds(Protocol):
-    """Who sends adds of many entries, and is told of the fate of each once."""
+    """A sender of adds of many entries. Each add is answered or reported as lost, once."""
 
     def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
         """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the
@@ -73,7 +73,7 @@ class AskingForAdds(Protocol):
 
 
 class AskingForReads(Asking, Protocol):
-    """Who asks for many entries, and is told of the fate of each request once. Arrays may be used again after the
+    """A reader of many entries. Each request is answered or reported as lost, once. Arrays may be used again after the
     call.
     """
 
@@ -536,7 +536,7 @@ class _Link(asyncio.BufferedProtocol):
         return memoryview(self.data)[self.stop :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on the responses that are complete. Whatever is none breaks the connection."""
+        """Hand on the responses that are complete. Bytes that are no response break the connection."""
         self.stop += nbytes
         was_filled = self.stop == len(self.data)
         try:

@@ -90,9 +90,9 @@ class Driver:
         self.unreachable_since: float | None = None
         """Since when the metadata service can not be reached; None while it can."""
         self._patient: set[asyncio.Future[Any]] = set()
-        """What is waited for and may need the metadata service."""
+        """The futures that are waited for and may need the metadata service."""
         self.impatient: set[Callable[[StoreError], None]] = set()
-        """Who else is told once that is out of reach for too long."""
+        """Functions that are called once the metadata service is out of reach for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
 
@@ -137,7 +137,7 @@ class Driver:
         return found
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """What a bookie answers to a request of nobody's role; None if it does not."""
+        """Send a request of nobody's role to a bookie; gives its answer, None if there is none."""
         question = _Question(self.loop.create_future())
         self.connection(bookie).send(question, 0, request)
         return await question.answer

@@ -52,7 +52,7 @@ class Pace:
 
 @dataclass
 class Copied:
-    """What was copied so far. ``lacking``: entries that no bookie could give, undamaged."""
+    """Counts of the entries that were copied so far. ``lacking``: entries that no bookie could give, undamaged."""
 
     entries: int = 0
     bytes: int = 0

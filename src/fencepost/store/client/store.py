@@ -72,7 +72,7 @@ class Store:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        """What carries out the operations, and writes the trace of this client if there is one."""
+        """Carries out the operations, and writes the trace of this client if there is one."""
 
     @classmethod
     async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
@@ -102,8 +102,8 @@ class Store:
         await self.close()
 
     async def close(self) -> None:
-        """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them
-        next.
+        """End the session and all connections. Ledgers that are open stay so; the next client that opens one recovers
+        it.
         """
         await self.driver.close()
 
@@ -134,11 +134,12 @@ class Store:
 
         Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is
         confirmed when ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``,
-        ``hmac`` or ``dummy``, of which only ``hmac`` protects from whoever does not have the password. ``ledger``: its
-        id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still have.
-        ``deferred_sync``: entries are confirmed before they are durable; call ``force``. ``explicit_lac_interval``:
-        seconds after which readers are told of what is confirmed though no entry follows to tell them; 0: never.
-        ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
+        ``hmac`` or ``dummy``, of which only ``hmac`` protects from clients that do not have the password. ``ledger``:
+        its id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still
+        have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
+        ``explicit_lac_interval``: seconds after which readers learn the last add confirmed though no entry follows that
+        carries it; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once,
+        at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
@@ -241,15 +242,16 @@ class Store:
         prefetch_bytes: int = 16 * 1024 * 1024,
         confirmed: int = NO_ENTRY_YET,
     ) -> Opening[LedgerReader]:
-        """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.
+        """Open a ledger to read it. With ``recover`` it is closed first, and a client that still writes it is fenced
+        off.
 
-        ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and
+        ``digest``: the one that the caller expects, if any; the metadata say which it is. ``prefetch`` and
         ``prefetch_bytes``: how many entries and bytes are asked for ahead. ``confirmed``: an entry that the caller
-        knows to be confirmed, as another reader was told. The entries up to it are there to read, and the bookies are
-        not asked what is confirmed.
+        knows to be confirmed, from another reader. The entries up to it are there to read, and the bookies are not
+        asked for the last add confirmed.
 
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with
-        ``recover`` whatever :meth:`recover_ledger` raises.
+        ``recover`` all that :meth:`recover_ledger` raises.
         """
 
         async def opened() -> LedgerReader:
@@ -282,12 +284,12 @@ class Store:
     async def recover_ledger(
         self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
     ) -> LedgerMetadata:
-        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced
-        off.
+        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. A client that still writes it is
+        fenced off.
 
         ``progress`` is called with the last entry that was found, ten times a second.
 
-        All that was confirmed is in it. A ledger that is closed already is left as it is. Raises
+        The ledger has all entries that were confirmed. A ledger that is closed already is left as it is. Raises
         :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
         :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
@@ -314,14 +316,14 @@ class Store:
         return (await self.metadata.read_ledger(ledger)).metadata
 
     async def delete_ledger(self, ledger: int) -> None:
-        """Delete a ledger, in whatever state it is. Its bookies make room when they next compare with the metadata.
+        """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
 
         Raises :class:`NoSuchLedgerError`.
         """
         await self.metadata.delete_ledger(ledger)
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """What one bookie answers to a request of the wire protocol; None if it does not answer."""
+        """Send a request of the wire protocol to one bookie; gives its answer, None if there is none."""
         return await self.driver.ask(bookie, request)
 
     async def bookies(self) -> Bookies:

@@ -48,7 +48,9 @@ class Loop:
             self.loop.close()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and wait for it. Whoever is interrupted meanwhile cancels it."""
+        """Run a coroutine on the loop, wait for it and give its result. A caller that is interrupted meanwhile cancels
+        it.
+        """
         if self.loop.is_closed() or threading.current_thread() is self.thread:
             coroutine.close()
             raise OptionError(
@@ -57,7 +59,7 @@ class Loop:
         return self.result(self.submit(coroutine))
 
     def result(self, future: Future[T]) -> T:
-        """What comes of what was begun on the loop. Whoever is interrupted meanwhile cancels it."""
+        """Wait for the result of work that was begun on the loop. A caller that is interrupted meanwhile cancels it."""
         try:
             return future.result()
         except CancelledError:
@@ -130,7 +132,7 @@ class _Pump(Generic[T]):
 
 
 def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
-    """Entries, some at once: not too many, and not too many bytes. An error of whoever gives them comes after those
+    """Entries, some at once: not too many, and not too many bytes. An error of the iterable comes after the entries
     before it.
     """
     drawn, is_over = iter(entries), False

@@ -1,4 +1,4 @@
-"""The handle of whoever has created a ledger: it appends to it and closes it."""
+"""The handle of a ledger's writer: it appends entries and closes the ledger."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
 
 _AT_ONCE = 1024
-"""Entries that are taken at once from whoever appends many."""
+"""Entries that are taken at once from a caller that appends many."""
 
 
 class LedgerWriter:
     """A ledger that this client has created, and is the only one to append to.
 
-    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way;
-    whoever appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
+    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
+    caller that appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
     recovered by the next who opens it so.
     """
 
@@ -47,9 +47,9 @@ class LedgerWriter:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         """Those who wait for room, and the sizes of their entries."""
         self._entries: list[bytes] = []
-        """What was appended in this turn of the loop."""
+        """The entries that were appended in this turn of the loop."""
         self._sinks: list[Any] = []
-        """Who is told what comes of each: a future, or several appends."""
+        """For each of these entries the future, or the appends waited for together, that takes its outcome."""
         self._entries_size = 0
         self._is_pushing = False
         self._batches: dict[int, _Batch] = {}
@@ -266,7 +266,7 @@ class LedgerWriter:
         actor.append(entries)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
-        """Entries are confirmed: whoever waits for them is told, in their order."""
+        """Entries are confirmed: complete the appends, in their order."""
         entry_id, self._last_confirmed = self._last_confirmed + 1, confirmed.entry_id
         size, self._confirmed_length = confirmed.length - self._confirmed_length, confirmed.length
         missing, left = confirmed.entry_id - entry_id + 1, size
@@ -286,7 +286,7 @@ class LedgerWriter:
         self._let_in()
 
     def _give_back(self, batch: _Batch, error: StoreError) -> None:
-        """What is left of entries will not be confirmed."""
+        """The rest of the entries will not be confirmed."""
         batch.fail(error)
         self._release(batch.left, batch.size)
 
@@ -410,7 +410,7 @@ class LedgerWriter:
 
 
 def copied(data: Data) -> bytes:
-    """What may change is copied when it is drawn."""
+    """Data that may change are copied when they are drawn."""
     len(data)
     return bytes(data)
 
