@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.store.figures import table
+from fencepost.client import Client
 from fencepost.log import chain as chains
 from fencepost.log.chain import Chain
 from fencepost.log.log import Log
@@ -119,10 +120,10 @@ async def measured(uri: str, ledgers: int, entries: int) -> list[list[str]]:
             [what, f"{seconds * 1000:,.0f} ms", f"{counted.opened - before[0]:,}", f"{counted.entries - before[1]:,}"]
         )
 
-    async with await Store.connect(uri, settings) as store:
+    async with await Client.connect(uri, settings) as store:
         await filled(store.log("many"), ledgers, entries)
     counted = Counted()
-    async with await Store.connect(uri, settings) as store:
+    async with await Client.connect(uri, settings) as store:
         log = store.log("many")
         async with timed("list"):
             assert len((await log.show()).chain.links) == ledgers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ ABOVE = {
     "states": ("check", "findings", "report", "result"),
     "report": ("check", "spark", "result"),
     "result": ("check",),
+    "store": ("client", "log", "metadata_service", "quorum"),
+    "log": ("client", "metadata_service", "quorum", "spark"),
+    "tracing": ("client", "conform", "log", "metadata_service", "quorum", "spark", "store"),
+    "client": ("conform", "metadata_service", "quorum", "spark"),
 }
 """For each room those above it, none of which it may import. The command line is above all."""
 
@@ -44,3 +49,36 @@ def imported(room: str) -> set[str]:
 @pytest.mark.parametrize("room", ABOVE)
 def test_no_room_imports_one_above_it(room: str) -> None:
     assert not imported(room) & {*ABOVE[room], "cli", "commands", "explorer", "progress"}
+
+
+def name_of(path: Path) -> str:
+    """The module of a file."""
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+@functools.cache
+def arrows() -> dict[str, set[str]]:
+    """Which files import which, wherever they do, by the names of their modules."""
+    modules = {name_of(path): path for path in SOURCE.rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        given = {(str(node.module), alias.name) for node in imports for alias in node.names}
+        found[name] = {f"{module}.{each}" if f"{module}.{each}" in modules else module for module, each in given}
+        found[name] = found[name] & {*modules} - {name}
+    return found
+
+
+@pytest.mark.parametrize("room", ["client", "conform", "log", "metadata_service", "quorum", "store", "tracing"])
+def test_no_file_reaches_itself_by_imports(room: str) -> None:
+    graph = arrows()
+    for start in graph:
+        if start.startswith(f"fencepost.{room}"):
+            reached: set[str] = set()
+            waiting = [*graph[start]]
+            while waiting:
+                name = waiting.pop()
+                if name not in reached:
+                    reached.add(name)
+                    waiting += graph[name]
+            assert start not in reached, f"{start} imports itself by way of others"

@@ -30,7 +30,7 @@ CLIENT: Mapping[str, Sequence[str]] = {
         "fencepost.store.wire.frames:Frames.feed",
         "fencepost.store.wire.v3:decode_response",
     ),
-    "which requests they answer": ("fencepost.store.rows.client:settle",),
+    "which requests they answer": ("fencepost.store.rows.client:complete",),
     "digests and bodies": ("fencepost.store.rows.client:add_parts", "fencepost.store.entries:Digests.entry_body"),
     "request frames": (
         "fencepost.store.rows.client:add_frames",

@@ -53,9 +53,9 @@ from fencepost.step import State
 from fencepost.trace import Step, Trace
 
 if TYPE_CHECKING:
+    from fencepost.client import connect as connect
+    from fencepost.client import connect_sync as connect_sync
     from fencepost.log.errors import *  # noqa: F403
-    from fencepost.store.client import connect as connect
-    from fencepost.store.client import connect_sync as connect_sync
     from fencepost.store.errors import *  # noqa: F403
     from fencepost.tracing import TraceError as TraceError
     from fencepost.tracing import TraceEvent as TraceEvent
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
 
     if name in ("connect", "connect_sync"):
         with extras.named(f"fencepost.{name}"):
-            return getattr(importlib.import_module("fencepost.store.client"), name)
+            return getattr(importlib.import_module("fencepost.client"), name)
     if name in ("TraceError", "TraceEvent", "TraceWriter"):
         return getattr(importlib.import_module("fencepost.tracing"), name)
     if name.endswith("Error"):

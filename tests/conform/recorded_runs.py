@@ -19,7 +19,7 @@ from fencepost.store.messages import Request, Response
 from fencepost.store.record import observer
 from fencepost.store.record.observer import Told
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.sim import cluster as sim_cluster
+from fencepost.store.sim import network as sim_network
 from fencepost.store.sim.case import Case, drawn
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.network import Connection, SimNetwork
@@ -135,12 +135,12 @@ class Watched(SimNetwork):
 
 @contextmanager
 def _watched(recording: Recording) -> Iterator[None]:
-    plain, Watched.recording = sim_cluster.SimNetwork, recording
-    sim_cluster.SimNetwork = Watched  # type: ignore[misc]
+    plain, Watched.recording = sim_network.SimNetwork, recording
+    sim_network.SimNetwork = Watched  # type: ignore[misc]
     try:
         yield
     finally:
-        sim_cluster.SimNetwork = plain  # type: ignore[misc]
+        sim_network.SimNetwork = plain  # type: ignore[misc]
 
 
 def record(case: Case) -> tuple[Outcome, list[Event]]:

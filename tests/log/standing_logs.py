@@ -12,8 +12,8 @@ from metadata_service.servers import Server
 from patience import PATIENCE
 from store.bookie.standing_bookies import Bookie, bookie
 
+from fencepost.client import Client
 from fencepost.store.client.settings import ClientSettings
-from fencepost.store.client.store import Store
 from fencepost.store.metadata.client import MetadataClient
 
 SETTINGS = ClientSettings(session_timeout=4.0, metadata_timeout=PATIENCE, request_timeout=PATIENCE)
@@ -38,9 +38,9 @@ class Standing:
             running = bookie(self.folder / f"bookie{number}", self.uri)
             self.bookies.append(await self.stack.enter_async_context(running))
 
-    async def connect(self, trace: Path | None = None) -> Store:
+    async def connect(self, trace: Path | None = None) -> Client:
         """A client, which is closed at the end."""
-        store = await Store.connect(self.uri, SETTINGS, trace)
+        store = await Client.connect(self.uri, SETTINGS, trace)
         return await self.stack.enter_async_context(store)
 
 

@@ -9,7 +9,8 @@ import pytest
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
 from fencepost.log.rules import ALL, Attaching, Protections, Status
-from fencepost.log.sim.world import Broken, World
+from fencepost.log.sim.environment import Broken
+from fencepost.log.sim.world import World
 from fencepost.store.roles.interface import Outcome, TimerFired
 
 SEEDS = 500

@@ -14,7 +14,7 @@ from log.standing_logs import Standing, run
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.log import batches as module
-from fencepost.log.batches import GIVEN_UP, Batches, Part, delete_given_up
+from fencepost.log.batches import GIVEN_UP, Batches, Part
 from fencepost.log.chain import chain_of
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
@@ -254,7 +254,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
             raise asyncio.CancelledError
 
         withdrawn = await part(batches, 1, b"withdrawn")
-        monkeypatch.setattr(batches, "_drop", killed)
+        monkeypatch.setattr(batches, "drop", killed)
         with pytest.raises(asyncio.CancelledError):
             await batches.withdraw(1)
         monkeypatch.undo()
@@ -275,8 +275,8 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         old = await part(log.batches("gone", remembered=False), 0, b"old")
         (noted,) = await log._nodes.pending("gone")
         await log._nodes.create_pending("gone", Pending(foreign.id, 0, noted.since))
-        assert await delete_given_up(log, noted.since + GIVEN_UP) == 0
-        assert await delete_given_up(log, noted.since + GIVEN_UP + 1) == 2
+        assert await log.batches("any").delete_given_up(noted.since + GIVEN_UP) == 0
+        assert await log.batches("any").delete_given_up(noted.since + GIVEN_UP + 1) == 2
         assert (await store.ledger_metadata(foreign.id)).last_entry == 0
         assert old.ledgers[0] not in await ledgers(store) and await log._nodes.batch_writers() == []
 

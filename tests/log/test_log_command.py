@@ -148,7 +148,7 @@ asyncio.run(main())
 
 
 def writer(uri: str, log: str, name: str) -> subprocess.Popen[str]:
-    text = "import fencepost.store.client\n" + textwrap.dedent(WRITER)
+    text = "import fencepost.client\n" + textwrap.dedent(WRITER)
     return subprocess.Popen(
         [sys.executable, "-c", text, uri, log, name],
         stdin=subprocess.PIPE,

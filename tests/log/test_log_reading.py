@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost.client import Client
 from fencepost.errors import OptionError
 from fencepost.log import chain as chains
 from fencepost.log.chain import Chain, Link
@@ -24,7 +25,7 @@ from fencepost.store.client.store import Store
 from fencepost.store.errors import NoSuchLedgerError
 
 
-async def log_of(store: Store, ledgers: list[list[int]], name: str = "orders") -> Log:
+async def log_of(store: Client, ledgers: list[list[int]], name: str = "orders") -> Log:
     """A log with ledgers of entries that were appended at these times, each with its time as its data."""
     log = store.log(name)
     await log.create()

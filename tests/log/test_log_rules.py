@@ -171,7 +171,7 @@ def test_the_ledger_of_a_time_is_found_without_reading(times: list[int], time: i
 def test_an_entry_of_a_time_is_found_in_a_logarithmic_number_of_reads(times: list[int], time: int) -> None:
     search, reads = Search(0, len(times)), 0
     while (probe := search.probe) is not None:
-        search = search.told(times[probe], time)
+        search = search.probed(times[probe], time)
         reads += 1
     assert search.low == bisect_left(times, time)
     assert reads <= len(times).bit_length()

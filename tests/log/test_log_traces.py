@@ -17,7 +17,8 @@ from fencepost.conform.validate import Validator, Verdict
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.checked.running import RunningLog
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim.world import LOG, Broken, World
+from fencepost.log.sim.environment import LOG, Broken
+from fencepost.log.sim.world import World
 from fencepost.store.sim.trace import SimTrace
 
 VALIDATOR = Validator(LogConformance, keep_path=False)

@@ -11,8 +11,8 @@ from typing import Any
 
 import fencepost
 from fencepost import errors
+from fencepost.client import Client
 from fencepost.errors import OptionError
-from fencepost.store.client import Store
 
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
@@ -35,7 +35,7 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
 
 
 def on_store(
-    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]], given: argparse.Namespace
+    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]], given: argparse.Namespace
 ) -> int:
     """Do what was typed with the store that was named; the exit code."""
     if not given.metadata:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fencepost import arguments, output
+from fencepost.client import Client
 from fencepost.commands.client import client_options, on_store, password
 from fencepost.commands.streams import LINES, Output, Source, format_option, note, prefixed, progress, reporting
 from fencepost.errors import FencepostError, OptionError
@@ -21,7 +22,6 @@ from fencepost.log.position import EARLIEST, End, Position, position_of
 from fencepost.log.reader import LogEntry
 from fencepost.log.writer import LogWriter
 from fencepost.progress import Entries
-from fencepost.store.client import Store
 from fencepost.store.errors import StoreError
 
 DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
@@ -176,20 +176,20 @@ def _place(text: str) -> Position | End | datetime:
 
 def run(given: argparse.Namespace) -> int:
     """Do what was typed; the exit code."""
-    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
+    action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return on_store(action, given)
 
 
 # -- create and append ------------------------------------------------------------------------------------------------
 
 
-async def _create(store: Store, given: argparse.Namespace) -> None:
+async def _create(store: Client, given: argparse.Namespace) -> None:
     quorums = {"ensemble": given.ensemble, "write_quorum": given.write_quorum, "ack_quorum": given.ack_quorum}
     await store.log(given.log).create(**quorums, digest=given.digest)
     output.say(json.dumps({"log": given.log}) if given.json else f"log {given.log} is made")
 
 
-async def _append(store: Store, given: argparse.Namespace) -> None:
+async def _append(store: Client, given: argparse.Namespace) -> None:
     opening = store.log(given.log, password=password(given)).writer(
         ledger_entries=given.ledger_entries,
         ledger_bytes=given.ledger_bytes,
@@ -248,7 +248,7 @@ class _Counted:
 # -- tail -------------------------------------------------------------------------------------------------------------
 
 
-async def _tail(store: Store, given: argparse.Namespace) -> None:
+async def _tail(store: Client, given: argparse.Namespace) -> None:
     log = store.log(given.log, password=password(given))
     options: dict[str, Any] = {"follow": not given.no_follow, "on_trimmed": "skip" if given.skip_trimmed else "raise"}
     if given.cursor is None:
@@ -327,7 +327,7 @@ def _text(name: str, otherwise: str, data: bytes) -> dict[str, str]:
 # -- show, trim and seal ----------------------------------------------------------------------------------------------
 
 
-async def _show(store: Store, given: argparse.Namespace) -> None:
+async def _show(store: Client, given: argparse.Namespace) -> None:
     if given.log is None:
         for name in await names(store.metadata):
             output.say(json.dumps({"log": name}) if given.json else name)
@@ -398,7 +398,7 @@ def _cursor(view: LogView, at: Acknowledged) -> str:
     return f"{at.before}, {behind}{ranges}"
 
 
-async def _trim(store: Store, given: argparse.Namespace) -> None:
+async def _trim(store: Client, given: argparse.Namespace) -> None:
     log = store.log(given.log)
     if isinstance(given.before, End):
         raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
@@ -410,13 +410,13 @@ async def _trim(store: Store, given: argparse.Namespace) -> None:
         output.say(f"log {given.log}: {len(gone):,} {'ledger is' if len(gone) == 1 else 'ledgers are'} deleted")
 
 
-async def _seal(store: Store, given: argparse.Namespace) -> None:
+async def _seal(store: Client, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
     await log.seal()
     output.say(json.dumps({"log": given.log, "sealed": True}) if given.json else f"log {given.log} is sealed")
 
 
-async def _delete(store: Store, given: argparse.Namespace) -> None:
+async def _delete(store: Client, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
     if not given.yes:
         count = len((await log.chain()).links)

@@ -35,7 +35,7 @@ def behaviour_of(follower: Follower, path: Path, last: int) -> behaviour.Trace:
 
 
 def _actor(follower: Follower, action: str, parameters: dict[str, Value]) -> str | None:
-    """Who takes an action, as :func:`fencepost.trace.replay.actor` says."""
+    """The process that takes an action, as :func:`fencepost.trace.replay.actor` says."""
     by = follower.actions[action].by
     if by is None:
         return show(next(iter(parameters.values()))) if parameters else None

@@ -1,4 +1,4 @@
-"""What a conformance file says: which events of a trace are which steps of a protocol.
+"""The contents of a conformance file: which events of a trace are which steps of a protocol.
 
 It stands beside its protocol, in Python, and knows what the system writes and what the protocol's author means. The
 machinery around it knows neither: it orders steps by what they send, receive, read and write, and follows the protocol

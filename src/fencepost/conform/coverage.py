@@ -1,4 +1,4 @@
-"""What traces have visited of a protocol: its actions, what these did, and what refused them."""
+"""Coverage of a protocol by traces: its actions, their effects, and the conditions that refused them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Coverage:
 
     @property
     def visits(self) -> Visits:
-        """What was visited so far."""
+        """The actions that were visited so far."""
         self._settle()
         return self._visits
 
@@ -125,7 +125,7 @@ def _count(counts: dict[str, dict[str, int]], action: str, what: str, by: int = 
 
 
 def effect(follower: Follower, taken: Taken) -> str:
-    """What a step does, whoever does it: which parts of the state it changes, and which messages pass."""
+    """The effects of a step by any process: the parts of the state that it changes, and the messages that pass."""
     told = dict.fromkeys(
         f"{event.kind}s {type(message).__name__}" for event in taken.events for message in event.passed
     )

@@ -28,8 +28,8 @@ from fencepost.step.state import State, Store, encode_path
 MOST_LEARNT = 500_000
 """Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_LANGUAGE = tuple(os.path.join(_PACKAGE, room, "") for room in ("spec", "conform", "step"))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LANGUAGE = tuple(os.path.join(PACKAGE, room, "") for room in ("spec", "conform", "step"))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _path(name: str) -> str:
 
 
 Pick: TypeAlias = Hashable
-"""What is to be chosen: a value, or a record that is :class:`Like` something."""
+"""A choice that is wanted: a value, or a record that is :class:`Like` something."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Unpicked(BaseException):
         self.reason = reason
 
 
-class _Cursor:
+class Evaluation:
     """One evaluation of an action in a row, with its choices picked."""
 
     every_choice = True
@@ -220,7 +220,7 @@ class Follower:
         setups = self.protocol.declared("initial")
         row: list[int] = [0] * len(self.store.slots)
         for setup in setups[:1]:
-            found = self._evaluate(setup, row, {}, ())
+            found = self.evaluate(setup, row, {}, ())
             if isinstance(found, Refused):
                 raise FencepostError(f"the initial state is not to be had: {found}")
             self.apply(row, found[0].writes)
@@ -229,7 +229,7 @@ class Follower:
     def step(
         self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]
     ) -> Taken | Refused:
-        """What an action does in a state, which stays as it is; or why it can not be taken.
+        """The effects of an action in a state, which stays as it is; or the reason why it can not be taken.
 
         Raises :class:`fencepost.FencepostError` if there is no such action.
         """
@@ -247,7 +247,7 @@ class Follower:
         declared = self.actions.get(action)
         if declared is None:
             raise FencepostError(f"{self.protocol.name} has no action {action}")
-        found = self._evaluate(declared, row, dict(parameters), picks)
+        found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, Refused):
             self._learn(key, found, self._trail)
             return found
@@ -265,12 +265,12 @@ class Follower:
         return before
 
     def value(self, row: list[int], path: tuple[Any, ...]) -> Value:
-        """What a part of a state holds; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
+        """The value of a part of a state; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if
         there is none.
         """
         index = self._places.get(path)
         if index is None:
-            known = self.store.known(path)
+            known = self.store.index_of(path)
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return self.store.values[index][row[index] if index < len(row) else 0]
 
@@ -354,11 +354,11 @@ class Follower:
             known = self._readers[slots] = (slots, itemgetter(*slots))
         return _Chain(*known, numbers if len(slots) > 1 else numbers[0], leaf)
 
-    def _evaluate(
+    def evaluate(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...]
     ) -> tuple[Taken, dict[int, int]] | Refused:
         self.evaluations += 1
-        cursor = _Cursor(self.store, row, picks)
+        cursor = Evaluation(self.store, row, picks)
         self._trail = cursor.trail
         token = current.set(cursor)
         try:
@@ -407,17 +407,13 @@ def _refusal(raised: BaseException, reason: str) -> Refused:
     frame, found = raised.__traceback__, None
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename
-        if not name.startswith(_LANGUAGE):
+        if not name.startswith(LANGUAGE):
             found = name, frame.tb_lineno
         frame = frame.tb_next
     if found is None:
         return Refused(reason)
     above = next(
-        (
-            folder
-            for folder in (os.path.dirname(_PACKAGE), os.getcwd())
-            if found[0].startswith(os.path.join(folder, ""))
-        ),
+        (folder for folder in (os.path.dirname(PACKAGE), os.getcwd()) if found[0].startswith(os.path.join(folder, ""))),
         "",
     )
     where = os.path.relpath(found[0], above) if above else found[0]

@@ -18,7 +18,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from fencepost.conform.conformance import Step
-from fencepost.conform.follow import _LANGUAGE, _PACKAGE, Follower, _Cursor
+from fencepost.conform.follow import LANGUAGE, PACKAGE, Evaluation, Follower
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
@@ -57,7 +57,7 @@ def place(protocol: type[Protocol], file: str, line: int) -> str:
     """A line for people, the same in every process: ``store/rules/adding.py:12: require(...)``."""
     home = os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
     above = next(
-        (folder for folder in (os.path.dirname(_PACKAGE), home) if file.startswith(os.path.join(folder, ""))), ""
+        (folder for folder in (os.path.dirname(PACKAGE), home) if file.startswith(os.path.join(folder, ""))), ""
     )
     return f"{os.path.relpath(file, above) if above else file}:{line}: {linecache.getline(file, line).strip()}"
 
@@ -93,8 +93,8 @@ def _names(code: CodeType) -> Iterator[str]:
 @cache
 def _is_authors(file: str) -> bool:
     """Whether a file is neither of the language, nor of Python, nor of a library."""
-    if file.startswith(os.path.join(_PACKAGE, "")):
-        return not file.startswith(_LANGUAGE)
+    if file.startswith(os.path.join(PACKAGE, "")):
+        return not file.startswith(LANGUAGE)
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return not file.startswith("<") and not any(file.startswith(os.path.join(path, "")) for path in paths)
 
@@ -167,7 +167,7 @@ def run_by(
     chosen: list[tuple[str, int, Any, Sequence[Any]]] = []
 
     def entered(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code is _Cursor.choose.__code__:
+        if frame.f_code is Evaluation.choose.__code__:
             return _choice(frame, chosen)
         if not _is_authors(frame.f_code.co_filename):
             return None
@@ -184,7 +184,7 @@ def run_by(
     before = sys.gettrace()
     sys.settrace(entered)
     try:
-        follower._evaluate(declared, list(row), dict(step.parameters), step.picks)
+        follower.evaluate(declared, list(row), dict(step.parameters), step.picks)
     finally:
         sys.settrace(before)
     return ran, chosen
@@ -207,7 +207,7 @@ def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]])
 
 
 class Ran:
-    """What steps have run, line by line, in the words of :func:`place`."""
+    """The lines that steps have run, in the words of :func:`place`."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self.protocol = protocol

@@ -1,4 +1,4 @@
-"""What came of one trace, as data that can be sent, stored and told: a verdict without the protocol that it is
+"""The outcome of one trace, as data that can be sent, stored and printed: a verdict without the protocol that it is
 about.
 """
 

@@ -21,7 +21,7 @@ MOST_UNVISITED = 20
 """Steps that no trace has taken, of which it is told."""
 
 Label: TypeAlias = tuple[str, str]
-"""What a step is called: its action, and its parameters as the table has them."""
+"""The name of a step: its action, and its parameters as the table has them."""
 
 Visit: TypeAlias = tuple[int, int, str, str]
 """A step that was taken, as a row of the table ``edges``: the fingerprints of both ends, and what it is called."""
@@ -135,12 +135,12 @@ class InSpace:
             here = there
 
     def take(self) -> Visited:
-        """What was visited since this was asked last."""
+        """The steps that were visited since the last call."""
         visited, self.visited = self.visited, Visited()
         return visited
 
     def _label(self, step: Step) -> Label:
-        """What the table calls a step, with its parameters in the order of their declaration."""
+        """The name of a step in the table, with its parameters in the order of their declaration."""
         assert step.action is not None
         key = (step.action, step.parameters)
         label = self._labels.get(key)

@@ -11,7 +11,7 @@ from fencepost.tracing.reading import events_of_parquet, events_of_spool, files_
 
 
 class Tail:
-    """What is added to folders, from one :meth:`poll` to the next. Folders must be on this machine."""
+    """The events that are added to folders, from one :meth:`poll` to the next. Folders must be on this machine."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = folders

@@ -28,7 +28,7 @@ class Refusal:
 
 @dataclass
 class Verdict:
-    """What came of one trace.
+    """The verdict on one trace.
 
     ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none
     of it can; ``problem``: why the trace could not be followed at all, which says nothing about the system if it is not

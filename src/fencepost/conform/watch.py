@@ -98,7 +98,7 @@ class Watch:
             outcome = self._judged(name, self._explain)
             is_certain = bool(failing) and now - min(failing.values()) >= self.limits.patience
             outcome.finished = self._is_over(name) if outcome.accepted else is_certain
-            found.append(self._told(name, outcome))
+            found.append(self._reported(name, outcome))
         return found
 
     @property
@@ -122,12 +122,12 @@ class Watch:
             subject.failing = {}
             if is_over or is_idle:
                 outcome.finished = is_over or self._is_over(name)
-                return self._told(name, outcome)
+                return self._reported(name, outcome)
             return None
         refused = [f"{r.node} {r.incarnation} {r.seq} {r.step}" for r in outcome.refusals] or [outcome.problem]
         subject.failing = {what: subject.failing.get(what, now) for what in refused}
         if now - min(subject.failing.values()) >= limits.patience:
-            return self._told(name, self._judged(name, self._explain))
+            return self._reported(name, self._judged(name, self._explain))
         return None
 
     def _judged(self, name: str, explain: Explain | None = None) -> Outcome:
@@ -138,7 +138,7 @@ class Watch:
         events: Sequence[Event] = self.kept.subjects[name].events
         return self.validator.conformance.is_over(events)
 
-    def _told(self, name: str, outcome: Outcome) -> Outcome:
+    def _reported(self, name: str, outcome: Outcome) -> Outcome:
         """Let go of a subject."""
         del self.kept.subjects[name]
         self.kept.told.add(name)
@@ -154,5 +154,5 @@ class Watch:
             count -= len(subjects[name].events)
             if outcome.accepted:
                 outcome.finished = False
-            found.append(self._told(name, outcome))
+            found.append(self._reported(name, outcome))
         return found

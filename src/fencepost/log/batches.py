@@ -1,9 +1,9 @@
 """Batches: entries that are in a log all at once or not at all, and once however often they are written.
 
 Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of
-the list attaches them all, together with the number of the batch. Whoever attaches is elected and closes the last
-ledger, as every leader does. The ledgers of a batch that nobody attaches are found by what was noted before they were
-created, see :class:`.Pending`.
+the list attaches them all, together with the number of the batch. The attaching process is elected and closes the last
+ledger, as every leader does. The ledgers of a batch that nobody attaches are found by records that were written before
+them, see :class:`.Pending`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain
-from fencepost.log.entries import framed, time_of
+from fencepost.log.entries import framed
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
-from fencepost.log.metadata import Election, Pending, checked_name
+from fencepost.log.ledgers import options_of, time_of_last_entry
+from fencepost.log.metadata import Election, LogNodes, Pending, checked_name
 from fencepost.log.roles.attacher import Attacher, PendingRead, ReadPending
 from fencepost.log.roles.leader import (
     ChainRead,
@@ -48,12 +49,9 @@ from fencepost.store.errors import (
 )
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
-if TYPE_CHECKING:
-    from fencepost.log.log import Log
-
 LARGEST_LIST = 1_000_000
-"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of whoever
-sends more.
+"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of a client
+that sends more.
 """
 
 GIVEN_UP = 7 * 24 * 3600 * 1000
@@ -63,7 +61,7 @@ PAUSE = 0.2
 """Seconds before what has failed is tried again."""
 
 _WRITER, _NUMBER = "batch-writer", "batch"
-"""What the ledgers of a batch say of it in their metadata."""
+"""The keys of the custom metadata of the ledgers of a batch: its writer, and its number."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -83,15 +81,15 @@ class Batches:
     not ``remembered`` the log does not know later what they have attached.
     """
 
-    def __init__(self, log: Log, writer: str, remembered: bool) -> None:
-        self.log = log
+    def __init__(self, store: Store, nodes: LogNodes, password: bytes, writer: str, remembered: bool) -> None:
         self.writer = checked_name(writer, "a writer of batches")
         self.remembered = remembered
-        self._nodes = log._nodes
-        self._store: Store = log.store
-        self._trace = log.store._driver.trace
-        self._name = log.store._driver.name_in_trace("batches") if self._trace is not None else ""
-        """What a trace calls whoever attaches."""
+        self._store = store
+        self._nodes = nodes
+        self._password = password
+        self._trace = store.driver.trace
+        self._name = store.driver.name_in_trace("batches") if self._trace is not None else ""
+        """The name of the attaching process in a trace."""
         self._last_time = 0
         """The time of the last entry of the ledger that was closed last, in milliseconds since 1970."""
 
@@ -101,7 +99,7 @@ class Batches:
 
     async def has(self, number: int) -> bool:
         """Whether the log remembers this batch, or a later one of this writer."""
-        return (await self.log.chain()).last_batch(self.writer) >= number
+        return (await self._chain()).last_batch(self.writer) >= number
 
     # -- attaching -----------------------------------------------------------------------------------------------------
 
@@ -128,10 +126,10 @@ class Batches:
                 finally:
                     self._traced(attacher.give_up())
             if attacher.found is Attaching.SEALED:
-                raise LogSealedError(f"the log {self.log.name} is sealed: it takes nothing more")
+                raise LogSealedError(f"the log {self._nodes.name} is sealed: it takes nothing more")
             if attacher.found is Attaching.WITHDRAWN:
                 raise IllegalOperationError(
-                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log:"
+                    f"a batch of {self.writer} for the log {self._nodes.name} was withdrawn before it was in the log:"
                     " write it again"
                 )
             is_new = attacher.is_in_log
@@ -153,7 +151,7 @@ class Batches:
             except TimeoutError:
                 leads = "" if election.leader is None else f": {election.leader.rpartition(' ')[0]} does"
                 raise NotLeaderError(
-                    f"the batch can not be put into the log {self.log.name}, which this process does not lead after"
+                    f"the batch can not be put into the log {self._nodes.name}, which this process does not lead after"
                     f" {wait:g} s{leads}"
                 ) from None
             yield
@@ -162,7 +160,9 @@ class Batches:
                 await election.resign()
 
     async def _run(self, attacher: Attacher, end: float) -> None:
-        """Do what it asks for until it is over. Raises what keeps it from being done after the time ``end``."""
+        """Answer the requests of the role until it is over. Raises the error of a request that still fails at the time
+        ``end``.
+        """
         asked = self._traced(attacher.begin())
         while asked is not None:
             failure: StoreError | None = None
@@ -194,15 +194,15 @@ class Batches:
                 updated = chains.bytes_of(asked.chain)
                 if len(updated) > LARGEST_LIST:
                     raise LogFullError(
-                        f"the log {self.log.name} has {len(attacher.chain.links):,} ledgers, "
+                        f"the log {self._nodes.name} has {len(attacher.chain.links):,} ledgers, "
                         f"and its list has no room for {len(attacher.ledgers):,} more: trim the log"
                     )
                 return ChainWritten(asked.txn, Outcome.OK, await self._nodes.write(updated, asked.version))
         raise AssertionError(asked)
 
     async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
-        """Whether one of these ledgers was in the log, and was trimmed. Whoever trims notes that first, and forgets it
-        when the ledgers are deleted.
+        """Whether one of these ledgers was in the log, and was trimmed. A trim is recorded first, and the record is
+        deleted after the ledgers.
         """
         if not {*ledgers}.isdisjoint([each for _, trimmed in await self._nodes.trims() for each in trimmed]):
             return True
@@ -217,14 +217,14 @@ class Batches:
         """Close the last ledger of the log, and keep the time of its last entry."""
         self._last_time = 0
         try:
-            metadata = await self._store.recover_ledger(asked.ledger, password=self.log._password)
+            metadata = await self._store.recover_ledger(asked.ledger, password=self._password)
         except NoSuchLedgerError:  # deleted by hand
             return LedgerClosed(asked.txn, Closing.GONE)
-        self._last_time = await time_of_last_entry(self._store, asked.ledger, metadata.last_entry, self.log._password)
+        self._last_time = await time_of_last_entry(self._store, asked.ledger, metadata.last_entry, self._password)
         return LedgerClosed(asked.txn, Closing.CLOSED, metadata.last_entry)
 
     def _traced(self, effects: Sequence[Effect]) -> Effect | None:
-        """Trace what is to be traced; gives what is asked for besides, if anything is."""
+        """Write the events of a trace; gives the request among the effects, if there is one."""
         asked = None
         for effect in effects:
             if isinstance(effect, Trace):
@@ -236,14 +236,14 @@ class Batches:
     # -- what is not attached ------------------------------------------------------------------------------------------
 
     async def withdraw(self, number: int) -> None:
-        """Delete what was written of a batch, unless it is in the log; it is not attached any more, whatever is still
-        under way.
+        """Delete what was written of a batch, unless it is in the log; it can not be attached any more, even by a
+        process that is about to.
         """
         await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])
 
     async def _withdraw(self, some: Sequence[Pending]) -> None:
-        """Delete these ledgers, unless they are in the log. First that is noted, then updates that do not know of it
-        are made void by a change of the list's version, and then they are deleted.
+        """Delete these ledgers, unless they are in the log. First the withdrawal is recorded, then a change of the
+        list's version voids updates that do not know of it, and then the ledgers are deleted.
         """
         if not some:
             return
@@ -257,10 +257,10 @@ class Batches:
                 version = await self._nodes.write(found.data, found.version)
                 break
         chain = chains.chain_of(found.data)
-        told = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
-        self._nodes.trace(self._trace, "delete_withdrawn_batch", told, self._name)
+        fields = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
+        self._nodes.trace(self._trace, "delete_withdrawn_batch", fields, self._name)
         for each in some:
-            await self._drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
+            await self.drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
 
     async def _delete_superseded(self) -> None:
         """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried
@@ -273,19 +273,48 @@ class Batches:
             over = [each.ledger for each in pending if each.number == number]
             superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
             if superseded:
-                told = {
+                fields = {
                     **seen_fields(chain, found.version),
                     "ledgers": superseded,
                     "writer": self.writer,
                     "number": number,
                 }
-                self._nodes.trace(self._trace, "delete_superseded_batch", told, self._name)
+                self._nodes.trace(self._trace, "delete_superseded_batch", fields, self._name)
             for ledger in over:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in superseded or not self.remembered:
-                    await self._drop(ledger, is_in_log)
+                    await self.drop(ledger, is_in_log)
 
-    async def _drop(self, ledger: int, is_in_log: bool) -> None:
+    async def delete_given_up(self, now: int) -> int:
+        """Delete the ledgers of batches that nobody has attached for :data:`GIVEN_UP`, of this writer and all others;
+        gives how many they are.
+
+        ``now``: in milliseconds since 1970.
+        """
+        count = 0
+        for writer in await self._nodes.batch_writers():
+            old = [each for each in await self._nodes.pending(writer) if now - each.since > GIVEN_UP]
+            await Batches(self._store, self._nodes, self._password, writer, remembered=True)._withdraw(old)
+            count += len(old)
+        return count
+
+    # -- ledgers -------------------------------------------------------------------------------------------------------
+
+    async def create_ledger(self, number: int) -> LedgerWriter:
+        """Create a ledger for a batch. A record of it is written first, by which it is found if nobody attaches it."""
+        options = options_of(self._nodes.name, await self._chain())
+        options["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
+        while True:
+            ledger = await self._store.metadata.new_ledger_id()
+            await self._nodes.create_pending(self.writer, Pending(ledger, number, time.time_ns() // 1_000_000))
+            try:
+                return await self._store.create_ledger(
+                    **options, ledger=ledger, password=self._password, explicit_lac_interval=0
+                )
+            except LedgerExistsError:  # somebody has chosen this id by hand
+                await self._nodes.delete_pending(self.writer, ledger)
+
+    async def drop(self, ledger: int, is_in_log: bool) -> None:
         """Forget a ledger, and delete it if it is not in the log and was created for a batch of this writer."""
         if not is_in_log:
             with suppress(NoSuchLedgerError):
@@ -294,14 +323,12 @@ class Batches:
                     await self._store.delete_ledger(ledger)
         await self._nodes.delete_pending(self.writer, ledger)
 
-    def _new_ledger(self, chain: Chain, number: int) -> dict[str, Any]:
-        new = self.log._new_ledger(chain)
-        new["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
-        return new
+    async def _chain(self) -> Chain:
+        return chains.chain_of((await self._nodes.read()).data)
 
 
 def _failed(asked: Effect, error: StoreError) -> Event:
-    """What is told of something that could not be done."""
+    """The answer to a request of the role that failed."""
     match asked:
         case ReadChain():
             return ChainRead(asked.txn, Outcome.UNKNOWN)
@@ -313,31 +340,6 @@ def _failed(asked: Effect, error: StoreError) -> Event:
             refused = isinstance(error, BadVersionError)  # somebody has trimmed it, or leads in vain
             return ChainWritten(asked.txn, Outcome.BAD_VERSION if refused else Outcome.UNKNOWN)
     raise AssertionError(asked)
-
-
-async def delete_given_up(log: Log, now: int) -> int:
-    """Delete what was written of batches that nobody has attached for :data:`GIVEN_UP`, whoever their writer was; how
-    many ledgers.
-
-    ``now``: in milliseconds since 1970.
-    """
-    count = 0
-    for writer in await log._nodes.batch_writers():
-        old = [each for each in await log._nodes.pending(writer) if now - each.since > GIVEN_UP]
-        await Batches(log, writer, remembered=True)._withdraw(old)
-        count += len(old)
-    return count
-
-
-async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
-    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
-    none, or it can not be read.
-    """
-    if last >= 0:
-        with suppress(StoreError):
-            async with store.open_ledger(ledger, password=password) as reader:
-                return time_of(await reader.read_entry(last))
-    return 0
 
 
 class PartWriter:
@@ -367,7 +369,8 @@ class PartWriter:
         if self._ledger is not None and self._ledger.length >= self._ledger_bytes:
             await self._close_ledger()
         if self._ledger is None:
-            self._ledger = await self._create_ledger()
+            self._ledger = await self._batches.create_ledger(self._number)
+            self._ledgers.append(self._ledger.id)
         several = self._ledger.several()
         await self._ledger.send_some_of(several, entries)
         before, self._under_way = self._under_way, several
@@ -390,27 +393,10 @@ class PartWriter:
             with suppress(StoreError):
                 await ledger.close()
         for each in self._ledgers:
-            await self._batches._drop(each, is_in_log=False)
-
-    async def _create_ledger(self) -> LedgerWriter:
-        batches = self._batches
-        store, nodes = batches._store, batches._nodes
-        new = batches._new_ledger(await batches.log.chain(), self._number)
-        while True:
-            ledger = await store.metadata.new_ledger_id()
-            await nodes.create_pending(batches.writer, Pending(ledger, self._number, time.time_ns() // 1_000_000))
-            try:
-                made = await store.create_ledger(
-                    **new, ledger=ledger, password=batches.log._password, explicit_lac_interval=0
-                )
-            except LedgerExistsError:  # somebody has chosen this id by hand
-                await nodes.delete_pending(batches.writer, ledger)
-                continue
-            self._ledgers.append(ledger)
-            return made
+            await self._batches.drop(each, is_in_log=False)
 
     async def _close_ledger(self) -> None:
-        """What was appended is confirmed, and the ledger is closed."""
+        """Wait until all is confirmed, and close the ledger."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way.ids()

@@ -55,9 +55,9 @@ class Chain(Record):
     """The ledgers of a log in their order, the oldest first. Only the last one is ever open.
 
     ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more
-    ledgers, and its last one is closed. ``settings``: names with values that whoever has created the log gave, sorted
-    by name. ``batches``: the last batch of each writer that writes batches, in the order in which they were attached;
-    see :func:`.rules.with_batch`.
+    ledgers, and its last one is closed. ``settings``: names with values that the creator of the log gave, sorted by
+    name. ``batches``: the last batch of each writer that writes batches, in the order in which they were attached; see
+    :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
@@ -85,8 +85,8 @@ class Chain(Record):
         return next((link.created for link in self.links if link.ledger == ledger), 0)
 
     def place(self, position: Position) -> tuple[int, int] | None:
-        """What positions of this log are ordered by, and stays the same while it is trimmed; None if the ledger is not
-        in the log.
+        """The key that orders positions of this log, which stays the same while the log is trimmed; None if the ledger
+        is not in the log.
         """
         index = self.index(position.ledger)
         return None if index is None else (self.trimmed + index, position.entry)
@@ -135,7 +135,7 @@ def bytes_of(chain: Chain) -> bytes:
 
 
 def chain_of(data: bytes) -> Chain:
-    """The chain that bytes hold. Raises :class:`LogFormatError` if there is none in them, whatever they are."""
+    """The chain that bytes hold. Raises :class:`LogFormatError` for bytes without one, of any content."""
     if len(data) < 2:
         raise LogFormatError("the list of the ledgers of a log has no format: it is no list of one")
     if data[0] != FORMAT:

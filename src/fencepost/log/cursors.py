@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -30,24 +30,22 @@ from fencepost.log.chain import Chain, chain_of
 from fencepost.log.errors import CursorFullError, LogFormatError, LogTrimmedError, NoSuchCursorError
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, LARGEST, Position
+from fencepost.log.reader import LogEntry, LogReader
+from fencepost.store.client.store import Store
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
 from fencepost.store.rules.metadata import end_of
 from fencepost.store.wire.varint import varint
-
-if TYPE_CHECKING:
-    from fencepost.log.log import Log
-    from fencepost.log.reader import LogEntry
 
 FORMAT = 1
 LIMIT = 10_000
 """Runs of entries that are acknowledged one by one, at most: they take up to some 60 KB."""
 
 Runs = tuple[tuple[int, int], ...]
-"""First and last entries, ascending and apart."""
+"""First and last entries, ascending, with other entries between two runs."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """What is acknowledged: everything before ``before``, and these runs of entries of ledgers after it."""
+    """The entries that are acknowledged: all before ``before``, and these runs of entries of ledgers after it."""
 
     before: Position
     runs: dict[int, Runs] = {}
@@ -77,7 +75,9 @@ def bytes_of(acknowledged: Acknowledged) -> bytes:
 
 
 def acknowledged_of(data: bytes) -> Acknowledged:
-    """What bytes say that a cursor has. Raises :class:`LogFormatError` if they are none of a cursor."""
+    """The acknowledged entries of a cursor, from its bytes. Raises :class:`LogFormatError` if they are none of a
+    cursor.
+    """
     if not data or data[0] != FORMAT:
         raise LogFormatError(f"a cursor has format {FORMAT}, not {data[0] if data else 'no bytes'}")
     numbers = _numbers(data)
@@ -200,12 +200,14 @@ class Cursor:
     Acknowledgements that are made at once go to the metadata service together.
     """
 
-    def __init__(self, log: Log, nodes: LogNodes, name: str) -> None:
+    def __init__(self, store: Store, nodes: LogNodes, name: str, reader: Callable[..., LogReader]) -> None:
         self.name = name
         """The cursor."""
         self.limit = LIMIT
         """Runs of entries that may be acknowledged one by one."""
-        self._log = log
+        self._store = store
+        self._reader = reader
+        """Gives a reader of the log, see :meth:`.Log.reader`."""
         self._nodes = nodes
         self._known = Acknowledged(Position(0, 0))
         self._version = -1
@@ -242,7 +244,7 @@ class Cursor:
         self._chain = chain_of((await self._nodes.read()).data)
         # the log had no ledger yet
         is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed
-        async with self._log.reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
+        async with self._reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
             async for entry in reader:
                 if not self._known.has(entry.position):
                     yield entry
@@ -282,7 +284,7 @@ class Cursor:
 
     # -- keeping it ----------------------------------------------------------------------------------------------------
 
-    async def _load(self) -> None:
+    async def load(self) -> None:
         """Read what is kept."""
         found = await self._nodes.read_cursor(self.name)
         if found is None:
@@ -315,7 +317,7 @@ class Cursor:
         await done
 
     async def _write(self, waiting: list[tuple[_Change, asyncio.Future[None]]]) -> None:
-        """Have changes kept that wait, and tell whoever waits for them."""
+        """Write the changes that wait, and complete their futures."""
         while True:
             known = self._known
             for change, done in waiting:
@@ -330,7 +332,7 @@ class Cursor:
                 try:
                     self._version = await self._nodes.write_cursor(self.name, bytes_of(known), self._version)
                 except BadVersionError:  # somebody else has acknowledged something
-                    await self._load()
+                    await self.load()
                     continue
                 self._known = known
             for _, done in waiting:
@@ -352,7 +354,7 @@ class Cursor:
         """
         while known.runs and known.before.ledger not in known.runs and known.before.ledger != self._chain.last:
             try:
-                end = end_of(await self._log.store.ledger_metadata(known.before.ledger))
+                end = end_of(await self._store.ledger_metadata(known.before.ledger))
             except NoSuchLedgerError:
                 return known
             index = self._chain.index(known.before.ledger)

@@ -1,4 +1,4 @@
-"""What can go wrong with a log, besides what can with its ledgers."""
+"""Errors of logs, besides those of their ledgers."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,29 +15,23 @@ from fencepost.log import rules
 from fencepost.log.batches import Batches
 from fencepost.log.chain import Chain
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
-from fencepost.log.errors import LogFormatError
+from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
-from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
+from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.traces import seen_fields
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.store import Opening, _bytes, _writer_settings
+from fencepost.store.client.store import Opening, Store, password_bytes, writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
 from fencepost.store.rules.metadata import DigestType
-
-if TYPE_CHECKING:
-    from fencepost.store.client.store import Store
-
-NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
-DIGEST = "digest"
 
 AT_ONCE = 64
 """Ledgers that are deleted at the same time."""
 
 
 class LogView(msgspec.Struct, frozen=True):
-    """What a log is, by what the metadata service says alone: no ledger was read.
+    """The state of a log, from the metadata service alone: no ledger was read.
 
     ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that
     leads, by its name. ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be
@@ -53,7 +46,7 @@ class LogView(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log by its name: :meth:`.Store.log` gives it. The log need not be there before :meth:`create` or a reading or
+    """A log by its name: :meth:`.Client.log` gives it. The log need not be there before :meth:`create` or a reading or
     writing.
 
     ``password``: of its ledgers, given when it was created.
@@ -63,7 +56,7 @@ class Log:
         self.store = store
         """The store that it is in."""
         self._nodes = LogNodes(store.metadata, name)
-        self._password = _bytes(password)
+        self._password = password_bytes(password)
 
     @property
     def name(self) -> str:
@@ -86,7 +79,7 @@ class Log:
 
         Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
         """
-        settings = _writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
+        settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
         numbers = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         kept = {name: b"%d" % number for name, number in zip(NUMBERS, numbers, strict=True)}
         kept[DIGEST] = settings.digest_type.name.lower().encode()
@@ -107,8 +100,9 @@ class Log:
 
         Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is
         ``ledger_seconds`` old with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries
-        and bytes that are not confirmed, at most; whoever appends more waits. ``name``: what others see of who leads,
-        by default host and process. ``wait``: seconds to wait for being elected, by default as long as it takes.
+        and bytes that are not confirmed, at most; a caller that appends more waits. ``name``: the name of the leader
+        that others see, by default host and process. ``wait``: seconds to wait for being elected, by default as long as
+        it takes.
 
         Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and :class:`NotLeaderError` after ``wait``.
         """
@@ -124,26 +118,15 @@ class Log:
 
         async def opened() -> LogWriter:
             writer = await self._writer(settings)
-            await writer._begin(name, wait)
+            await writer.begin(name, wait)
             return writer
 
         return Opening(opened)
 
     async def _writer(self, settings: LeaderSettings) -> LogWriter:
-        new = self._new_ledger(await self.chain())
+        new = options_of(self.name, await self.chain())
         new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
         return LogWriter(self.store, self._nodes, settings, new, self._password)
-
-    def _new_ledger(self, chain: Chain) -> dict[str, Any]:
-        """What a ledger of the log is created with. Raises :class:`LogFormatError`."""
-        kept = dict(chain.settings)
-        try:
-            new: dict[str, Any] = {name: int(kept[name]) for name in NUMBERS}
-            new[DIGEST] = kept[DIGEST].decode()
-        except (KeyError, ValueError):
-            raise LogFormatError(f"the settings of the log {self.name} are not those of a log: {kept!r}") from None
-        new["custom_metadata"] = {"log": self.name.encode()}
-        return new
 
     def batches(self, writer: str, *, remembered: bool = True) -> Batches:
         """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is
@@ -152,7 +135,7 @@ class Log:
         ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`.
         Raises :class:`fencepost.OptionError` for what is no name.
         """
-        return Batches(self, writer, remembered)
+        return Batches(self.store, self._nodes, self._password, writer, remembered)
 
     def reader(
         self,
@@ -188,10 +171,10 @@ class Log:
         """
 
         async def opened() -> Cursor:
-            cursor = Cursor(self, self._nodes, name)
+            cursor = Cursor(self.store, self._nodes, name, self.reader)
             if await self._nodes.read_cursor(name) is None:
                 await self._nodes.create_cursor(name, bytes_of(Acknowledged(await self.find(at))))
-            await cursor._load()
+            await cursor.load()
             return cursor
 
         return Opening(opened)
@@ -215,7 +198,7 @@ class Log:
         return chains.chain_of((await self._nodes.read()).data)
 
     async def show(self) -> LogView:
-        """What the log is, without reading a ledger. Raises :class:`NoSuchLogError`."""
+        """The state of the log, without reading a ledger. Raises :class:`NoSuchLogError`."""
         chain = await self.chain()
         leader = await self._nodes.leader()
         cursors = await self._cursors()
@@ -237,8 +220,8 @@ class Log:
         ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970.
         ``keep``: all but so many of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those,
         the ones that no cursor still has something to read in; by default cursors are not asked. The last ledger is
-        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; whoever trims
-        next deletes what was left over of that.
+        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; the next trim
+        deletes those that were left over.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -278,9 +261,9 @@ class Log:
         """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at
         again.
         """
-        trace, name = self.store._driver.trace, ""
+        trace, name = self.store.driver.trace, ""
         if trace is not None:
-            name = self.store._driver.name_in_trace("trim")
+            name = self.store.driver.name_in_trace("trim")
         self._nodes.trace(
             trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name
         )
@@ -324,7 +307,7 @@ class Log:
 
         First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers
         are deleted, and the list at last. A delete that ends half-way leaves a sealed log, and the next one finishes
-        it. Whoever reads it, or waits to write, finds out.
+        it. Readers, and writers that wait, get an error.
 
         Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
         """
@@ -333,17 +316,14 @@ class Log:
         deleted = await self._delete_ledgers(
             {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
         )
-        self._nodes.trace(self.store._driver.trace, "log_deleted", {})
+        self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
 
     async def seal(self) -> None:
-        """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads
-        finds out.
+        """End the log: its last ledger is closed, and nothing is appended any more. A writer that leads finds out.
 
         Raises :class:`NoSuchLogError`.
         """
         writer = await self._writer(LeaderSettings())
-        writer._deliver(Seal())
-        writer._deliver(Elected())
-        await writer._over_by(Reason.SEALED)
+        await writer.seal_unelected()

@@ -69,7 +69,7 @@ _PENDING = struct.Struct(">qq?")
 
 
 class LogNodes:
-    """The nodes of one log. Whatever is awaited raises :class:`MetadataServiceError` as the client does."""
+    """The nodes of one log. All coroutines raise :class:`MetadataServiceError` as the client does."""
 
     def __init__(self, client: MetadataClient, name: str) -> None:
         self.client = client
@@ -188,8 +188,8 @@ class LogNodes:
     # -- the leader ----------------------------------------------------------------------------------------------------
 
     async def leader(self, watch: Callable[[str], None] | None = None) -> Node | None:
-        """Who leads, with the session that its node goes with; None if nobody does. ``watch`` is called once, when that
-        has changed or may have.
+        """The node of the leader, with its session; None if nobody leads. ``watch`` is called once, when that has
+        changed or may have.
         """
         return await self.client.read_node(f"{self.path}/{LEADER}", watch)
 
@@ -211,7 +211,7 @@ class LogNodes:
         return sorted(await self.client.names_in(f"{self.path}/{CURSORS}") or [])
 
     async def read_cursor(self, cursor: str) -> Node | None:
-        """What is kept of a cursor; None if there is none."""
+        """The node of a cursor; None if there is none."""
         return await self.client.read_node(f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}")
 
     async def create_cursor(self, cursor: str, data: bytes) -> bool:
@@ -236,16 +236,16 @@ class Election:
     """A writer that stands for leader of a log, and is told whenever it is elected or no more.
 
     ``changed`` is called with True or False when that has changed. Of a leader whose session is lost it is called with
-    False: another may be elected then. A connection that is lost changes nothing yet, since whoever is fenced can do no
-    harm.
+    False: another may be elected then. A connection that is lost changes nothing yet, since a writer that is fenced can
+    do no harm.
     """
 
     def __init__(self, nodes: LogNodes, name: str, changed: Callable[[bool], None]) -> None:
         self.nodes = nodes
         self.id = f"{name} {secrets.token_hex(8)}"
-        """What the node of the leader has in it: no two writers have the same."""
+        """The data of the leader's node: no two writers have the same."""
         self.leader: str | None = None
-        """Who leads, as far as is known."""
+        """The leader, as far as is known."""
         self.is_elected = False
         self._tell = changed
         self._stop = nodes.client.listen(self._session_changed)

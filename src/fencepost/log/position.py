@@ -35,7 +35,7 @@ class End(enum.Enum):
     EARLIEST = "earliest"
     """The first entry that is not trimmed."""
     LATEST = "latest"
-    """What is appended from now on."""
+    """After the last entry: the entries that are appended from now on."""
 
     def __str__(self) -> str:
         return self.value

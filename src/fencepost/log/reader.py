@@ -30,7 +30,7 @@ At = Position | End | datetime | int
 
 
 class OnTrimmed(enum.Enum):
-    """What a reader does at a position that was trimmed."""
+    """The reaction of a reader to a position that was trimmed."""
 
     RAISE = "raise"
     SKIP = "skip"
@@ -227,7 +227,7 @@ class LogReader:
         search = rules.Search(0, end)
         while (probe := search.probe) is not None:
             header = time_of(await reader.read_entry(probe))
-            search = search.told(rules.entry_time(header, chain.links[place].created), time)
+            search = search.probed(rules.entry_time(header, chain.links[place].created), time)
         if search.low == end and place + 1 < len(chain.links):
             await self._leave()
             return Position(chain.links[place + 1].ledger, 0)

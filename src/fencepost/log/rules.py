@@ -1,8 +1,8 @@
-"""The decisions of whoever writes, reads and trims a log, as functions of values.
+"""The decisions of writers, readers and trimmers of a log, as functions of values.
 
 What keeps a log whole is ``LedgerChaining.tla`` (Jack Vanlightly, 2021), which is the protocol `ledger-chaining`: any
-number of clients may believe that they lead. Whoever leads closes the last ledger, creates one, puts it at the end of
-the chain on condition that nobody else has done so, and only then writes to it. The protocol `log` explores these
+number of clients may believe that they lead. A leader closes the last ledger, creates one, puts it at the end of the
+chain on condition that nobody else has done so, and only then writes to it. The protocol `log` explores these
 functions, and the writer's role runs them.
 """
 
@@ -16,12 +16,12 @@ from fencepost.spec.values import Record
 
 
 class Protections(Record):
-    """What protects a log, one switch for each protection. Whoever runs one uses :data:`ALL`.
+    """The protections of a log, one switch for each. All but tests use :data:`ALL`.
 
     ``last_ledger_is_closed``: a leader closes the last ledger before it creates one. ``closing_fences``: bookies take
-    nothing more from whoever has written a ledger that another one closes. ``chain_precedes_entries``: nothing is
-    written to a ledger that is not in the chain. ``updates_are_conditional``: the chain is replaced only if nobody else
-    has changed it. ``rivals_prevail``: a leader that finds the ledger of another at the end of the chain steps down.
+    nothing more from the writer of a ledger that another one closes. ``chain_precedes_entries``: nothing is written to
+    a ledger that is not in the chain. ``updates_are_conditional``: the chain is replaced only if nobody else has
+    changed it. ``rivals_prevail``: a leader that finds the ledger of another at the end of the chain steps down.
     ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done. ``last_entry_decides``:
     after a ledger was closed, what is in it counts as appended, and only the rest is written again. ``seal_is_final``:
     nothing is appended to the chain of a log that is sealed. ``batches_are_remembered``: a batch that is in the log is
@@ -69,8 +69,8 @@ class Status(enum.Enum):
 
 
 def after_reading(chain: Chain, seals: bool = False, protections: Protections = ALL) -> Status | None:
-    """What a leader does that has read the chain: GetLastLedger of the spec. None: the log is sealed, so that there is
-    nothing to do.
+    """The next step of a leader that has read the chain: GetLastLedger of the spec. None: the log is sealed, so that
+    there is nothing to do.
 
     ``seals``: it wants no ledger, and only the last one closed.
     """
@@ -82,8 +82,8 @@ def after_reading(chain: Chain, seals: bool = False, protections: Protections = 
 
 
 def after_closing(seals: bool = False) -> Status:
-    """What a leader does when the last ledger is closed, its own or another's: it creates one, or seals the log at
-    once.
+    """The next step of a leader when the last ledger is closed, its own or another's: it creates one, or seals the log
+    at once.
     """
     return Status.PENDING_APPEND_LEDGER if seals else Status.PENDING_CREATE_LEDGER
 
@@ -101,7 +101,7 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
 
 
 class Update(enum.Enum):
-    """What a leader knows of its update of the chain once it has looked."""
+    """The fate of a leader's update of the chain, once the leader has read the chain again."""
 
     DONE = "done"
     TRY_AGAIN = "try again"
@@ -112,12 +112,12 @@ class Update(enum.Enum):
 
 
 def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Protections = ALL) -> Update:
-    """What has become of the update that puts a ledger at the end of the chain, or (None) seals the log.
+    """The fate of the update that puts a ledger at the end of the chain, or (None) seals the log.
 
     ``seen``: the chain that the update was made from. ``found``: the chain as it is, read after the answer, or after it
-    failed to come. A bad version alone says nothing: whoever trims the log changes the version too, and an update
-    without an answer may have been done. In the spec nobody trims, and every answer comes: there a bad version is a
-    rival. See AppendLedgerBadVersion.
+    failed to come. A bad version alone says nothing: a trim changes the version too, and an update without an answer
+    may have been done. In the spec nobody trims, and every answer comes: there a bad version is a rival. See
+    AppendLedgerBadVersion.
     """
     if ledger is not None and found.last == ledger:
         return Update.DONE if not found.sealed else Update.SEALED
@@ -185,14 +185,14 @@ class Failure(enum.Enum):
 
 
 class After(enum.Enum):
-    """What a leader does about a failure."""
+    """The reaction of a leader to a failure."""
 
     ROLL = "roll"
     STEP_DOWN = "step down"
 
 
 def after_failure(failure: Failure) -> After:
-    """What a leader does that can not write to its ledger: it steps down if somebody else has it
+    """The reaction of a leader that can not write to its ledger: it steps down if somebody else has it
     (CloseOwnLedgerBadVersion), else it rolls over.
     """
     return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL
@@ -220,7 +220,7 @@ BATCH_WRITERS = 1000
 
 
 class Attaching(enum.Enum):
-    """What a leader does with the ledgers of a batch, which are closed and in no log."""
+    """The outcome of an attempt to attach the ledgers of a batch, which are closed and in no log."""
 
     ATTACH = "attach"
     THERE = "there"
@@ -233,11 +233,11 @@ class Attaching(enum.Enum):
 def before_attaching(
     chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], are_pending: bool, protections: Protections = ALL
 ) -> Attaching:
-    """What a leader does with the ledgers of a batch that has read the chain, and after that whether they
+    """The decision about the ledgers of a batch by a leader that has read the chain, and after that whether they
     ``are_pending``, each of them.
 
-    ``batch``: None if it is not to be remembered. Whoever withdraws a ledger says so first, and then changes the
-    version of the chain. So an update that is made on what was read here is refused if a ledger was withdrawn since.
+    ``batch``: None if it is not to be remembered. A withdrawal marks the ledger first, and then changes the version of
+    the chain. So an update that is made on what was read here is refused if a ledger was withdrawn since.
     """
     if any(chain.index(ledger) is not None for ledger in ledgers):
         return Attaching.THERE
@@ -354,8 +354,8 @@ class Search(Record):
         """The entry to read next; None if it is found: ``low``."""
         return (self.low + self.high) // 2 if self.low < self.high else None
 
-    def told(self, time_of_probe: int, time: int) -> Search:
-        """What is left to be searched, now that the probe was read."""
+    def probed(self, time_of_probe: int, time: int) -> Search:
+        """The rest of the search, once the probe was read."""
         middle = (self.low + self.high) // 2
         return Search(middle + 1, self.high) if time_of_probe < time else Search(self.low, middle)
 

@@ -1,4 +1,4 @@
-"""What traces of logs have in common, whoever writes them: their subjects, and how they tell of a list of ledgers."""
+"""The common parts of the traces of logs, of all their writers: their subjects, and the fields of a list of ledgers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from fencepost.log.chain import Chain
 
 SUBJECT = "log/"
-"""What the subjects of traces begin with that are logs. The name of the log follows."""
+"""The prefix of subjects of traces that are logs. The name of the log follows."""
 
 SENDS = ("sends_update", "sends_trim", "sends_batch")
 """The actions that tell that an update of the list of ledgers is sent."""
 
 
 def seen_fields(chain: Chain, version: int) -> dict[str, Any]:
-    """What is told of a list of ledgers that was read."""
+    """The fields of an event that has read a list of ledgers."""
     return {
         "version": version,
         "last": chain.last,

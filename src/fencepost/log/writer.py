@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import socket
 import time
 from collections import deque
@@ -14,9 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
-from fencepost.log.batches import time_of_last_entry
 from fencepost.log.entries import HEADER, framed
 from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
+from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.position import Position
 from fencepost.log.roles import leader as role
@@ -32,14 +31,14 @@ from fencepost.store.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from fencepost.store.roles.interface import Outcome, SetTimer, TimerFired, Trace
+from fencepost.store.roles.interface import Outcome, SetTimer, Trace
 from fencepost.store.rules.metadata import end_of
 
 if TYPE_CHECKING:
     from fencepost.store.client.store import Store
 
 _AT_ONCE, _AT_ONCE_SIZE = 1024, 1024 * 1024
-"""Entries, and bytes of them, that are taken at once from whoever appends many."""
+"""Entries, and bytes of them, that are taken at once from a caller that appends many."""
 _KEY = 5
 """Bytes that say how long a key is, at most."""
 
@@ -50,9 +49,8 @@ Item = bytes | tuple[bytes, bytes]
 class LogWriter:
     """Writes to a log while it leads: of all writers of a log one is elected, and the others wait.
 
-    Appends are confirmed in their order, many under way at once; whoever appends more than may be waits. When the
-    ledger that is written to is large or old enough, or its bookies fail, another follows, of which those who append
-    notice nothing.
+    Appends are confirmed in their order, many under way at once; a caller that appends more than may be waits. When the
+    ledger that is written to is large or old enough, or its bookies fail, another follows, and callers notice nothing.
     """
 
     def __init__(
@@ -64,11 +62,11 @@ class LogWriter:
         self._nodes = nodes
         self._new_ledger = new_ledger
         self._password = password
-        self._driver = store._driver
+        self._driver = store.driver
         self._loop = self._driver.loop
         self._role = role.Leader(settings, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
-        """What a trace calls this writer."""
+        """The name of this writer in a trace."""
         self._events: deque[Any] = deque()
         self._is_delivering = False
         self._carry: dict[type[Any], Callable[[Any], None]] = {
@@ -83,7 +81,7 @@ class LogWriter:
             role.Failed: self._failed,
             role.Leads: self._leads,
             role.SteppedDown: self._stepped_down,
-            SetTimer: self._set_timer,
+            SetTimer: lambda timer: self._driver.set_timer(timer, self._deliver),
             Trace: self._trace,
         }
         self._ledgers: dict[int, LedgerWriter] = {}
@@ -91,15 +89,15 @@ class LogWriter:
         self._time = 0
         """The latest time that anything in the log is known to have, in milliseconds since 1970."""
         self._items: list[Item] = []
-        """What is appended and not acknowledged, in its order, after what is over already."""
+        """The items that are appended and not acknowledged, in their order, after those that are over."""
         self._over = 0
         """How many of the items are acknowledged or have failed."""
         self._first = 0
         """The number of the first of the items."""
         self._sinks: deque[tuple[_Sink, int]] = deque()
-        """Who is told, and of how many of those items, in their order."""
+        """The sinks of those items' outcomes, with the number of items of each, in their order."""
         self._batch: list[tuple[Item, int, _Sink]] = []
-        """What was appended in this turn of the loop, and is not given to the role."""
+        """The items that were appended in this turn of the loop, and that the role does not have yet."""
         self._held = self._held_size = 0
         """Entries and bytes for which there is room, and which the role does not have yet."""
         self._is_pushing = False
@@ -160,7 +158,7 @@ class LogWriter:
         leads = "" if self._election is None or self._election.leader is None else f": {self._election.leader} does"
         return NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait or 0:g} s{leads}")
 
-    async def _begin(self, name: str | None, wait: float | None) -> None:
+    async def begin(self, name: str | None, wait: float | None) -> None:
         """Stand for leader, and wait until it is this one."""
         await self._nodes.read()
         self._election = Election(self._nodes, name or f"{socket.gethostname()}:{os.getpid()}", self._elected)
@@ -286,7 +284,7 @@ class LogWriter:
 
     @property
     def _takes(self) -> bool:
-        """Whether anything is taken from whoever appends."""
+        """Whether appends are taken."""
         return self._leading.is_set() and self._role.last_wish is None
 
     def _require_leader(self) -> None:
@@ -334,9 +332,7 @@ class LogWriter:
             self._held, self._held_size = self._held + count, self._held_size + size
 
     def _let_in(self) -> None:
-        """Have those go on who wait for room, as far as there is some, and all of them once nothing is taken any
-        more.
-        """
+        """Let appends go on that wait for room, as far as there is some; all of them once the writer takes no more."""
         while self._waiting:
             turn, size, count = self._waiting[0]
             if not turn.done():
@@ -363,6 +359,12 @@ class LogWriter:
         self._push()
         self._require_leader()
         self._deliver(role.Seal())
+        await self._over_by(role.Reason.SEALED)
+
+    async def seal_unelected(self) -> None:
+        """End the log without being elected first: a writer that leads finds out. Raises as :meth:`seal`."""
+        self._deliver(role.Seal())
+        self._deliver(role.Elected())
         await self._over_by(role.Reason.SEALED)
 
     async def close(self) -> None:
@@ -397,7 +399,7 @@ class LogWriter:
                 await self.close()
 
     def _end(self, reason: role.Reason) -> None:
-        """Nothing more comes of anything."""
+        """End the writer: all appends under way fail."""
         self._leading.clear()
         if not self._ended.done():
             self._ended.set_result(reason)
@@ -446,10 +448,6 @@ class LogWriter:
                     self._carry[type(effect)](effect)
         finally:
             self._is_delivering = False
-
-    def _set_timer(self, timer: SetTimer) -> None:
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self._loop.call_later(delay / 1_000_000, self._deliver, TimerFired(timer.key))
 
     def _trace(self, effect: Trace) -> None:
         self._nodes.trace(self._driver.trace, effect.action, effect.fields, self._traced)
@@ -537,7 +535,9 @@ class LogWriter:
         self._deliver(answer)
 
     async def _learn_time(self, ledger: int, last: int) -> None:
-        """Know the time of the last entry of a ledger: what follows is not to be earlier, whatever this clock says."""
+        """Learn the time of the last entry of a ledger: later entries have no earlier time, even if this clock is
+        behind.
+        """
         self._time = max(self._time, await time_of_last_entry(self._store, ledger, last, self._password))
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
@@ -551,7 +551,7 @@ class LogWriter:
         """Do nothing more with a ledger of this writer's."""
         known = self._ledgers.pop(ledger, None)
         if known is not None:
-            known._actor.fail(LedgerClosedError(f"ledger {ledger} is left to others"))
+            known.release(LedgerClosedError(f"ledger {ledger} is left to others"))
 
     def _write(self, effect: role.Write) -> None:
         start = effect.first - self._first
@@ -585,7 +585,7 @@ class LogWriter:
             _fail(sink, error, count)
 
     def _next_sinks(self, count: int) -> Iterable[tuple[_Sink, int]]:
-        """Who is told of the next so many items, which are over."""
+        """The sinks of the next so many items, which are over."""
         self._over += count
         if self._over >= _AT_ONCE:
             del self._items[: self._over]
@@ -603,7 +603,7 @@ class LogWriter:
 
 
 class _Written:
-    """Tells the role what comes of entries that were given to a ledger."""
+    """Gives the role the outcome of entries that were given to a ledger."""
 
     __slots__ = ("ledger", "writer")
 

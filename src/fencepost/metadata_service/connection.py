@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
 
 from fencepost.metadata_service import acl as acls
-from fencepost.metadata_service import protocol, words
+from fencepost.metadata_service import protocol
 from fencepost.metadata_service.acl import Id
 from fencepost.metadata_service.codes import Code
 from fencepost.metadata_service.jute import INT, JuteError
-from fencepost.metadata_service.protocol import CloseSession, Connect, Refused
+from fencepost.metadata_service.protocol import Change, CloseSession, Connect, Query, Refused
 from fencepost.metadata_service.reads import Asker
-
-if TYPE_CHECKING:
-    from fencepost.metadata_service.server import Service
+from fencepost.metadata_service.settings import Settings
 
 _logger = logging.getLogger(__name__)
 
 _WRITE_BUFFER = 1 << 20
 """Bytes that wait for a client to read them, from which on nothing more is read from it."""
 _NOBODY = bytes(16)
+
+
+class Service(Protocol):
+    """What a connection needs of its service, which is :class:`fencepost.metadata_service.server.Service`.
+
+    ``received`` and ``sent`` count messages. ``unflushed`` are connections with something to write. ``words`` gives the
+    answer to each four-letter word.
+    """
+
+    settings: Settings
+    received: int
+    sent: int
+    unflushed: dict[Connection, None]
+    words: Mapping[bytes, Callable[[], str]]
+
+    def now(self) -> int: ...
+    def admits(self, connection: Connection, host: str) -> bool: ...
+    def lost(self, connection: Connection) -> None: ...
+    def heard(self, connection: Connection) -> None: ...
+    def throttles(self, connection: Connection) -> bool: ...
+    def give_up_later(self, transport: asyncio.Transport) -> None: ...
+    def connect(self, connection: Connection, request: Connect) -> None: ...
+    def has_room(self, change: Change) -> bool: ...
+    def change(self, asker: Asker[Any], xid: int, request: Change, last: bool = False) -> None: ...
+    def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None: ...
+    def flush(self) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -90,8 +115,8 @@ class Connection(asyncio.Protocol):
         data, at = self._input, 0
         limit = self.service.settings.jute_maxbuffer
         while not self.closing and len(data) - at >= 4 and not self._held():
-            if not self.received and not at and (word := words.known(bytes(data[:4]))):
-                self._say(word)
+            if not self.received and not at and (answer := self.service.words.get(bytes(data[:4]))):
+                self._say(answer)
                 break
             length = INT.unpack_from(data, at)[0]
             if not 0 <= length <= limit:
@@ -177,10 +202,10 @@ class Connection(asyncio.Protocol):
             return
         self.service.answer(self.asker, xid, Code.OK)
 
-    def _say(self, word: str) -> None:
+    def _say(self, answer: Callable[[], str]) -> None:
         assert self.transport is not None
         self.received += 1
-        self.transport.write(words.answer(word, self.service).encode())
+        self.transport.write(answer().encode())
         self.close()
 
     # -- output -------------------------------------------------------------------------------------------------------

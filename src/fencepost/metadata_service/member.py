@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from fencepost.metadata_service import protocol, snapshot
+from fencepost.metadata_service import protocol, snapshot, words
 from fencepost.metadata_service.acl import Ids
 from fencepost.metadata_service.codes import Code
 from fencepost.metadata_service.connection import Connection
@@ -140,6 +140,7 @@ class Member(Service):
         self.owners: dict[int, int] = {}
         """The token of the connection that a session belongs to."""
         self.process = int.from_bytes(os.urandom(7))
+        self.words = words.answers(self)
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None

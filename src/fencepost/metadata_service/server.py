@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fencepost.errors import SystemFailure
@@ -113,6 +113,8 @@ class Service:
         """Messages to clients."""
         self.started = self.heard_at = self.now()
         self.address: tuple[str, int] = ("", 0)
+        self.words: Mapping[bytes, Callable[[], str]] = {}
+        """The answer to each four-letter word."""
         self.outstanding = 0
         self.outstanding_bytes = 0
         self.latencies = Latencies()

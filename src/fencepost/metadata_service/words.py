@@ -6,24 +6,20 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
 
 import fencepost
+from fencepost.metadata_service.connection import Connection
+from fencepost.metadata_service.server import Service
 from fencepost.metadata_service.settings import descriptions
 
-if TYPE_CHECKING:
-    from fencepost.metadata_service.connection import Connection
-    from fencepost.metadata_service.server import Service
+
+def answers(service: Service) -> dict[bytes, Callable[[], str]]:
+    """For each word a function that gives the answer of this service."""
+    return {word.encode(): partial(_answer, word, service) for word in _WORDS}
 
 
-def known(data: bytes) -> str | None:
-    """The word that four bytes are, or None."""
-    word = data.decode("ascii", "replace")
-    return word if word in _WORDS else None
-
-
-def answer(word: str, service: Service) -> str:
-    """What is said to a word that is known."""
+def _answer(word: str, service: Service) -> str:
     allowed = service.settings.words
     if word not in allowed and "*" not in allowed:
         return f"{word} is not executed because it is not in the whitelist.\n"

@@ -32,6 +32,12 @@ class Node(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
         return f"{self.key}@{self.endpoint}"
 
 
+def host_and_port(endpoint: str) -> tuple[str, int]:
+    """The host and the port of an endpoint, which is ``host:port``; an address of IPv6 is in brackets there."""
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 class VoterSet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The voters of one configuration, in the order of their host ids: at most one replica of a host.
 

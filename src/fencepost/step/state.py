@@ -73,8 +73,8 @@ class Store:
         self.numbered[id(slot)] = (index, slot)
         return index
 
-    def known(self, path: tuple[Any, ...]) -> int | None:
-        """The number of the slot at a path; None if it was not seen yet."""
+    def index_of(self, path: tuple[Any, ...]) -> int | None:
+        """The number of the slot at a path; None if no state has touched it."""
         return self._index.get(encode_path(path))
 
     def intern(self, index: int, value: Value) -> int:
@@ -171,7 +171,7 @@ class State:
 
     def read(self, slot: Slot) -> Value:
         """The value a slot holds here; its default if no state has touched it."""
-        index = self.store.known(slot.path)
+        index = self.store.index_of(slot.path)
         return slot.default if index is None else self[index]
 
     def variables(self) -> Mapping[str, Value]:

@@ -133,7 +133,7 @@ def tables(path: Path) -> Iterator[pa.Table]:
 
 
 def _cast(found: pa.Table) -> pa.Table:
-    """What others have written, with our types. Raises ``ArrowException`` if that is not possible."""
+    """A table of another writer, with the types of traces. Raises ``ArrowException`` if that is not possible."""
     for field in SCHEMA:
         if not field.nullable and found.column(field.name).null_count:
             raise pa.ArrowInvalid(f"the column {field.name} has nulls")

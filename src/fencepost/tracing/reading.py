@@ -87,7 +87,7 @@ def _order(path: Path) -> tuple[str, int, int]:
 def _either(
     path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool: Callable[[Path], Iterator[Found]]
 ) -> Iterator[Found]:
-    """What is in a file, by its kind. A spool that has become a Parquet file since it was listed is read there."""
+    """The events of a file, by its kind. A spool that has become a Parquet file since it was listed is read there."""
     try:
         if path.suffix != _FRAMES:
             yield from of_parquet(path)

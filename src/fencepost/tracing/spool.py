@@ -32,7 +32,7 @@ HEAD = Struct("<II")
 """Length and checksum of a payload."""
 
 Row = tuple[int, str, str, str | None, bytes, bytes | None]
-"""What a frame holds: seq, actor, action, subject, parameters, state."""
+"""The fields of a frame: seq, actor, action, subject, parameters, state."""
 
 _ROW: msgspec.msgpack.Decoder[Row] = msgspec.msgpack.Decoder(Row)
 

@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost import OptionError
-from fencepost.log.batches import delete_given_up
 from fencepost.log.position import EARLIEST
 from fencepost.spark.ledgers.source import FencepostSource
 from fencepost.spark.session import reason
@@ -99,7 +98,7 @@ def test_what_fails_leaves_nothing_and_says_why_in_one_line(spark: Any, cluster:
         assert "which this process does not lead after 0.3 s: somebody does" in said(text, leadTimeout="0.3")
     assert entries(cluster, "failing") == []
     # Spark kills the other tasks of a write that fails, and maybe after it was aborted: what they leave is known.
-    assert cluster.store.run(lambda store: delete_given_up(store.log("failing"), 1 << 60)) <= 2
+    assert cluster.store.run(lambda store: store.log("failing").batches("any").delete_given_up(1 << 60)) <= 2
     assert left_over(cluster, "failing") == set()
 
 

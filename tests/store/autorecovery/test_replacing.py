@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.store.client.replication import Copied, Pace, has_ends, refill, replace_settled
+from fencepost.store.client.replication import Copied, Pace, has_ends, refill, replace_fragments
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
@@ -90,7 +90,7 @@ def ledger(*fragments: tuple[int, str], last: int = -1, write_quorum: int = 2) -
 
 
 def replaced(store: StandIn, gone: str) -> int:
-    return asyncio.run(replace_settled(store, LEDGER, gone, PACE, Copied()))  # type: ignore[arg-type]
+    return asyncio.run(replace_fragments(store, LEDGER, gone, PACE, Copied()))  # type: ignore[arg-type]
 
 
 def check_whole(store: StandIn, entries: int) -> None:

@@ -348,7 +348,7 @@ def test_connections_go_on_under_tls() -> None:
             await ledger.append_many(data)
         async with store.open_ledger(ledger.id) as reader:
             assert await contents(reader) == data
-        link: Any = store._driver.connections["b1"].link
+        link: Any = store.driver.connections["b1"].link
         assert link.transport.get_extra_info("cipher")
 
     run(test)

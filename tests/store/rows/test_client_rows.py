@@ -207,7 +207,7 @@ class Model:
             told += [(owner, entry_id, txns[at]) for entry_id, at in self.pipeline.answered[:, :taken].T.tolist()]
             if row == count:
                 break
-            row, owner, taken, _ = self.pipeline.settle(row, count, 0.0)
+            row, owner, taken, _ = self.pipeline.complete(row, count, 0.0)
         expected = [(*self.waiting.pop(txn), txn) for txn in dict.fromkeys(txns) if txn in self.waiting]
         assert told == expected
         reading = {owner for owner, _ in self.waiting.values() if owner.endswith("read")}

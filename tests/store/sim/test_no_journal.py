@@ -14,7 +14,6 @@ from fencepost.store.disk.journal_files import JournalFiles, name_of, read_what_
 from fencepost.store.rules.boot import Run
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim import campaign as campaigns
-from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.boots import BootingBookie
 from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import drawn, with_settings
@@ -86,11 +85,11 @@ def test_no_more_bookies_lack_something_at_once_than_the_protocol_tolerates(monk
     most: dict[int, int] = {}
     gone = Cluster.bookie_gone
 
-    def counted(self: Cluster, bookie: BookieProcess) -> None:
+    def counted(self: Cluster, name: str) -> None:
         lacking = sum(each.lacking for each in self.bookies.values())
         assert lacking < self.case.ack_quorum
         most[self.case.ack_quorum] = max(lacking, most.get(self.case.ack_quorum, 0))
-        gone(self, bookie)
+        gone(self, name)
 
     monkeypatch.setattr(Cluster, "bookie_gone", counted)
     for seed in SEEDS:

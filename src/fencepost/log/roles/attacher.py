@@ -1,5 +1,5 @@
-"""Whoever puts a batch into a log, as a state machine without I/O: it takes the steps of a leader up to the closed last
-ledger, looks whether the batch may be attached, and sends one update of the chain.
+"""A process that puts a batch into a log, as a state machine without I/O: it takes the steps of a leader up to the
+closed last ledger, looks whether the batch may be attached, and sends one update of the chain.
 
 It asks for one thing at a time. What could not be done, or was not answered, is asked again; its driver waits before
 that, or gives up. The decisions are those of :mod:`fencepost.log.rules`.
@@ -76,7 +76,7 @@ class Attacher:
         self.chain = Chain()
         self.version = -1
         self.found: Attaching | None = None
-        """What came of it, once it is over. ``ATTACH``: it has put the ledgers into the log."""
+        """The outcome, once it is over. ``ATTACH``: it has put the ledgers into the log."""
         self.is_in_log = False
         """Whether these ledgers are in the log, once it is over: perhaps by an update that was not answered."""
         self.txn = 0
@@ -141,8 +141,8 @@ class Attacher:
         self.chain, self.version = event.chain, event.version
         step = after_reading(self.chain, protections=self.protections)
         if self.traces:
-            told = {**seen_fields(self.chain, self.version), "status": None if step is None else step.value}
-            effects.append(Trace("get_last_ledger", None, told))
+            fields = {**seen_fields(self.chain, self.version), "status": None if step is None else step.value}
+            effects.append(Trace("get_last_ledger", None, fields))
         if step is Status.CLOSE_LAST_LEDGER:
             self.status = step
             self._close_last(effects)

@@ -168,7 +168,7 @@ class Closing(enum.Enum):
 
 
 class LedgerClosed(Event, frozen=True, gc=False):
-    """What came of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not
+    """The outcome of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not
     known.
     """
 
@@ -329,7 +329,7 @@ class Leader:
         """Those of the ones that are not written."""
         self._txn = 0
         self._retries: Handler = None
-        """What is tried again when the timer fires."""
+        """The step that is tried again when the timer fires."""
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 

@@ -6,18 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fencepost.log.chain import Batch, bytes_of, chain_of
 from fencepost.log.position import Position
 from fencepost.log.roles.attacher import Attacher, PendingRead
 from fencepost.log.rules import Attaching, never_attached, takes_update
+from fencepost.log.sim.environment import Environment
 from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Event
 from fencepost.store.rules.metadata import LedgerStatus
-
-if TYPE_CHECKING:
-    from fencepost.log.sim.world import World
 
 
 @dataclass
@@ -43,8 +40,9 @@ class Note:
 class AttachingNode:
     """A process that attaches an attempt at a batch. Answers come late, and none once it is killed."""
 
-    def __init__(self, world: World, name: str, written: Written, ledgers: tuple[int, ...]) -> None:
-        self.world = world
+    def __init__(self, batches: Batches, name: str, written: Written, ledgers: tuple[int, ...]) -> None:
+        world = self.world = batches.world
+        self.batches = batches
         self.name = name
         self.written = written
         self.works = True
@@ -79,10 +77,10 @@ class AttachingNode:
         """Tell the caller what came of it, and delete what is left over."""
         world, written = self.world, self.written
         world.happened.add(found)
-        world.batches.resign(self.name)
+        self.batches.resign(self.name)
         if found in (Attaching.ATTACH, Attaching.THERE):
             written.is_told = True
-            world.batches.delete_superseded(self.name, written.batch)
+            self.batches.delete_superseded(self.name, written.batch)
         if self.role.is_in_log:
             names = iter(written.entries)
             for ledger in self.role.ledgers:
@@ -93,12 +91,13 @@ class AttachingNode:
 class Withdrawal:
     """A process that withdraws what was written of a batch. It may be killed between any two steps."""
 
-    def __init__(self, world: World, name: str, batch: Batch) -> None:
-        self.world = world
+    def __init__(self, batches: Batches, name: str, batch: Batch) -> None:
+        world = self.world = batches.world
+        self.batches = batches
         self.name = name
         if world.trace is not None:
             world.trace.started(name, "client")
-        self.ledgers = [ledger for ledger, note in world.batches.notes.items() if note.batch == batch]
+        self.ledgers = [ledger for ledger, note in batches.notes.items() if note.batch == batch]
         self.steps = self._steps()
 
     def go_on(self) -> None:
@@ -108,7 +107,7 @@ class Withdrawal:
             world.later(self.go_on)
 
     def _steps(self) -> Iterator[bool]:
-        world, notes = self.world, self.world.batches.notes
+        world, notes = self.world, self.batches.notes
         for ledger in self.ledgers:
             if ledger in notes:
                 notes[ledger].is_withdrawn = True
@@ -124,17 +123,17 @@ class Withdrawal:
         yield True
         self._trace("delete_withdrawn_batch", **seen_fields(chain, version), ledgers=self.ledgers, made=made)
         for ledger in self.ledgers:
-            world.batches.drop(ledger, is_in_log=chain.index(ledger) is not None)
+            self.batches.drop(ledger, is_in_log=chain.index(ledger) is not None)
             yield True
 
     def _trace(self, action: str, **fields: object) -> None:
-        self.world.batches.trace(self.name, action, **fields)
+        self.batches.trace(self.name, action, **fields)
 
 
 class Batches:
     """The batches of a world: two writers of them, what they have written, and what is noted of its ledgers."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Environment) -> None:
         self.world = world
         self.written: dict[str, list[Written]] = {"q0": [], "q1": []}
         self.notes: dict[int, Note] = {}
@@ -157,7 +156,7 @@ class Batches:
                 node.works = False
                 self.resign(node.name)
         elif chance < 0.4 and batches and not batches[-1].is_told:
-            withdrawal = Withdrawal(self.world, self._name(), batches[-1].batch)
+            withdrawal = Withdrawal(self, self._name(), batches[-1].batch)
             self.world.at(self.world.now + rng.randint(0, 20_000), withdrawal.go_on)
             for _ in range(rng.choice((0, 1, 2))):  # somebody does not know
                 self.attach(batches[-1], rng.choice(batches[-1].attempts))
@@ -194,7 +193,7 @@ class Batches:
 
     def attach(self, written: Written, ledgers: tuple[int, ...]) -> None:
         """A process attaches an attempt some time from now. Mostly it is elected."""
-        node = AttachingNode(self.world, self._name(), written, ledgers)
+        node = AttachingNode(self, self._name(), written, ledgers)
         self.nodes.append(node)
         if self.world.rng.random() < 0.7:
             self.world.elect(node.name)
@@ -208,7 +207,7 @@ class Batches:
         """A process that attached a batch has ended: a writer is elected."""
         world = self.world
         if world.elected == name and not world.is_calm:
-            world.elect(world.rng.choice([node.name for node in world.nodes.values() if node.works]))
+            world.elect(world.rng.choice(world.writers()))
 
     def pending(self, txn: int, ledgers: tuple[int, ...]) -> PendingRead:
         """What is noted of ledgers."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim.world import Broken, World
+from fencepost.log.sim.environment import Broken
+from fencepost.log.sim.world import World
 from fencepost.store.sim.campaign import in_processes
 from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile

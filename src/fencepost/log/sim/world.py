@@ -8,10 +8,7 @@ elected gets to append. :class:`Broken` says what is not so.
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count, pairwise
 
 from fencepost.log import cursors
@@ -61,17 +58,14 @@ from fencepost.log.rules import (
     is_through,
     takes_update,
 )
-from fencepost.log.sim.batches import AttachingNode, Batches
-from fencepost.log.traces import SUBJECT, seen_fields
+from fencepost.log.sim.batches import Batches
+from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
+from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.sim.trace import SimTrace
 
-MS = 1_000
-LOG = f"{SUBJECT}simulated"
-"""What traces call the log."""
 OPERATOR = "operator"
-METADATA = "metadata"
 END = 3_000 * MS
 """When the faults are over."""
 
@@ -90,41 +84,6 @@ PROMISES = {
     "liveness": "When all faults are over, the writer that is elected gets to append.",
     "sanity": "No role raises an exception.",
 }
-
-
-class Broken(AssertionError):
-    """What a log promises is not so: which promise, and what is so instead."""
-
-    def __init__(self, promise: str, what: str) -> None:
-        super().__init__(f"{promise}: {what}")
-        self.promise = promise
-        self.what = what
-
-
-@dataclass
-class Ledger:
-    """A ledger, as one thing: inside of it, the protocol `store` speaks for it. The first ``committed`` of its entries
-    have an ack quorum.
-    """
-
-    number: int
-    owner: str
-    created: int
-    entries: list[str] = field(default_factory=list)
-    committed: int = 0
-    status: LedgerStatus = LedgerStatus.OPEN
-    takes_adds: bool = True
-    last_entry: int | None = None
-    works: bool = True
-    is_deleted: bool = False
-
-    def close(self, rng: random.Random) -> None:
-        self.last_entry = rng.randint(self.committed, len(self.entries)) - 1
-        self.status = LedgerStatus.CLOSED
-
-    def end(self) -> list[str]:
-        """What a reader finds in it."""
-        return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
 def _ignored(answer: object) -> None:
@@ -274,42 +233,25 @@ class Consumer(Reader):
         world.later(write)
 
 
-class World:
+class World(Environment):
     """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
 
     def __init__(self, seed: int, protections: Protections = ALL, trace: SimTrace | None = None) -> None:
-        self.trace = trace
+        super().__init__(seed, protections, trace)
         if trace is not None:
             trace.started(OPERATOR, "client")
             trace.started(METADATA, "metadata")
-        self.subject = LOG
-        self.seed = seed
-        self.rng = random.Random(seed)
-        self.protections = protections
-        self.now = 0
-        self.steps = count()
         self.names = count()
-        self.agenda: list[tuple[int, int, Callable[[], None]]] = []
-        self.chain = Chain()
-        self.version = 0
-        self.trimmed: list[int] = []
-        self.ledgers: dict[int, Ledger] = {}
         self.nodes: dict[str, Node] = {}
-        self.elected = ""
-        self.acknowledged: dict[str, Position] = {}
         self.failed: dict[str, bool] = {}
-        self.appends: dict[str, set[str]] = {}
-        """What was acknowledged when each was appended."""
         self.acknowledged_up_to: list[Position] = []
         """Up to which entries consumers have acknowledged all."""
         self.is_refused = False
-        self.is_calm = False
         self.readers = [Reader(self) for _ in range(2)]
         self.cursor = (cursors.Acknowledged(Position(0, 0)), 0)
         self.consumers = [Consumer(self) for _ in range(2)]
         self.batches = Batches(self)
         self.seen: set[Status] = set()
-        self.happened: set[object] = set()
         rng = self.rng
         self.settings = LeaderSettings(
             Limits(rng.choice((0, 2, 5)), rng.choice((0, 40)), rng.choice((0, 200 * MS))),
@@ -322,28 +264,10 @@ class World:
         self.batching = rng.choice((0.0, 0.02, 0.1))
         """How often something is done to a batch."""
 
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def at(self, time: int, what: Callable[[], None]) -> None:
-        heapq.heappush(self.agenda, (time, next(self.steps), what))
-
-    def later(self, what: Callable[[], None]) -> None:
-        self.at(self.now + self.delay(), what)
-
-    def delay(self) -> int:
-        if self.is_calm:
-            return self.rng.randint(1, MS)
-        return self.rng.randint(1, self.slowness if self.rng.random() < 0.1 else 2 * MS)
-
-    def go_on(self, until: int) -> None:
-        while self.agenda and self.agenda[0][0] <= until:
-            self.now, _, what = heapq.heappop(self.agenda)
-            what()
-        self.now = until
-
     # -- what effects do ----------------------------------------------------------------------------------------------
 
-    def carry_out(self, node: Node | AttachingNode, effect: Effect) -> None:
+    def carry_out(self, node: Process, effect: Effect) -> None:
+        """See :class:`.Environment`."""
         if isinstance(effect, SetTimer):
             delay = effect.delay + self.rng.randint(0, effect.jitter)
             self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
@@ -396,7 +320,7 @@ class World:
 
     def ask(
         self,
-        node: Node | AttachingNode,
+        node: Process,
         does: Callable[[], Event | None],
         unanswered: Event,
         then: Callable[[], Event] | None = None,
@@ -429,7 +353,7 @@ class World:
 
         self.later(first)
 
-    def update(self, node: Node | AttachingNode, effect: WriteChain) -> ChainWritten:
+    def update(self, node: Process, effect: WriteChain) -> ChainWritten:
         if not takes_update(effect.version, self.version, self.protections):
             self.happened.add(Outcome.BAD_VERSION)
             return ChainWritten(effect.txn, Outcome.BAD_VERSION)
@@ -443,26 +367,9 @@ class World:
             raise Broken("one open", "a ledger follows one that is open")
         return ChainWritten(effect.txn, Outcome.OK, self.version)
 
-    def replace(self, chain: Chain, by: str) -> None:
-        self.chain = chain
-        self.version += 1
-        if self.trace is not None:
-            self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
-
     def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
         ledger = self.new_ledger(node.name)
         return LedgerCreated(effect.txn, ledger.number, ledger.created)
-
-    def new_ledger(self, owner: str) -> Ledger:
-        ids = [each for each in range(1, len(self.ledgers) + 7) if each not in self.ledgers]
-        number = self.rng.choice(ids[:6])
-        self.ledgers[number] = Ledger(number, owner, self.now // MS)
-        return self.ledgers[number]
-
-    def delete(self, number: int) -> None:
-        if number in (link.ledger for link in self.chain.links):
-            raise Broken("no loss", f"ledger {number} of the log was deleted as one that is not in it")
-        self.ledgers[number].is_deleted = number not in self.trimmed
 
     def close_own(self, effect: CloseLedger) -> LedgerClosed:
         ledger = self.ledgers[effect.ledger]
@@ -530,7 +437,12 @@ class World:
         self.nodes[node.name] = node
         return node
 
+    def writers(self) -> list[str]:
+        """See :class:`.Environment`."""
+        return [node.name for node in self.nodes.values() if node.works]
+
     def elect(self, name: str) -> None:
+        """See :class:`.Environment`."""
         if name == self.elected:
             return
         before, self.elected = self.nodes.get(self.elected), name

@@ -25,7 +25,7 @@ from fencepost.quorum.driver.frames import (
     Welcome,
     encode,
 )
-from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.identity import ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 
 _logger = logging.getLogger(__name__)
@@ -194,10 +194,9 @@ class _Outgoing(_Link):
         return self.endpoint
 
     async def _open(self) -> None:
-        host, _, port = self.endpoint.rpartition(":")
         try:
             async with asyncio.timeout(self.links.connect_timeout):
-                await self.links.loop.create_connection(lambda: self, host.strip("[]"), int(port))
+                await self.links.loop.create_connection(lambda: self, *host_and_port(self.endpoint))
                 await asyncio.shield(self.opened)
         except TimeoutError:
             self.lost("it did not answer in time")
@@ -309,12 +308,11 @@ class Links:
     async def listen(self, endpoint: str) -> str:
         """Take connections; the endpoint, with the port that it got. Raises
         :class:`fencepost.errors.SystemFailure`."""
-        host, _, port = endpoint.rpartition(":")
         try:
-            self._server = await self.loop.create_server(lambda: _Incoming(self), host.strip("[]"), int(port))
+            self._server = await self.loop.create_server(lambda: _Incoming(self), *host_and_port(endpoint))
         except OSError as error:
             raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
-        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
 
     def send(self, endpoint: str, request: AnyRequest) -> None:
         """Send a request, whose response goes to the handler."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
-from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
 from fencepost.quorum.kafka.messages import (
     ADD_RAFT_VOTER,
     API_VERSIONS,
@@ -271,10 +271,10 @@ def _states(replicas: Sequence[ReplicaProgress]) -> list[Body]:
 
 
 def _node(replica: ReplicaProgress) -> Body:
-    host, _, port = replica.endpoint.rpartition(":")
+    host, port = host_and_port(replica.endpoint)
     return {
         "NodeId": replica.key.host_id,
-        "Listeners": [{"Name": LISTENER, "Host": host.strip("[]"), "Port": int(port)}],
+        "Listeners": [{"Name": LISTENER, "Host": host, "Port": port}],
     }
 
 

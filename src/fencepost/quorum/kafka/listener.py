@@ -8,6 +8,7 @@ import struct
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.identity import host_and_port
 from fencepost.quorum.kafka.answers import Answers
 from fencepost.quorum.kafka.messages import decode_request, encode_response
 from fencepost.quorum.kafka.schema import Malformed
@@ -46,7 +47,7 @@ class KafkaListener:
     async def listen(self, port: int) -> tuple[str, int]:
         """Take connections, of any free port if it is 0: the host and the port that clients are given. Raises
         :class:`fencepost.errors.SystemFailure`."""
-        name = self.host.me.endpoint.rpartition(":")[0].strip("[]")
+        name, _ = host_and_port(self.host.me.endpoint)
         try:
             self._server = await asyncio.start_server(self._connected, name, port)
         except OSError as error:

@@ -7,17 +7,16 @@ from random import Random
 from typing import Any
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
+from fencepost.quorum.log import OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response
 from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case
-from fencepost.quorum.sim.disk import SimDisk
+from fencepost.quorum.sim.environment import Environment, Sender
 from fencepost.quorum.sim.host import SimHost
-from fencepost.quorum.sim.judge import Judge, Violation
+from fencepost.quorum.sim.judge import Violation
 from fencepost.quorum.sim.network import SimNetwork
 from fencepost.quorum.sim.story import Tell
-from fencepost.schedule import Schedule
 from fencepost.store.sim.trace import SimTrace
 
 SECOND = 1_000_000
@@ -43,29 +42,21 @@ class Outcome:
     crashes: int
 
 
-class Cluster:
+class Cluster(Environment):
     """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step, and
     ``trace`` what the hosts write into a trace."""
 
     def __init__(
         self, case: Case, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
     ) -> None:
-        self.case = case
-        self.tell = tell
-        self.trace = trace
-        self.protections = protections
-        self.schedule = Schedule()
-        self.judge = Judge()
-        self.events = self.requests = self.changes = self.wipes = self.crashes = 0
-        self.slow_syncs = case.slow_syncs
+        super().__init__(case, protections, tell, trace)
+        self.changes = self.wipes = self.crashes = 0
         self.faulty = True
         self.final = b""  # the record that ends the run
         self.final_end = 0
-        self._directories = 0
         self._tokens = 0
         self.random = Random(f"{case.seed} cluster").random
         self.network = SimNetwork(self.schedule, Random(f"{case.seed} network"), case.loss, case.slow_messages)
-        self.endpoints = tuple(f"h{number}:1" for number in range(1, case.hosts + 1))
         disks = [self.empty_disk() for _ in self.endpoints]
         first = VoterSet.of(
             Node(ReplicaKey(number, disk.directory_id), self.endpoints[number - 1])
@@ -77,11 +68,6 @@ class Cluster:
         rates = [1 + case.skew * (2 * self.random() - 1) for _ in disks]
         self.hosts = [SimHost(self, number, disk, rates[number - 1]) for number, disk in enumerate(disks, 1)]
         self.by_endpoint = {host.endpoint: host for host in self.hosts}
-
-    def empty_disk(self) -> SimDisk:
-        """A disk with a directory of its own, and nothing in it."""
-        self._directories += 1
-        return SimDisk(f"d{self._directories}", EMPTY_SNAPSHOT)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -126,11 +112,6 @@ class Cluster:
             self.wipes,
             self.crashes,
         )
-
-    def happened(self, where: str, what: str) -> None:
-        """Tell of a step, if somebody listens."""
-        if self.tell is not None:
-            self.tell(self.schedule.now, where, what)
 
     def _again(self, rate: float, call: Any) -> None:
         """Call something now and then, so often in a second, until the faults are over."""
@@ -180,8 +161,8 @@ class Cluster:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
-        """Send a request from a host to another, which answers it or not."""
+    def send(self, source: Sender, endpoint: str, request: Request) -> None:
+        """See :class:`Environment`."""
         dest, start = self.by_endpoint[endpoint], source.starts
 
         def is_waited_for() -> bool:
@@ -204,7 +185,7 @@ class Cluster:
             source.unreachable(endpoint)
 
     def acknowledged(self, record: bytes, end_offset: int) -> None:
-        """A client hears that its record is committed."""
+        """See :class:`Environment`."""
         self.judge.acknowledges(record, end_offset)
         self.happened("client", f"hears that {record.decode()} is committed, ahead of {end_offset}")
         if record == self.final:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -48,14 +48,11 @@ from fencepost.quorum.roles.interface import (
 from fencepost.quorum.roles.replica import QuorumError, Replica
 from fencepost.quorum.rules import Error
 from fencepost.quorum.sim.disk import SimDisk
+from fencepost.quorum.sim.environment import Environment
 from fencepost.quorum.sim.judge import Violation
 from fencepost.quorum.sim.story import step_of
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
-
-if TYPE_CHECKING:
-    from fencepost.quorum.sim.cluster import Cluster
-
 
 TRACED_AS = f"{SUBJECT}simulated"
 """What traces call the quorum."""
@@ -76,13 +73,13 @@ _decode = msgspec.msgpack.Decoder(SnapshotFile).decode
 class SimHost:
     """A host that may crash, and lose its disk. ``rate``: how many microseconds pass while its clock counts one."""
 
-    def __init__(self, cluster: Cluster, host_id: int, disk: SimDisk, rate: float) -> None:
-        self.cluster = cluster
+    def __init__(self, environment: Environment, host_id: int, disk: SimDisk, rate: float) -> None:
+        self.environment = environment
         self.host_id = host_id
         self.endpoint = f"h{host_id}:1"
         self.disk = disk
         self.rate = rate
-        self.random = Random(f"{cluster.case.seed} host {host_id}").random
+        self.random = Random(f"{environment.case.seed} host {host_id}").random
         self.alive = False
         self.tracer: Tracer | None = None
         self.starts = 0
@@ -118,13 +115,13 @@ class SimHost:
         return ReplicaKey(self.host_id, self.disk.directory_id)
 
     def _new_replica(self) -> Replica:
-        case = self.cluster.case
-        is_traced = self.cluster.trace is not None
+        case = self.environment.case
+        is_traced = self.environment.trace is not None
         me = Node(self.key, self.endpoint)
-        return Replica(me, case.settings, self.cluster.endpoints, self.cluster.protections, is_traced)
+        return Replica(me, case.settings, self.environment.endpoints, self.environment.protections, is_traced)
 
     def _new_tracer(self) -> Tracer | None:
-        trace, node = self.cluster.trace, self.endpoint
+        trace, node = self.environment.trace, self.endpoint
         if trace is None:
             return None
         trace.started(node, "replica")
@@ -135,7 +132,7 @@ class SimHost:
         self.alive = True
         self.starts += 1
         self.tracer = self._new_tracer()
-        self.cluster.happened(self.endpoint, f"starts as {self.key}")
+        self.environment.happened(self.endpoint, f"starts as {self.key}")
         self.queue: deque[Effect] = deque()
         self.blocked = self.syncing = False
         self.storing: StoreState | None = None
@@ -157,19 +154,19 @@ class SimHost:
 
     def crash(self, *, wipe: bool = False) -> None:
         """End the process: what is not durable is lost, and (``wipe``) what is."""
-        self.cluster.happened(self.endpoint, f"loses its disk, with {self.key}" if wipe else "crashes")
+        self.environment.happened(self.endpoint, f"loses its disk, with {self.key}" if wipe else "crashes")
         self.alive = False
         if self.blocked and self.storing is not None and self.random() < 0.5:
             self.disk.election = self.storing.election  # it had just been written
         self.disk.crash(lambda unsynced: int(self.random() * (unsynced + 1)))
         if wipe:
-            self.disk = self.cluster.empty_disk()
+            self.disk = self.environment.empty_disk()
 
     def deliver(self, event: Event) -> None:
         """Something happens to the role."""
         if not self.alive:
             return
-        self.cluster.events += 1
+        self.environment.events += 1
         try:
             effects = self.replica.receive(event)
         except (QuorumError, IllegalTransition, ValueError) as error:
@@ -185,18 +182,18 @@ class SimHost:
             if self.alive and self.starts == start:
                 call(*arguments)
 
-        self.cluster.schedule.after(max(1, int(delay)), on_time)
+        self.environment.schedule.after(max(1, int(delay)), on_time)
 
     def _drain(self) -> None:
         while self.queue and not self.blocked:
             effect = self.queue.popleft()
-            if self.cluster.tell is not None and (step := step_of(effect)):
-                self.cluster.happened(self.endpoint, step)
+            if self.environment.tell is not None and (step := step_of(effect)):
+                self.environment.happened(self.endpoint, step)
             self._carry_out[type(effect)](effect)
 
     def _sync_time(self) -> float:
         time = 50 + 450 * self.random()
-        if self.cluster.slow_syncs and self.random() < self.cluster.slow_syncs:
+        if self.environment.slow_syncs and self.random() < self.environment.slow_syncs:
             time += 150_000 * self.random() ** 2
         return time
 
@@ -216,8 +213,8 @@ class SimHost:
     def _append(self, effect: Append) -> None:
         for batch in effect.batches:
             if isinstance(batch.control, LeaderChange) and batch.control.leader == self.key:
-                self.cluster.judge.leads(self.key, batch.epoch, self.disk.reading)
-            self.cluster.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
+                self.environment.judge.leads(self.key, batch.epoch, self.disk.reading)
+            self.environment.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
             self.disk.write(Append((batch,)))
         self._sync()
 
@@ -262,7 +259,7 @@ class SimHost:
         self.disk.write(snapshot)
         self._sync()
         self.state, self.applied = _decode(data).state, snapshot.end.offset
-        known = self.cluster.judge.chained.get(self.applied)
+        known = self.environment.judge.chained.get(self.applied)
         if known != self.state:
             raise Violation("state machines are equal", f"that of {self.key} at {self.applied}, from a snapshot")
         self.blocked = False
@@ -284,8 +281,8 @@ class SimHost:
 
     def asked(self, request: AnyRequest, reply: Callable[[Response], None]) -> None:
         """A request came, which ``reply`` answers."""
-        self.cluster.requests += 1
-        number = self.cluster.requests
+        self.environment.requests += 1
+        number = self.environment.requests
         self.replies[number] = reply
         if isinstance(request, Vote):
             self.candidates[number] = request.candidate
@@ -296,8 +293,8 @@ class SimHost:
         if self.tracer is not None:
             self.tracer.sends(request)
         if isinstance(request, Vote) and not request.pre_vote:
-            self.cluster.judge.votes_for(self.key, request.epoch, self.key, self.disk.election)
-        self.cluster.send(self, effect.endpoint, effect.request)
+            self.environment.judge.votes_for(self.key, request.epoch, self.key, self.disk.election)
+        self.environment.send(self, effect.endpoint, effect.request)
 
     def unreachable(self, endpoint: str) -> None:
         """Nobody is there."""
@@ -312,7 +309,7 @@ class SimHost:
         candidate = self.candidates.pop(connection, None)
         if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
             assert candidate is not None
-            self.cluster.judge.votes_for(self.key, response.epoch, candidate, self.disk.election)
+            self.environment.judge.votes_for(self.key, response.epoch, candidate, self.disk.election)
         reply(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
@@ -330,7 +327,7 @@ class SimHost:
         elif response.position >= len(data):
             response = msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
         else:
-            piece = data[response.position : response.position + self.cluster.case.piece]
+            piece = data[response.position : response.position + self.environment.case.piece]
             response = msgspec.structs.replace(response, size=len(data), data=piece)
         self._reply(effect.connection, response)
 
@@ -359,15 +356,15 @@ class SimHost:
             )
             if not batches or batches[-1].end_offset != effect.offset:
                 raise Violation("commits end where batches end", f"{self.key}: {effect}")
-            self.state = self.cluster.judge.applies(self.key, self.applied, batches, self.state)
+            self.state = self.environment.judge.applies(self.key, self.applied, batches, self.state)
             self.applied = effect.offset
             if self.replica.settings.high_watermark_wait:
                 for number, each in enumerate(self.replica.voters.nodes):
                     if (self.applied + number) % 3 == 0:  # as if it had clients that wait for this
                         self.later(0, self.deliver, TellHighWatermark(each.key))
         for end_offset in [end for end in self.accepted if end <= effect.offset]:
-            self.cluster.acknowledged(self.accepted.pop(end_offset), end_offset)
-        if self.applied - self.disk.snapshot.end.offset >= self.cluster.case.snapshot_every:
+            self.environment.acknowledged(self.accepted.pop(end_offset), end_offset)
+        if self.applied - self.disk.snapshot.end.offset >= self.environment.case.snapshot_every:
             self._take_snapshot()
 
     def _take_snapshot(self) -> None:

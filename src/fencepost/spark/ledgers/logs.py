@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.log import log as logs
 from fencepost.log.chain import Chain, chain_of
 from fencepost.log.cursors import Cursor, acknowledged_of
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
@@ -274,7 +275,7 @@ class LogStream(Stream):
         """The cursor, which is made at a place of the log if there is none."""
         assert self.options.cursor is not None
         if self.cursor is None:
-            log = self.log.ledgers.store.log(self.log.name, password=self.options.password)
+            log = logs.Log(self.log.ledgers.store, self.log.name, self.options.password)
             self.cursor = await log.cursor(self.options.cursor, at=at)
         return self.cursor
 

@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from fencepost.client import SyncClient
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range
 from fencepost.store.client.loops import LOOPS, WORTH
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
-from fencepost.store.client.sync import SyncStore
 from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
 from fencepost.store.rows import ready
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
@@ -37,18 +37,18 @@ PATIENCE = 5.0
 LOST = (NoSuchLedgerError, NoSuchEntryError, DigestMismatchError)
 """Errors that say that data are gone: the ledger was deleted, or no bookie has an entry, or none an undamaged copy."""
 
-_STORES: dict[tuple[int, str], SyncStore] = {}
+_STORES: dict[tuple[int, str], SyncClient] = {}
 """The connections of this process, which later tasks use too."""
 
 
-def store_at(metadata: str) -> SyncStore:
+def store_at(metadata: str) -> SyncClient:
     """The connection of this process to a cluster. Raises :class:`fencepost.OptionError` and :class:`StoreError`, which
     name the option.
     """
     key = os.getpid(), metadata
     if key not in _STORES:
         try:
-            _STORES[key] = SyncStore.connect(metadata, ClientSettings())
+            _STORES[key] = SyncClient.connect(metadata, ClientSettings())
         except StoreError as error:
             raise type(error)(f"option metadata: {error}") from None
     return _STORES[key]

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
+from fencepost.client import Client
 from fencepost.errors import OptionError
-from fencepost.log.batches import Batches, Part, delete_given_up
+from fencepost.log.batches import Batches, Part
 from fencepost.log.errors import NoSuchLogError
 from fencepost.spark.ledgers.options import WriteOptions
 from fencepost.spark.ledgers.reading import store_at
-from fencepost.store.client.store import Store
 
 COLUMNS = {"value": "the data of the entries", "key": "their keys"}
 TYPES = ("binary", "string")
@@ -36,7 +36,7 @@ class Batch(msgspec.Struct, frozen=True):
     number: int
     remembered: bool
 
-    def of(self, store: Store, options: WriteOptions) -> Batches:
+    def of(self, store: Client, options: WriteOptions) -> Batches:
         """The batches of its writer."""
         return store.log(options.log, password=options.password).batches(self.writer, remembered=self.remembered)
 
@@ -76,7 +76,7 @@ def write(options: WriteOptions, batch: Batch, rows: Iterator[Any]) -> Part:
         raise
 
 
-async def _batches(store: Store, options: WriteOptions, batch: Batch) -> Batches | None:
+async def _batches(store: Client, options: WriteOptions, batch: Batch) -> Batches | None:
     """The batches that this is one of; None if it is in the log."""
     batches = batch.of(store, options)
     try:
@@ -103,11 +103,11 @@ def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
     :class:`StoreError`.
     """
 
-    async def attach(store: Store) -> None:
+    async def attach(store: Client) -> None:
         batches = batch.of(store, options)
         await batches.attach(batch.number, parts, wait=options.lead_timeout)
         if batch.number % TIDY_EVERY == 0:
-            await delete_given_up(batches.log, time.time_ns() // 1_000_000)
+            await batches.delete_given_up(time.time_ns() // 1_000_000)
 
     store_at(options.metadata).run(attach)
 

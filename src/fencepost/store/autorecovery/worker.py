@@ -12,7 +12,7 @@ from typing import Any
 from fencepost.store.autorecovery.settings import RecoverySettings
 from fencepost.store.autorecovery.tasks import Change
 from fencepost.store.bookie.metrics import Metrics
-from fencepost.store.client.replication import Copied, Pace, has_ends, refill, replace_settled
+from fencepost.store.client.replication import Copied, Pace, has_ends, refill, replace_fragments
 from fencepost.store.client.store import Store
 from fencepost.store.errors import (
     MetadataServiceError,
@@ -137,7 +137,7 @@ class Worker:
             )
             await self._store.recover_ledger(ledger, password=metadata.password or b"")
         batch = self._settings.rereplication_entry_batch_size
-        if await replace_settled(self._store, ledger, gone, self._pace, self.copied, batch):
+        if await replace_fragments(self._store, ledger, gone, self._pace, self.copied, batch):
             self._counts.add("replication_worker_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED", 1)
         await self._refill(ledger, [each for each in taken.missing if each in registered])
         metadata = await self._store.ledger_metadata(ledger)

@@ -10,8 +10,10 @@ import logging
 import os
 import resource
 import signal
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -65,102 +67,173 @@ async def serve(
         if client is None:
             return
         async with client:
-            host, port = advertised(settings, bound)
-            bookie_id = settings.bookie_id or f"{host}:{port}"
-            cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
-            last_run = cookies.run_of(directories.ledgers)
-            counts = metrics.Metrics()
-            trace = None
-            if settings.trace_directory:
-                trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
-            role = Bookie(limits=settings.of_role(), traces=trace is not None)
-            server = Server(role, settings, counts, ended.fail, context, trace=trace)
-            server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
-            endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
-            registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
-            storage = await asyncio.to_thread(
-                storage_of,
-                directories.of_storage(settings),
-                synced=server.synced,
-                failed=server.failed,
-                busy=server.busy,
-                full=registration.full,
-                took=counts.storage_took,
-                compiled=lambda: loops.has(OF_STORAGE),
-                has_lost_files=cookie is not None,
+            process = await _Process.of(
+                settings, context, directories, client, advertised(settings, bound), ended, storage_of
             )
-            end_metrics: Callable[[], None] | None = None
-            tasks: list[asyncio.Task[None]] = []
-            has_begun = False
             try:
-                repair = Repair(server, storage, client, bookie_id, directories, settings)
-
-                async def listen() -> None:
-                    nonlocal end_metrics
-                    if settings.prometheus_stats_http_port:
-                        end_metrics = _serve_metrics(counts, server, storage, registration, repair, settings)
-                    await server.listen(bound)
-                    await registration.begin(settings.force_read_only_bookie)
-
-                for step in steps_of_boot(has_lost_directory=cookie is not None, last_run=last_run):
-                    if step is Step.BEGIN_REPAIR:
-                        repair.begin()
-                    elif step is Step.OPEN_STORAGE:
-                        records = _open(server, storage, directories)
-                    elif step is Step.MARK_LEDGERS:
-                        await _patiently(repair.mark_ledgers, ended)
-                    elif step is Step.STAMP_COOKIES:
-                        assert cookie is not None
-                        if trace is not None:
-                            trace.emit("bookie_stamps_cookies")
-                        await stamp_anew(client, directories, cookie)
-                    elif step is Step.NOTE_RUN:
-                        run = Run(journals_adds=settings.journal_write_data and settings.journal_sync_data)
-                        cookies.begin_run(directories.ledgers, run)
-                        has_begun = True
-                        if trace is not None:
-                            trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
-                    else:
-                        await listen()
-                _log.info("bookie %s serves, with %d records of its ledgers and journal", bookie_id, records)
-                tasks = [
-                    asyncio.create_task(registration.keep()),
-                    asyncio.create_task(collect(server, storage, client, settings)),
-                ]
-                for task in tasks:
-                    task.add_done_callback(ended.done)
-                if settings.auto_recovery_daemon_enabled:
-                    tasks.append(
-                        asyncio.create_task(
-                            autorecovery.beside(
-                                settings.metadata_service_uri, settings.zk_timeout, bookie_id, settings, counts
-                            )
-                        )
-                    )
-                    tasks[-1].add_done_callback(ended.done)
-                if any(each.is_under_repair for each in directories.stamped()):
-                    tasks.append(asyncio.create_task(repair.run()))
-                    tasks[-1].add_done_callback(ended.repaired)
-                ready(bookie_id)
+                records = await process.boot(bound)
+                _log.info("bookie %s serves, with %d records of its ledgers and journal", process.bookie_id, records)
+                process.begin_tasks()
+                ready(process.bookie_id)
                 if loops.is_wanted_at_once():
-                    server.load_loops()
+                    process.server.load_loops()
                 await ended.wait()
-                _log.info("bookie %s ends", bookie_id)
+                _log.info("bookie %s ends", process.bookie_id)
             except _AskedToEnd:
-                _log.info("bookie %s ends, and has not served", bookie_id)
+                _log.info("bookie %s ends, and has not served", process.bookie_id)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await registration.end()
-                await server.close()
-                if end_metrics is not None:
-                    end_metrics()
-                if await asyncio.to_thread(storage.close) and has_begun:
-                    cookies.end_run(directories.ledgers)
-                if trace is not None:
-                    await asyncio.to_thread(trace.close, ended.told)
+                await process.end()
     ended.check()
+
+
+@dataclass
+class _Process:
+    """The parts of a bookie with a session with the metadata service, from the opening of its storage to its end.
+
+    ``cookie``: the one to stamp anew once all ledgers are marked, if a directory was lost.
+    """
+
+    settings: Settings
+    directories: Directories
+    client: MetadataClient
+    bookie_id: str
+    cookie: Cookie | None
+    last_run: Run | None
+    counts: metrics.Metrics
+    trace: TraceWriter | None
+    server: Server
+    registration: Registration
+    storage: Storage
+    repair: Repair
+    ended: _Ended
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    end_metrics: Callable[[], None] | None = None
+    has_begun_run: bool = False
+
+    @classmethod
+    async def of(
+        cls,
+        settings: Settings,
+        context: ssl.SSLContext | None,
+        directories: Directories,
+        client: MetadataClient,
+        address: tuple[str, int],
+        ended: _Ended,
+        storage_of: Callable[..., Storage],
+    ) -> _Process:
+        """Check the cookies, and make the parts; nothing serves yet. Raises :class:`SystemFailure`."""
+        host, port = address
+        bookie_id = settings.bookie_id or f"{host}:{port}"
+        cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
+        last_run = cookies.run_of(directories.ledgers)
+        counts = metrics.Metrics()
+        trace = None
+        if settings.trace_directory:
+            trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
+        role = Bookie(limits=settings.of_role(), traces=trace is not None)
+        server = Server(role, settings, counts, ended.fail, context, trace=trace)
+        server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
+        endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
+        registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
+        storage = await asyncio.to_thread(
+            storage_of,
+            directories.of_storage(settings),
+            synced=server.synced,
+            failed=server.failed,
+            busy=server.busy,
+            full=registration.full,
+            took=counts.storage_took,
+            compiled=lambda: loops.has(OF_STORAGE),
+            has_lost_files=cookie is not None,
+        )
+        repair = Repair(server, storage, client, bookie_id, directories, settings)
+        return cls(
+            settings,
+            directories,
+            client,
+            bookie_id,
+            cookie,
+            last_run,
+            counts,
+            trace,
+            server,
+            registration,
+            storage,
+            repair,
+            ended,
+        )
+
+    async def boot(self, bound: socket.socket) -> int:
+        """Take the steps of a boot in their order, until the bookie serves; gives the number of records it has."""
+        records = 0
+        for step in steps_of_boot(has_lost_directory=self.cookie is not None, last_run=self.last_run):
+            if step is Step.BEGIN_REPAIR:
+                self.repair.begin()
+            elif step is Step.OPEN_STORAGE:
+                records = _open(self.server, self.storage, self.directories)
+            elif step is Step.MARK_LEDGERS:
+                await _patiently(self.repair.mark_ledgers, self.ended)
+            elif step is Step.STAMP_COOKIES:
+                assert self.cookie is not None
+                if self.trace is not None:
+                    self.trace.emit("bookie_stamps_cookies")
+                await stamp_anew(self.client, self.directories, self.cookie)
+            elif step is Step.NOTE_RUN:
+                self._begin_run()
+            else:
+                await self._listen(bound)
+        return records
+
+    def _begin_run(self) -> None:
+        """Keep in the directories how this run treats the journal."""
+        run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
+        cookies.begin_run(self.directories.ledgers, run)
+        self.has_begun_run = True
+        if self.trace is not None:
+            self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
+
+    async def _listen(self, bound: socket.socket) -> None:
+        """Take connections, and be registered."""
+        if self.settings.prometheus_stats_http_port:
+            self.end_metrics = _serve_metrics(
+                self.counts, self.server, self.storage, self.registration, self.repair, self.settings
+            )
+        await self.server.listen(bound)
+        await self.registration.begin(self.settings.force_read_only_bookie)
+
+    def begin_tasks(self) -> None:
+        """Begin the work beside requests: the registration, garbage collection, autorecovery and the bookie's own
+        repair.
+        """
+        settings = self.settings
+        self._begin_task(self.registration.keep(), self.ended.done)
+        self._begin_task(collect(self.server, self.storage, self.client, settings), self.ended.done)
+        if settings.auto_recovery_daemon_enabled:
+            beside = autorecovery.beside(
+                settings.metadata_service_uri, settings.zk_timeout, self.bookie_id, settings, self.counts
+            )
+            self._begin_task(beside, self.ended.done)
+        if any(each.is_under_repair for each in self.directories.stamped()):
+            self._begin_task(self.repair.run(), self.ended.repaired)
+
+    def _begin_task(self, work: Coroutine[Any, Any, None], done: Callable[[asyncio.Task[None]], None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(done)
+        self.tasks.append(task)
+
+    async def end(self) -> None:
+        """End all parts, the storage after all that writes to it."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.registration.end()
+        await self.server.close()
+        if self.end_metrics is not None:
+            self.end_metrics()
+        if await asyncio.to_thread(self.storage.close) and self.has_begun_run:
+            cookies.end_run(self.directories.ledgers)
+        if self.trace is not None:
+            await asyncio.to_thread(self.trace.close, self.ended.reason_fields)
 
 
 def _use(server: Server, modules: list[ModuleType]) -> None:
@@ -229,8 +302,8 @@ class _Ended:
         await self._event.wait()
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What a trace is told of the end."""
+    def reason_fields(self) -> dict[str, Any]:
+        """The fields of the last event of a trace: the error, if there is one."""
         error = self._reason or (f"{type(self._error).__name__}: {self._error}" if self._error is not None else "")
         return {"error": error} if error else {}
 

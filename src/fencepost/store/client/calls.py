@@ -20,11 +20,11 @@ class Calls:
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self.on_failure: list[Callable[[StoreError], None]] = []
-        """Who else is told why nothing more comes."""
+        """Functions that are called with the error when nothing more comes."""
         self.actor = Actor(driver, role, self._result, self._failed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
-        """Ask the role for something. Whoever cancels the future only does not hear of it."""
+        """Ask the role for something. To cancel the future does not stop the call."""
         self.require_open()
         future: asyncio.Future[Any] = self.driver.loop.create_future()
         self.waiting[self.actor.calls + 1] = future  # the role may answer before its call returns
@@ -43,8 +43,8 @@ class Calls:
         return self.actor.calls, future
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
-        """What a call comes to. Raises :class:`MetadataServiceError` if the metadata service can not be reached for too
-        long meanwhile.
+        """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service can not be
+        reached for too long meanwhile.
         """
         return await self.driver.patiently(self.start(operation, *arguments))
 
@@ -57,8 +57,8 @@ class Calls:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
-        for told in self.on_failure:
-            told(error)
+        for report in self.on_failure:
+            report(error)
 
     def _result(self, result: Result) -> None:
         future = self.waiting.pop(result.token)

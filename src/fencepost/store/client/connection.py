@@ -51,7 +51,7 @@ _FAILURES = frozenset({Code.IO_ERROR, Code.READ_ONLY, Code.TOO_MANY_REQUESTS})
 
 
 class Asking(Protocol):
-    """Who sends requests, and is told of their fate once for each."""
+    """A sender of requests. Each request is answered or reported as lost, once."""
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
@@ -63,7 +63,7 @@ class Asking(Protocol):
 
 
 class AskingForAdds(Protocol):
-    """Who sends adds of many entries, and is told of the fate of each once."""
+    """A sender of adds of many entries. Each add is answered or reported as lost, once."""
 
     def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
         """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the
@@ -73,7 +73,7 @@ class AskingForAdds(Protocol):
 
 
 class AskingForReads(Asking, Protocol):
-    """Who asks for many entries, and is told of the fate of each request once. Arrays may be used again after the
+    """A reader of many entries. Each request is answered or reported as lost, once. Arrays may be used again after the
     call.
     """
 
@@ -283,7 +283,7 @@ class Connection:
         while start < stop:
             count, start, how, row, owner, taken, size = pipeline.receive(view, start, stop, limit, self.heard_at)
             if taken:
-                self._settled(pipeline, view, owner, taken, size, 0)
+                self._answered(pipeline, view, owner, taken, size, 0)
             if row < count:
                 self._received_rows(pipeline, data, view, row, count)
             if how == loops.REFUSED:
@@ -292,7 +292,7 @@ class Connection:
                 break
         return start
 
-    def _settled(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
+    def _answered(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
         """Requests of an owner are answered, by responses of the kind of the ``first``."""
         self.unanswered_size -= size
         responses, loops = pipeline.responses, pipeline.loops
@@ -312,9 +312,9 @@ class Connection:
                 row += 1
                 continue
             first = row
-            row, owner, taken, size = pipeline.settle(row, count, self.heard_at)
+            row, owner, taken, size = pipeline.complete(row, count, self.heard_at)
             if taken:
-                self._settled(pipeline, view, owner, taken, size, first)
+                self._answered(pipeline, view, owner, taken, size, first)
 
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""
@@ -337,8 +337,8 @@ class Connection:
                     self.reached_at[is_add] = now
                 of_batch = asking.asking if type(asking) is _PlainAdds and response.code is Code.OK else None
                 if confirming is not None and of_batch is not confirming:
-                    told, confirming = confirming, None
-                    told.adds_answered(bookie, confirmed, Code.OK)
+                    owner, confirming = confirming, None
+                    owner.adds_answered(bookie, confirmed, Code.OK)
                     confirmed = []
                 if response.code in _FAILURES:
                     client.failed(bookie)
@@ -536,7 +536,7 @@ class _Link(asyncio.BufferedProtocol):
         return memoryview(self.data)[self.stop :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on the responses that are complete. Whatever is none breaks the connection."""
+        """Hand on the responses that are complete. Bytes that are no response break the connection."""
         self.stop += nbytes
         was_filled = self.stop == len(self.data)
         try:

@@ -90,9 +90,9 @@ class Driver:
         self.unreachable_since: float | None = None
         """Since when the metadata service can not be reached; None while it can."""
         self._patient: set[asyncio.Future[Any]] = set()
-        """What is waited for and may need the metadata service."""
+        """The futures that are waited for and may need the metadata service."""
         self.impatient: set[Callable[[StoreError], None]] = set()
-        """Who else is told once that is out of reach for too long."""
+        """Functions that are called once the metadata service is out of reach for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
 
@@ -122,6 +122,11 @@ class Driver:
         if self.trace is not None:
             await asyncio.to_thread(self.trace.close)
 
+    def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
+        """Give a role the event of a timer when its time has come, a random part of its jitter later."""
+        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
+        self.loop.call_later(delay / 1_000_000, deliver, TimerFired(timer.key))
+
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def connection(self, bookie: str) -> Connection:
@@ -132,7 +137,7 @@ class Driver:
         return found
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """What a bookie answers to a request of nobody's role; None if it does not."""
+        """Send a request of nobody's role to a bookie; gives its answer, None if there is none."""
         question = _Question(self.loop.create_future())
         self.connection(bookie).send(question, 0, request)
         return await question.answer
@@ -216,8 +221,8 @@ class Driver:
         for future in [*self._patient]:
             if not future.done():
                 future.set_exception(self._unreachable())
-        for told in [*self.impatient]:
-            told(self._unreachable())
+        for report in [*self.impatient]:
+            report(self._unreachable())
 
     def _be_patient(self) -> None:
         if self._losing_patience is not None:
@@ -274,7 +279,7 @@ class Actor:
         self.role = role
         self.results = results
         self.failed = failed
-        self._told = confirmed
+        self._take_confirmed = confirmed
         self.calls = 0
         self._time = driver.loop.time
         self._receive = role.receive
@@ -355,16 +360,15 @@ class Actor:
         connection.send_adds(self, send)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
-        assert self._told is not None
-        self._told(confirmed)
+        assert self._take_confirmed is not None
+        self._take_confirmed(confirmed)
 
     def tell_trace(self, effect: Trace) -> None:
         """Write what the role says it does; only if there is a trace."""
         self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 
     def _set_timer(self, timer: SetTimer) -> None:
-        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
-        self.driver.loop.call_later(delay / 1_000_000, self.deliver, TimerFired(timer.key))
+        self.driver.set_timer(timer, self.deliver)
 
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
         self.driver.spawn(self._operate(operation))

@@ -68,7 +68,7 @@ class Blocks:
     """Large blocks of bytes that are used again once nobody refers to them: new memory costs a page fault for each 4
     KiB.
 
-    ``kept``: bytes that are kept, at most. Whatever does not find a block that is free is given a new one.
+    ``kept``: bytes that are kept, at most. A caller that finds no free block gets a new one.
     """
 
     _SMALL = 32 * 1024
@@ -144,7 +144,7 @@ class AddRows:
 
 
 class RowLoops:
-    """What is done for many entries at once, by the loops once they are loaded."""
+    """The work that is done for many entries at once, by the loops once they are loaded."""
 
     def __init__(self, loops: Loops) -> None:
         self.loops = loops

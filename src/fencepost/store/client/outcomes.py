@@ -1,4 +1,4 @@
-"""What comes of a call to a role, as a user meets it: a value, or the exception that has the name of BookKeeper's."""
+"""The outcome of a call to a role, as a user meets it: a value, or the exception that has the name of BookKeeper's."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ FULL, PART, NONE, UNKNOWN, NOT_ITS = "█", "▒", "·", "?", " "
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a bookie says that it has of a ledger; None: it does not say. ``is_probed``: it was asked for some entries,
-    and those between two that it has are taken to be there.
+    """The entries of a ledger that a bookie says it has; None: it does not say. ``is_probed``: it was asked for some
+    entries, and those between two that it has are taken to be there.
     """
 
     bookie: str

@@ -134,7 +134,7 @@ class Pipeline:
         self.numbers = {key: number for key, number in self.numbers.items() if number in waited_for}
         self.owners = {number: owner for number, owner in self.owners.items() if number % 2 or number in waited_for}
 
-    def _told(self, number: int, requests: int) -> Any:
+    def _owner_answered(self, number: int, requests: int) -> Any:
         """The owner of a number, of which so many requests are answered."""
         owner = self.owners[number]
         if number % 2:
@@ -166,29 +166,29 @@ class Pipeline:
         self, data: NDArray[np.uint8], start: int, stop: int, limit: int, now: float
     ) -> tuple[int, int, int, int, Any, int, int]:
         """Fill ``responses``: how many there are, where the next begins, and how it goes on there; and what
-        :meth:`settle` gives for the first of them, with the response 0 after those that are settled if it is no plain
-        one.
+        :meth:`complete` gives for the first of them, with the response 0 after those that are completed if it is no
+        plain one.
         """
         entry_ids, rows = self._entry_ids, self._rows
         count, at, how, after, number, taken, size = self.loops.receive(
             data, start, stop, limit, self.responses, self.ring, self.oldest, self.next, entry_ids, rows
         )
-        return count, at, how, after, self._settled(number, taken, now) if taken else None, taken, size
+        return count, at, how, after, self._completed(number, taken, now) if taken else None, taken, size
 
-    def settle(self, first: int, count: int, now: float) -> tuple[int, Any, int, int]:
+    def complete(self, first: int, count: int, now: float) -> tuple[int, Any, int, int]:
         """The requests that are answered by the responses from ``first`` on that are of one kind and for one owner.
 
         Gives the response after them, the owner, how many these are, and the bytes of the requests; what they are is in
         ``answered``.
         """
-        after, number, taken, size = self.loops.settle(
+        after, number, taken, size = self.loops.complete(
             self.responses, first, count, self.ring, self.oldest, self.next, self._entry_ids, self._rows
         )
-        return after, self._settled(number, taken, now) if taken else None, taken, size
+        return after, self._completed(number, taken, now) if taken else None, taken, size
 
-    def _settled(self, number: int, taken: int, now: float) -> Any:
+    def _completed(self, number: int, taken: int, now: float) -> Any:
         self._reach(self.responses.item(self._rows.item(taken - 1), self.loops.TXN), 1 - number % 2, now)
-        return self._told(number, taken)
+        return self._owner_answered(number, taken)
 
     def _reach(self, txn: int, is_add: int, now: float) -> None:
         if txn > self.reached[is_add]:
@@ -204,7 +204,7 @@ class Pipeline:
             return None
         self.ring[txn & len(self.ring) - 1, self.loops.OWNER] = 0
         self._reach(txn, 1 - owner % 2, now)
-        return self._told(owner, 1), entry_id, size
+        return self._owner_answered(owner, 1), entry_id, size
 
     # -- what is not answered ------------------------------------------------------------------------------------------
 
@@ -245,4 +245,4 @@ class Pipeline:
         owners, entry_ids = owners[:taken], entry_ids[:taken]
         numbers = self.np.unique(owners).tolist()
         by_number = [(number, entry_ids[owners == number]) for number in numbers]
-        return [(self._told(number, len(these)), these, number % 2 == 0) for number, these in by_number], size
+        return [(self._owner_answered(number, len(these)), these, number % 2 == 0) for number, these in by_number], size

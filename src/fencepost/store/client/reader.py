@@ -1,4 +1,4 @@
-"""The handle of whoever reads a ledger."""
+"""The handle of a reader of a ledger."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _FEW = 64
 
 
 class LedgerReader:
-    """A ledger that is read, by as many as like. It does not hinder whoever writes it.
+    """A ledger that is read, by as many as like. It does not hinder the writer.
 
-    ``prefetch`` entries and ``prefetch_bytes`` bytes are asked for ahead of whoever reads.
+    ``prefetch`` entries and ``prefetch_bytes`` bytes are asked for ahead of the caller.
     """
 
     def __init__(
@@ -90,7 +90,8 @@ class LedgerReader:
     def _ended(self, error: StoreError) -> None:
         self._readable = -1
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Read the metadata of the ledger: :class:`fencepost.store.client.store.Store` does it once."""
         try:
             await self._calls.ask("open")
         except BaseException:

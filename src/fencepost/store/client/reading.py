@@ -350,7 +350,7 @@ class Reading:
         """
         raise NotImplementedError
 
-    def told(self, bookie: str, entries: int, lacking: int) -> None:
+    def count_answers(self, bookie: str, entries: int, lacking: int) -> None:
         """A bookie has answered for so many entries, or never will; some of them it could not give."""
 
     def found(self, entry: Entry) -> None:
@@ -378,7 +378,7 @@ class Reading:
         readings = self.readings
         readings.heard[bookie] = readings.loop.time(), max(self.number, readings.heard.get(bookie, (0.0, 0))[1])
         refused, lac = self.take(view, responses, entry_ids, rows)
-        self.told(bookie, len(rows), refused)
+        self.count_answers(bookie, len(rows), refused)
         role = readings.role
         if role.traces and refused < len(rows):
             fields = {"bookie": bookie, "entries": runs_of(entry_ids[rows >= 0])}
@@ -396,12 +396,12 @@ class Reading:
         """A bookie answered otherwise, or in an unusual form."""
         if not isinstance(response, ReadEntryResponse):
             response = None
-        self.told(bookie, 1, 1)
+        self.count_answers(bookie, 1, 1)
         self._read_on(entry_id, bookie, response)
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """A bookie did not answer."""
-        self.told(bookie, len(entry_ids), len(entry_ids))
+        self.count_answers(bookie, len(entry_ids), len(entry_ids))
         self.readings.calls.actor.deliver(EntriesRead(bookie, None))
         for entry_id in entry_ids:
             self._read_on(entry_id, bookie, None)
@@ -555,8 +555,8 @@ class Stretch(Reading):
         role, actor = self.readings.role, self.readings.calls.actor
         for bookie, entry_ids in lacking.items():
             if role.traces:
-                told = {"bookie": bookie, "entries": runs_of(entry_ids)}
-                actor.tell_trace(Trace("reader_receives_no_entry", role.ledger, told))
+                fields = {"bookie": bookie, "entries": runs_of(entry_ids)}
+                actor.tell_trace(Trace("reader_receives_no_entry", role.ledger, fields))
             missing = [entry_id for entry_id in entry_ids if self.is_missing(entry_id) and not actor.is_closed]
             self._ask_another(bookie, missing, bookie)
 
@@ -628,7 +628,7 @@ class Singles(Reading):
         """See :class:`Reading`."""
         return entry_id in self.wanted
 
-    def told(self, bookie: str, entries: int, lacking: int) -> None:
+    def count_answers(self, bookie: str, entries: int, lacking: int) -> None:
         """See :class:`Reading`."""
         self.readings.answered(bookie, entries, lacking)
 

@@ -52,7 +52,7 @@ class Pace:
 
 @dataclass
 class Copied:
-    """What was copied so far. ``lacking``: entries that no bookie could give, undamaged."""
+    """Counts of the entries that were copied so far. ``lacking``: entries that no bookie could give, undamaged."""
 
     entries: int = 0
     bytes: int = 0
@@ -124,21 +124,21 @@ async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copi
     """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong
     there; gives in how many fragments. A ledger of which the last fragment has it is closed first, by a recovery.
 
-    Raises what :func:`replace_settled` and :meth:`Store.recover_ledger` raise.
+    Raises what :func:`replace_fragments` and :meth:`Store.recover_ledger` raise.
     """
     replaced = 0
     while True:
         metadata = await store.ledger_metadata(ledger)
         if waits_for_end(metadata, (gone,)):
             await store.recover_ledger(ledger, password=metadata.password or b"")
-        replaced += await replace_settled(store, ledger, (gone,), pace, copied)
+        replaced += await replace_fragments(store, ledger, (gone,), pace, copied)
         if gone not in {
             each for fragment in (await store.ledger_metadata(ledger)).fragments for each in fragment.ensemble
         }:
             return replaced
 
 
-async def replace_settled(
+async def replace_fragments(
     store: Store, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
 ) -> int:
     """Give the settled fragments of a ledger another bookie for each that is gone, with all entries that belong there;

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client.calls import Calls
@@ -25,9 +25,6 @@ from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 from fencepost.store.rules.quorums import are_quorums
 from fencepost.tracing import TraceWriter
-
-if TYPE_CHECKING:
-    from fencepost.log.log import Log
 
 
 class _Handle(Protocol):
@@ -68,10 +65,14 @@ class Opening(Generic[H]):
 
 
 class Store:
-    """A cluster of bookies and its metadata service, as one client sees it. :func:`fencepost.connect` makes one."""
+    """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
+
+    :func:`fencepost.connect` gives a :class:`fencepost.client.client.Client`, which has logs, too.
+    """
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self.driver = driver
+        """Carries out the operations, and writes the trace of this client if there is one."""
 
     @classmethod
     async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
@@ -101,15 +102,15 @@ class Store:
         await self.close()
 
     async def close(self) -> None:
-        """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them
-        next.
+        """End the session and all connections. Ledgers that are open stay so; the next client that opens one recovers
+        it.
         """
-        await self._driver.close()
+        await self.driver.close()
 
     @property
     def metadata(self) -> MetadataClient:
         """The session with the metadata service."""
-        return self._driver.metadata
+        return self.driver.metadata
 
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
@@ -133,15 +134,16 @@ class Store:
 
         Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is
         confirmed when ``ack_quorum`` of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``,
-        ``hmac`` or ``dummy``, of which only ``hmac`` protects from whoever does not have the password. ``ledger``: its
-        id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still have.
-        ``deferred_sync``: entries are confirmed before they are durable; call ``force``. ``explicit_lac_interval``:
-        seconds after which readers are told of what is confirmed though no entry follows to tell them; 0: never.
-        ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
+        ``hmac`` or ``dummy``, of which only ``hmac`` protects from clients that do not have the password. ``ledger``:
+        its id, by default the next one, and never that of a ledger that was deleted, whose entries bookies may still
+        have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
+        ``explicit_lac_interval``: seconds after which readers learn the last add confirmed though no entry follows that
+        carries it; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once,
+        at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
-        settings = _writer_settings(
+        settings = writer_settings(
             ensemble,
             write_quorum,
             ack_quorum,
@@ -173,11 +175,9 @@ class Store:
         """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what
         :meth:`create_ledger` does.
         """
-        settings = _writer_settings(
-            ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True
-        )
+        settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
         writer = await self._created(settings, ledger, 1)
-        writer._actor.close()
+        writer.release()
         return writer.id
 
     def adopt_ledger(
@@ -197,7 +197,7 @@ class Store:
 
         async def adopt() -> LedgerWriter:
             known = await self.ledger_metadata(ledger)
-            settings = _writer_settings(
+            settings = writer_settings(
                 known.ensemble_size,
                 known.write_quorum,
                 known.ack_quorum,
@@ -209,9 +209,9 @@ class Store:
                 False,
                 explicit_lac_interval,
             )
-            writer = LedgerWriter(self._driver, ledger, settings, in_flight_bytes)
+            writer = LedgerWriter(self.driver, ledger, settings, in_flight_bytes)
             try:
-                await writer._begin("adopt")
+                await writer.begin("adopt")
             except LedgerExistsError:
                 raise LedgerExistsError(
                     f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted"
@@ -223,9 +223,9 @@ class Store:
     async def _created(self, settings: WriterSettings, ledger: int | None, in_flight_bytes: int) -> LedgerWriter:
         while True:
             number = await self.metadata.new_ledger_id() if ledger is None else ledger
-            writer = LedgerWriter(self._driver, number, settings, in_flight_bytes)
+            writer = LedgerWriter(self.driver, number, settings, in_flight_bytes)
             try:
-                await writer._begin("create")
+                await writer.begin("create")
                 return writer
             except LedgerExistsError:  # somebody has chosen this id by hand
                 if ledger is not None:
@@ -242,26 +242,27 @@ class Store:
         prefetch_bytes: int = 16 * 1024 * 1024,
         confirmed: int = NO_ENTRY_YET,
     ) -> Opening[LedgerReader]:
-        """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.
+        """Open a ledger to read it. With ``recover`` it is closed first, and a client that still writes it is fenced
+        off.
 
-        ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and
+        ``digest``: the one that the caller expects, if any; the metadata say which it is. ``prefetch`` and
         ``prefetch_bytes``: how many entries and bytes are asked for ahead. ``confirmed``: an entry that the caller
-        knows to be confirmed, as another reader was told. The entries up to it are there to read, and the bookies are
-        not asked what is confirmed.
+        knows to be confirmed, from another reader. The entries up to it are there to read, and the bookies are not
+        asked for the last add confirmed.
 
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with
-        ``recover`` whatever :meth:`recover_ledger` raises.
+        ``recover`` all that :meth:`recover_ledger` raises.
         """
 
         async def opened() -> LedgerReader:
             if recover:
                 await self.recover_ledger(ledger, password=password)
-            settings = self._driver.settings
+            settings = self.driver.settings
             reader = LedgerReader(
-                self._driver,
+                self.driver,
                 ledger,
                 ReaderSettings(
-                    _bytes(password),
+                    password_bytes(password),
                     int(settings.speculation_delay * 1_000_000),
                     int(settings.poll_wait * 1_000_000),
                     lac=confirmed,
@@ -269,7 +270,7 @@ class Store:
                 prefetch,
                 prefetch_bytes,
             )
-            await reader._open()
+            await reader.open()
             if digest is not None and _digest(digest) is not reader.metadata.digest_type:
                 await reader.close()
                 actual = reader.metadata.digest_type.name.lower()
@@ -283,24 +284,24 @@ class Store:
     async def recover_ledger(
         self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
     ) -> LedgerMetadata:
-        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced
-        off.
+        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. A client that still writes it is
+        fenced off.
 
         ``progress`` is called with the last entry that was found, ten times a second.
 
-        All that was confirmed is in it. A ledger that is closed already is left as it is. Raises
+        The ledger has all entries that were confirmed. A ledger that is closed already is left as it is. Raises
         :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
         :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
-        settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
-        role = Recoverer(ledger, settings, traces=self._driver.trace is not None)
-        calls = Calls(self._driver, ledger, role)
+        settings = RecovererSettings(password_bytes(password), self.driver.settings.recovery_in_flight)
+        role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
+        calls = Calls(self.driver, ledger, role)
         try:
             recovering = calls.start("recover")
             while progress is not None and not recovering.done():
                 progress(role.found)
                 await asyncio.wait((recovering,), timeout=0.1)
-            metadata: LedgerMetadata = await self._driver.patiently(recovering)
+            metadata: LedgerMetadata = await self.driver.patiently(recovering)
             return metadata
         finally:
             calls.close()
@@ -315,33 +316,22 @@ class Store:
         return (await self.metadata.read_ledger(ledger)).metadata
 
     async def delete_ledger(self, ledger: int) -> None:
-        """Delete a ledger, in whatever state it is. Its bookies make room when they next compare with the metadata.
+        """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
 
         Raises :class:`NoSuchLedgerError`.
         """
         await self.metadata.delete_ledger(ledger)
 
-    def log(self, name: str, *, password: bytes | str = b"") -> Log:
-        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there
-        yet.
-
-        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is
-        no name.
-        """
-        from fencepost.log.log import Log  # which is built on this
-
-        return Log(self, name, password)
-
     async def ask(self, bookie: str, request: Request) -> Response | None:
-        """What one bookie answers to a request of the wire protocol; None if it does not answer."""
-        return await self._driver.ask(bookie, request)
+        """Send a request of the wire protocol to one bookie; gives its answer, None if there is none."""
+        return await self.driver.ask(bookie, request)
 
     async def bookies(self) -> Bookies:
         """The bookies that are registered: those that can be written to, and those that can only be read."""
         return await self.metadata.bookies()
 
 
-def _writer_settings(
+def writer_settings(
     ensemble: int,
     write_quorum: int | None,
     ack_quorum: int | None,
@@ -354,6 +344,10 @@ def _writer_settings(
     explicit_lac_interval: float = 0.1,
     reserves: bool = False,
 ) -> WriterSettings:
+    """The settings of the writer of a new ledger, as :meth:`Store.create_ledger` takes them.
+
+    Raises :class:`fencepost.OptionError`.
+    """
     write_quorum = ensemble if write_quorum is None else write_quorum
     ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
     if not are_quorums(ensemble, write_quorum, ack_quorum):
@@ -368,7 +362,7 @@ def _writer_settings(
         ensemble,
         write_quorum,
         ack_quorum,
-        _bytes(password),
+        password_bytes(password),
         _digest(digest),
         tuple(sorted((custom_metadata or {}).items())),
         random.SystemRandom().getrandbits(63),
@@ -379,7 +373,8 @@ def _writer_settings(
     )
 
 
-def _bytes(password: bytes | str) -> bytes:
+def password_bytes(password: bytes | str) -> bytes:
+    """A password as bookies know it: UTF-8 if it is a text."""
     return password.encode() if isinstance(password, str) else password
 
 

@@ -1,4 +1,4 @@
-"""The handle of whoever has created a ledger: it appends to it and closes it."""
+"""The handle of a ledger's writer: it appends entries and closes the ledger."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
 
 _AT_ONCE = 1024
-"""Entries that are taken at once from whoever appends many."""
+"""Entries that are taken at once from a caller that appends many."""
 
 
 class LedgerWriter:
     """A ledger that this client has created, and is the only one to append to.
 
-    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way;
-    whoever appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
+    Appends are confirmed in their order. At most ``in_flight`` entries and ``in_flight_bytes`` bytes are under way; a
+    caller that appends more waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is
     recovered by the next who opens it so.
     """
 
@@ -47,16 +47,16 @@ class LedgerWriter:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         """Those who wait for room, and the sizes of their entries."""
         self._entries: list[bytes] = []
-        """What was appended in this turn of the loop."""
+        """The entries that were appended in this turn of the loop."""
         self._sinks: list[Any] = []
-        """Who is told what comes of each: a future, or several appends."""
+        """For each of these entries the future, or the appends waited for together, that takes its outcome."""
         self._entries_size = 0
         self._is_pushing = False
         self._batches: dict[int, _Batch] = {}
         """Entries that are not confirmed, in their order, by the numbers of the calls that they went by."""
-        self._told = -1
+        self._last_confirmed = -1
         """The last entry that somebody was told of."""
-        self._told_length = 0
+        self._confirmed_length = 0
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._error: StoreError | None = None
         """Why the writer can not go on, though its ledger is not closed."""
@@ -127,8 +127,8 @@ class LedgerWriter:
         self._put(data, size, future)
         return future
 
-    def submit_many(self, entries: list[bytes], told: Told) -> None:
-        """Append entries without waiting for room; ``told`` hears what comes of each, for which see :class:`Told`.
+    def submit_many(self, entries: list[bytes], sink: Sink) -> None:
+        """Append entries without waiting for room; ``sink`` hears what comes of each, for which see :class:`Sink`.
 
         It is for whoever limits by other means what is under way. Raises :class:`IllegalOperationError` if one is too
         large; none is sent then.
@@ -142,7 +142,7 @@ class LedgerWriter:
         self._in_flight += len(entries)
         self._in_flight_bytes += size
         self._push()
-        self._give(_Batch(entries, size, told))
+        self._give(_Batch(entries, size, sink))
 
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[int]:
         """Append entries one after another, many under way at once; their ids, once all are confirmed.
@@ -266,9 +266,9 @@ class LedgerWriter:
         actor.append(entries)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
-        """Entries are confirmed: whoever waits for them is told, in their order."""
-        entry_id, self._told = self._told + 1, confirmed.entry_id
-        size, self._told_length = confirmed.length - self._told_length, confirmed.length
+        """Entries are confirmed: complete the appends, in their order."""
+        entry_id, self._last_confirmed = self._last_confirmed + 1, confirmed.entry_id
+        size, self._confirmed_length = confirmed.length - self._confirmed_length, confirmed.length
         missing, left = confirmed.entry_id - entry_id + 1, size
         self._in_flight -= missing
         self._in_flight_bytes -= size
@@ -277,7 +277,7 @@ class LedgerWriter:
             if not missing:
                 break
             number, some = (batch.left, batch.size) if batch.left <= missing else (missing, left)
-            batch.tell(entry_id, number, some)
+            batch.confirm(entry_id, number, some)
             entry_id, missing, left = entry_id + number, missing - number, left - some
             if not batch.left:
                 over.append(token)
@@ -286,7 +286,7 @@ class LedgerWriter:
         self._let_in()
 
     def _give_back(self, batch: _Batch, error: StoreError) -> None:
-        """What is left of entries will not be confirmed."""
+        """The rest of the entries will not be confirmed."""
         batch.fail(error)
         self._release(batch.left, batch.size)
 
@@ -352,8 +352,17 @@ class LedgerWriter:
             self._actor.close()
         return self.last_add_confirmed
 
-    async def _begin(self, operation: str) -> None:
-        """Create the ledger, or adopt it."""
+    def release(self, error: StoreError | None = None) -> None:
+        """Write no more, and leave the ledger as it is: another client may adopt or recover it. With an ``error`` the
+        appends that are under way fail with it.
+        """
+        if error is None:
+            self._actor.close()
+        else:
+            self._actor.fail(error)
+
+    async def begin(self, operation: str) -> None:
+        """``create`` the ledger, or ``adopt`` it: :class:`fencepost.store.client.store.Store` does it once."""
         try:
             await self._ask(operation)
         except BaseException:
@@ -401,12 +410,12 @@ class LedgerWriter:
 
 
 def copied(data: Data) -> bytes:
-    """What may change is copied when it is drawn."""
+    """Data that may change are copied when they are drawn."""
     len(data)
     return bytes(data)
 
 
-class Told(Protocol):
+class Sink(Protocol):
     """Hears what comes of entries that were appended together. It does nothing with the ledger meanwhile."""
 
     def confirm(self, first: int, number: int) -> None:
@@ -419,21 +428,21 @@ class Told(Protocol):
 class _Batch:
     """Entries that were appended together: how many are not confirmed, with how many bytes, and who is told of them."""
 
-    __slots__ = ("entries", "left", "sinks", "size", "told")
+    __slots__ = ("confirmed", "entries", "left", "sinks", "size")
 
-    def __init__(self, entries: Sequence[bytes], size: int, sinks: list[Any] | Told) -> None:
+    def __init__(self, entries: Sequence[bytes], size: int, sinks: list[Any] | Sink) -> None:
         self.entries = entries
         self.left = len(entries)
         self.size = size
         self.sinks = sinks
-        self.told = 0
+        self.confirmed = 0
 
-    def tell(self, entry_id: int, number: int, size: int) -> None:
+    def confirm(self, entry_id: int, number: int, size: int) -> None:
         """The next entries are confirmed, with ids from this one on."""
         self.left -= number
         self.size -= size
-        sinks, start = self.sinks, self.told
-        self.told += number
+        sinks, start = self.sinks, self.confirmed
+        self.confirmed += number
         if not isinstance(sinks, list):
             sinks.confirm(entry_id, number)
             return
@@ -448,7 +457,7 @@ class _Batch:
         if not isinstance(sinks, list):
             sinks.fail(error, self.left)
             return
-        for sink in sinks[self.told :]:
+        for sink in sinks[self.confirmed :]:
             if not sink.done():
                 sink.set_exception(error)
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.store.disk.sections import ENTRY_HEADER, ROW, Run, Runs, detail_bytes, runs_of, unpacked
+from fencepost.store.rows.places import PLACED
 
 _FIRST = -(1 << 63)
 _LAST = (1 << 63) - 1
@@ -32,22 +33,6 @@ _MOST_DETAILS = (1 << 32) - 1
 _GATHERED = 1 << 18
 """Runs whose bits are gathered together."""
 
-PLACED = np.dtype(
-    [
-        ("offset", "i8"),
-        ("log", "u4"),
-        ("span", "u4"),
-        ("size", "u4"),
-        ("base", "u4"),
-        ("details", "u4"),
-        ("count", "u2"),
-        ("size_bits", "u1"),
-        ("gap_bits", "u1"),
-    ]
-)
-"""A run in a table, besides its ledger and first id: as in :data:`fencepost.store.disk.sections.ROW`, with its place,
-and that of its bits.
-"""
 SPARE = 8
 """Bytes after the bits of all runs of a table, since the loops take bits by the word."""
 

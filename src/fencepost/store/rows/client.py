@@ -429,7 +429,7 @@ def parse(data, start, stop, limit, table):
     "Tuple((int64, int64, int64, int64))(int64[:, ::1], int64, int64, int64[:, ::1], int64, int64, int64[::1],"
     " int64[::1])"
 )
-def settle(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
+def complete(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
     """Take requests out of the ring that are answered: by responses of one kind, to requests of one owner, from the row
     ``first`` on.
 
@@ -460,13 +460,13 @@ def settle(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
     " int64[::1])"
 )
 def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_ids, rows):
-    """As :func:`parse`, and :func:`settle` for the first of the responses, unless that is of the kind ``OTHER``: what
-    both give, one after the other, with the row 0 after those that are settled if none are.
+    """As :func:`parse`, and :func:`complete` for the first of the responses, unless that is of the kind ``OTHER``: what
+    both give, one after the other, with the row 0 after those that are completed if none are.
     """
     count, at, how = parse(data, start, stop, limit, responses)
     row, owner, taken, size = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if count and responses[0, KIND] != OTHER:
-        row, owner, taken, size = settle(responses, 0, count, ring, oldest, next_txn, entry_ids, rows)
+        row, owner, taken, size = complete(responses, 0, count, ring, oldest, next_txn, entry_ids, rows)
     return count, at, how, row, owner, taken, size
 
 

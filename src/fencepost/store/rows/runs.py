@@ -12,8 +12,8 @@ import numba
 import numpy as np
 from numba import types
 
-from fencepost.store.disk.index import PLACED
 from fencepost.store.rows.native import inner, load_word, njit, store_int32, store_int64
+from fencepost.store.rows.places import PLACED
 
 MOST_DETAILS = 9
 """Bytes that the bits of an entry take at the most."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count, groupby
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, Response
-from fencepost.store.roles.interface import AddsAnswered, EntriesRead, ReadOn, Result, SendAdds, Trace
+from fencepost.store.roles.interface import AddsAnswered, EntriesRead, Event, ReadOn, Result, SendAdds, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
@@ -25,9 +25,8 @@ from fencepost.store.rules.reading import (
     outcome_of_read,
     place_to_ask,
 )
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim import network
+from fencepost.store.sim.environment import Environment
 
 FIRST_TXN = 1 << 40
 
@@ -35,10 +34,22 @@ TOGETHER = 300
 """Microseconds in which the answers of a bookie are told together, at most."""
 
 
+class Process(network.Client, Protocol):
+    """A client's process, as far as batches need it: :class:`fencepost.store.sim.client.ClientProcess`."""
+
+    environment: Environment
+    random: Callable[[], float]
+    batches: Batches
+
+    def deliver(self, event: Event) -> None: ...
+    def expect(self, take: Callable[[Result], None]) -> int: ...
+    def tell_trace(self, effect: Trace) -> None: ...
+
+
 class Batches:
     """What a process has asked for by the batch and has no answer to."""
 
-    def __init__(self, process: ClientProcess) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.txns = count(FIRST_TXN)
         self.adds: dict[int, int] = {}
@@ -54,13 +65,13 @@ class Batches:
             if is_in_write_set(send.place, send.adds.first + at, send.ensemble_size, send.write_quorum):
                 txn = next(self.txns)
                 self.adds[txn] = send.adds.first + at
-                self.process.cluster.network.request(self.process, send.bookie, txn, send.adds[at])
+                self.process.environment.network.request(self.process, send.bookie, txn, send.adds[at])
 
     def read(self, reading: Reading, bookie: str, entry_id: int) -> None:
         """Ask a bookie for one of the entries that are read together."""
         txn = next(self.txns)
         self.reads[txn] = reading, entry_id
-        self.process.cluster.network.request(self.process, bookie, txn, ReadEntry(reading.role.ledger, entry_id))
+        self.process.environment.network.request(self.process, bookie, txn, ReadEntry(reading.role.ledger, entry_id))
 
     def answered(self, txn: int, bookie: str, response: Response | None) -> None:
         """A bookie answered, or (None) did not."""
@@ -72,7 +83,7 @@ class Batches:
         answers = self.answers.setdefault(bookie, [])
         answers.append((None if response is None else response.code, self.adds.pop(txn)))
         if len(answers) == 1:
-            self.process.cluster.schedule.after(int(self.process.random() * TOGETHER), self.tell, bookie)
+            self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.tell, bookie)
 
     def tell(self, bookie: str) -> None:
         """Tell what a bookie has answered to adds."""
@@ -89,7 +100,7 @@ class Reading:
     """
 
     def __init__(
-        self, process: ClientProcess, role: Reader, entry_ids: range, turn: int, taken: Callable[[int, Result], None]
+        self, process: Process, role: Reader, entry_ids: range, turn: int, taken: Callable[[int, Result], None]
     ) -> None:
         self.process = process
         self.role = role
@@ -103,7 +114,7 @@ class Reading:
         asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
         for entry_id, bookie in asked.items():
             process.batches.read(self, bookie, entry_id)
-        process.cluster.schedule.after(role.settings.speculation_delay, self._read_elsewhere, asked)
+        process.environment.schedule.after(role.settings.speculation_delay, self._read_elsewhere, asked)
 
     def _first_to_ask(self, entry_id: int, turn: int) -> str:
         metadata, suspects = self.role.view.known(), self.role.suspects
@@ -159,7 +170,9 @@ class Reading:
             return False
         self.asked_again[entry_id] = answered
         self.process.batches.read(self, another, entry_id)
-        self.process.cluster.schedule.after(role.settings.speculation_delay, self._read_elsewhere, {entry_id: another})
+        self.process.environment.schedule.after(
+            role.settings.speculation_delay, self._read_elsewhere, {entry_id: another}
+        )
         return True
 
     def _take(self, entry_id: int, result: Result) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.store.disk.collection import Collection
 from fencepost.store.disk.entry_logs import EntryLogs, known_journals
@@ -49,10 +49,8 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
+from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.cluster import Cluster
 
 REST = 5_000
 """Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
@@ -69,9 +67,9 @@ class BookieProcess:
     its disk is empty.
     """
 
-    def __init__(self, name: str, cluster: Cluster, random: Random) -> None:
+    def __init__(self, name: str, environment: Environment, random: Random) -> None:
         self.name = name
-        self.cluster = cluster
+        self.environment = environment
         self.random = random.random
         self.dice = random
         self.marks = Random(f"marks of {name}")
@@ -102,7 +100,7 @@ class BookieProcess:
         }
 
     def _new_role(self) -> Bookie:
-        return Bookie(self.cluster.case.protections, traces=self.cluster.traces)
+        return Bookie(self.environment.case.protections, traces=self.environment.traces)
 
     def _forget(self) -> None:
         """What a process knows is gone with it."""
@@ -151,9 +149,9 @@ class BookieProcess:
         except Damage as damage:
             self.refuse(str(damage))
             return False
-        self.cluster.note(self.name, f"starts, with {len(found.records)} records")
-        if self.cluster.trace is not None:
-            self.cluster.trace.started(self.name, "bookie")
+        self.environment.note(self.name, f"starts, with {len(found.records)} records")
+        if self.environment.trace is not None:
+            self.environment.trace.started(self.name, "bookie")
         self.replaying = True
         self.cache_limit = int(self.random() ** 3 * 4_000)
         self.ledgers = LedgerStore(logs)
@@ -171,10 +169,10 @@ class BookieProcess:
         unproven = [decode(payload) for payload in found.unproven]
         for record in unproven:
             if type(record) is EntryAdded:
-                self.cluster.entry_durable(self.name, record)
-        if self.cluster.trace is not None:
+                self.environment.entry_durable(self.name, record)
+        if self.environment.trace is not None:
             for ledger, fields in recovered(unproven).items():
-                self.cluster.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
+                self.environment.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
         self.works = True
         return True
 
@@ -182,42 +180,42 @@ class BookieProcess:
         """Take connections from now on."""
         self.alive = True
         self.replaying = False
-        self.cluster.judge.restarted(self.name, self._has)
+        self.environment.judge.restarted(self.name, self._has)
         self._tell_judge()
-        self.cluster.metadata.register(self.name)
+        self.environment.metadata.register(self.name)
 
     def crash(self, power: bool) -> None:
         """The process is killed, or (``power``) its machine loses power."""
         if not self.works:
             return
-        self.cluster.note(self.name, "loses power" if power else "is killed")
+        self.environment.note(self.name, "loses power" if power else "is killed")
         self.alive = self.works = False
         self.starts += 1
         if power:
             self.disk.lose_power(self.dice)
-        self.cluster.network.lose_all(self.name, noticed=not power)
-        self.cluster.bookie_gone(self)
+        self.environment.network.lose_all(self.name, noticed=not power)
+        self.environment.bookie_gone(self.name)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take nothing from owners any more, or again."""
         if self.alive:
             self.deliver(Call(0, "read only", (read_only,)))
-            (self.cluster.metadata.unregister if read_only else self.cluster.metadata.register)(self.name)
+            (self.environment.metadata.unregister if read_only else self.environment.metadata.register)(self.name)
 
     def refuse(self, why: str) -> None:
         """The bookie does not start any more."""
-        self.cluster.note(self.name, f"refuses to start: {why}")
+        self.environment.note(self.name, f"refuses to start: {why}")
         self.refuses = why
 
     def _enter_limbo(self) -> None:
         """Put every ledger in limbo that may have had entries here."""
-        for ledger, (metadata, _) in sorted(self.cluster.metadata.ledgers.items()):
+        for ledger, (metadata, _) in sorted(self.environment.metadata.ledgers.items()):
             if any(self.name in fragment.ensemble for fragment in metadata.fragments):
                 self.entering_limbo.add(ledger)
             else:
-                self.cluster.judge.forgot(self.name, ledger)
-                if self.cluster.trace is not None:
-                    self.cluster.trace.node_did(self.name, "bookie_is_wiped", {}, str(ledger))
+                self.environment.judge.forgot(self.name, ledger)
+                if self.environment.trace is not None:
+                    self.environment.trace.node_did(self.name, "bookie_is_wiped", {}, str(ledger))
         if not self.entering_limbo:
             self.lost_data = False
         for ledger in sorted(self.entering_limbo):
@@ -229,14 +227,14 @@ class BookieProcess:
         """A request came."""
         if not self.alive:
             return
-        history = self.cluster.judge.ledgers[request.ledger]
+        history = self.environment.judge.ledgers[request.ledger]
         self.asked_for[connection.number, txn] = (request, self.name in history.fenced)
         self.deliver(Asked(connection.number, txn, request))
         self._tell_judge()
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
-        effects = self.cluster.receive(self.name, self.role, event)
+        effects = self.environment.receive(self.name, self.role, event)
         carry = self._carry
         for effect in effects:
             carry[type(effect)](effect)
@@ -244,7 +242,7 @@ class BookieProcess:
     def _tell_judge(self) -> None:
         """What the bookie knows of its ledgers. Only requests change that, once it has started."""
         for ledger, known in self.role.ledgers.items():
-            self.cluster.judge.knows(self.name, ledger, known.lac, known.fenced)
+            self.environment.judge.knows(self.name, ledger, known.lac, known.fenced)
 
     def _has(self, ledger: int, entry_id: int) -> bool:
         """Whether the bookie has an entry, or does not say that it lacks it."""
@@ -281,7 +279,7 @@ class BookieProcess:
         bit = int(where * len(body) * 8)
         body[bit // 8] ^= 1 << bit % 8
         entries[entry_id] = bytes(body)
-        self.cluster.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
+        self.environment.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _later(self, start: int, event: Event) -> None:
         if self.works and self.starts == start:
@@ -294,21 +292,21 @@ class BookieProcess:
         durable = (
             type(request) is not AddEntry or (request.ledger, request.entry_id, request.body) in self.durable_entries
         )
-        self.cluster.judge.answered(self.name, request, answer.response, was_fenced, durable)
-        self.cluster.network.respond(answer.connection, answer.txn, answer.response)
+        self.environment.judge.answered(self.name, request, answer.response, was_fenced, durable)
+        self.environment.network.respond(answer.connection, answer.txn, answer.response)
 
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + int(self.random() * timer.jitter) if timer.jitter else timer.delay
-        self.cluster.schedule.after(delay, self._later, self.starts, TimerFired(timer.key))
+        self.environment.schedule.after(delay, self._later, self.starts, TimerFired(timer.key))
 
     def _stop(self, stop: Stop) -> None:
         self.crash(power=False)
 
     def _trace(self, effect: Trace) -> None:
         """What a bookie has done for a client; the name of the connection says whose it is."""
-        assert self.cluster.trace is not None
-        label = None if effect.connection is None else self.cluster.network.label(effect.connection)
-        self.cluster.trace.role_did(self.name, effect, label)
+        assert self.environment.trace is not None
+        label = None if effect.connection is None else self.environment.network.label(effect.connection)
+        self.environment.trace.role_did(self.name, effect, label)
 
     def _result(self, result: Result) -> None:
         """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there
@@ -330,7 +328,7 @@ class BookieProcess:
     def _flush_soon(self) -> None:
         if not self.flushing:
             self.flushing = True
-            self.cluster.schedule.after(int(self.random() * 200), self._flush, self.starts)
+            self.environment.schedule.after(int(self.random() * 200), self._flush, self.starts)
 
     def _flush(self, start: int) -> None:
         """Write what is pending as one group, up to where a checkpoint begins, and sync it."""
@@ -354,10 +352,10 @@ class BookieProcess:
             self._fail("can not write its journal: the disk is full")
             return
         if group and not payloads:
-            self.cluster.schedule.after(int(self.random() * 50), self._if_there, start, self._confirm, (group,))
+            self.environment.schedule.after(int(self.random() * 50), self._if_there, start, self._confirm, (group,))
             return
         delay = (100 + int(self.random() * 900)) * self.slow
-        self.cluster.schedule.after(delay, self._synced, start, self.journal.end, proves, group)
+        self.environment.schedule.after(delay, self._synced, start, self.journal.end, proves, group)
 
     def is_journalled(self, record: Record) -> bool:
         """Whether a record is in the journal before it is confirmed."""
@@ -377,7 +375,7 @@ class BookieProcess:
         self._confirm(group)
         if self.works and not self.flushing and self.unmarked:
             self.unmarked = False
-            self.cluster.schedule.after(REST, self._rest, start, end)
+            self.environment.schedule.after(REST, self._rest, start, end)
 
     def _confirm(self, group: list[tuple[int, bytes, Record]]) -> None:
         """The records of a group are as durable as they become before they are answered."""
@@ -386,9 +384,9 @@ class BookieProcess:
             for _, _, record in group:
                 if type(record) is EntryAdded:
                     self.durable_entries.add((record.ledger, record.entry_id, record.body))
-                    self.cluster.entry_durable(self.name, record)
-            if self.cluster.trace is not None:
-                self.cluster.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
+                    self.environment.entry_durable(self.name, record)
+            if self.environment.trace is not None:
+                self.environment.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
             self.deliver(JournalSynced(group[-1][0]))
         if self.works and self.pending:
             self.flushing = True
@@ -411,7 +409,7 @@ class BookieProcess:
         return True
 
     def _fail(self, what: str) -> None:
-        self.cluster.note(self.name, what)
+        self.environment.note(self.name, what)
         self.flushing = False
         self.deliver(JournalFailed())
 
@@ -461,7 +459,7 @@ class BookieProcess:
         self._begin_checkpoint()
 
     def _look_up(self, look_up: LookUp) -> None:
-        self.cluster.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up)
+        self.environment.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up)
 
     def _read(self, start: int, look_up: LookUp) -> None:
         if self.works and self.starts == start:
@@ -472,7 +470,7 @@ class BookieProcess:
     def _after_disk(self, longest: int, what: Callable[..., None], *arguments: Any) -> None:
         """Do something when the disk has had time for it, if the process is still there."""
         delay = (100 + int(self.random() * longest)) * self.slow
-        self.cluster.schedule.after(delay, self._if_there, self.starts, what, arguments)
+        self.environment.schedule.after(delay, self._if_there, self.starts, what, arguments)
 
     def _if_there(self, start: int, what: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if self.works and self.starts == start:

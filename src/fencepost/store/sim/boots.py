@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.store.disk.journal_files import SPARE
 from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
@@ -33,10 +33,8 @@ from fencepost.store.rules.replication import belonging, sources
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.case import HORIZON
 from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.cluster import Cluster
 
 JOURNALS = (0.0, 0.0, 0.5, 1.0)
 """The shares of starts with adds in the journal, of which a run has one."""
@@ -69,10 +67,10 @@ class Directory:
 class BootingBookie(BookieProcess):
     """A bookie with two directories, each with a cookie."""
 
-    def __init__(self, name: str, cluster: Cluster, random: Random) -> None:
-        super().__init__(name, cluster, random)
-        self.boots = cluster.case.stream(f"{name} boots")
-        self.share = JOURNALS[int(cluster.case.stream("journals").random() * len(JOURNALS))]
+    def __init__(self, name: str, environment: Environment, random: Random) -> None:
+        super().__init__(name, environment, random)
+        self.boots = environment.case.stream(f"{name} boots")
+        self.share = JOURNALS[int(environment.case.stream("journals").random() * len(JOURNALS))]
         self.of_journal, self.of_entries = self.directories = (Directory("journal"), Directory("entries"))
         self.journals = True
         self.may_lack = False
@@ -116,7 +114,7 @@ class BootingBookie(BookieProcess):
         self.ending = self.is_at_risk = False
         self.journals = self.boots.random() < self.share
         stamped = [self._stamped(directory) for directory in self.directories]
-        in_metadata = self.cluster.cookies.get(self.name)
+        in_metadata = self.environment.cookies.get(self.name)
         own = self._cookie(in_metadata)
         decision = may_boot(own, in_metadata, stamped)
         is_first_start = any(directory.is_first_start for directory in self.directories)
@@ -124,7 +122,7 @@ class BootingBookie(BookieProcess):
         if decision.boot is Boot.STAMP:
             for directory in self.directories:
                 directory.cookie, directory.is_first_start = own, True
-            self.cluster.cookies[self.name] = own
+            self.environment.cookies[self.name] = own
         elif decision.boot is not Boot.READY or has_lost_all(
             is_first_start, any(not each.is_empty for each in stamped)
         ):
@@ -139,7 +137,7 @@ class BootingBookie(BookieProcess):
         for step in steps_of_boot(
             has_lost_directory=has_lost_directory,
             last_run=self.of_entries.run,
-            protections=self.cluster.case.protections,
+            protections=self.environment.case.protections,
         ):
             self.steps += self._parts(step, own, has_lost_directory)
         if len(self.steps) > 3:
@@ -157,12 +155,12 @@ class BootingBookie(BookieProcess):
         """The process is asked to end: it takes nothing more, flushes everything, and says so."""
         if not self.alive:
             return
-        self.cluster.note(self.name, "is asked to end")
+        self.environment.note(self.name, "is asked to end")
         self.alive = False
         self.ending = True
         self._end_clients()
         self.repair = None
-        self.cluster.network.lose_all(self.name, noticed=True)
+        self.environment.network.lose_all(self.name, noticed=True)
         self._flush_all()
 
     def _flush_all(self) -> None:
@@ -175,18 +173,18 @@ class BootingBookie(BookieProcess):
         if self.pending or self.flushing:
             self._flush_all()
             return
-        self.cluster.note(self.name, "ends")
+        self.environment.note(self.name, "ends")
         self.of_entries.run = None
         self.works = False
         self.starts += 1
-        self.cluster.bookie_gone(self)
+        self.environment.bookie_gone(self.name)
 
     def lose(self, directories: list[Directory], power: bool) -> None:
         """Directories are lost with all that is in them, and with the process that uses them."""
         self.crash(power)
         self.may_lack = True
         for directory in directories:
-            self.cluster.note(self.name, f"the directory of {directory.path} is lost")
+            self.environment.note(self.name, f"the directory of {directory.path} is lost")
             directory.clear()
             for name in self._files_of(directory):
                 self.disk.remove(name)
@@ -195,19 +193,19 @@ class BootingBookie(BookieProcess):
     def _end_clients(self) -> None:
         if self.recovery is not None:
             self.recovery.alive = False
-            self.cluster.metadata.disconnect(self.recovery)
+            self.environment.metadata.disconnect(self.recovery)
             self.recovery = None
         if self.copier is not None:
             self.copier.alive = False
 
     def _maybe_crash(self, within: int) -> None:
         """Where boots are cut short, this one may be."""
-        if "boot_crashes" in self.cluster.case.faults and self.boots.random() < 0.4:
+        if "boot_crashes" in self.environment.case.faults and self.boots.random() < 0.4:
             power = self.boots.random() < 0.5
-            self.cluster.schedule.after(int(self.boots.random() * within), self._crash_of, self.starts, power)
+            self.environment.schedule.after(int(self.boots.random() * within), self._crash_of, self.starts, power)
 
     def _crash_of(self, start: int, power: bool) -> None:
-        if self.starts == start and self.cluster.schedule.now < HORIZON and self.cluster.faults.may_hurt(self):
+        if self.starts == start and self.environment.schedule.now < HORIZON and self.environment.may_hurt(self.name):
             self.crash(power)
 
     # -- directories and cookies --------------------------------------------------------------------------------------
@@ -252,7 +250,7 @@ class BootingBookie(BookieProcess):
         if self.works:
             for directory in self.directories:
                 directory.is_first_start = False
-            protections, traces = self.cluster.case.protections, self.cluster.traces
+            protections, traces = self.environment.case.protections, self.environment.traces
             self.repair = roles.Repair(self.name, self.role, protections, PAUSE, traces)
             then()
 
@@ -260,21 +258,21 @@ class BootingBookie(BookieProcess):
         self._after_disk(500, self._noted, directory, name, value, then)
 
     def _noted(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
-        self.cluster.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
+        self.environment.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
         setattr(directory, name, value)
         if name == "run":
             self._tell("bookie_notes_run", {"journals_adds": self.journals})
         then()
 
     def _tell(self, action: str, parameters: dict[str, Any]) -> None:
-        if self.cluster.trace is not None:
-            self.cluster.trace.node_did(self.name, action, parameters)
+        if self.environment.trace is not None:
+            self.environment.trace.node_did(self.name, action, parameters)
 
     def _note_run(self, then: Callable[[], None]) -> None:
         if self.alive:  # as it should not be
             delay = int(self.boots.random() * LATE)
             arguments = (self.of_entries, "run", Run(journals_adds=self.journals), then)
-            self.cluster.schedule.after(delay, self._if_there, self.starts, self._noted, arguments)
+            self.environment.schedule.after(delay, self._if_there, self.starts, self._noted, arguments)
         else:
             self._note(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_noted, then))
 
@@ -287,8 +285,8 @@ class BootingBookie(BookieProcess):
         self._after_metadata(self._stamped_metadata, cookie, then)
 
     def _stamped_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
-        self.cluster.note(self.name, "stamps the metadata")
-        self.cluster.cookies[self.name] = cookie
+        self.environment.note(self.name, "stamps the metadata")
+        self.environment.cookies[self.name] = cookie
         self._tell("bookie_stamps_cookies", {})
         then()
 
@@ -312,7 +310,7 @@ class BootingBookie(BookieProcess):
         if super()._has(ledger, entry_id):
             return True
         known = self.role.ledgers.get(ledger)
-        metadata, _ = self.cluster.metadata.ledgers[ledger]
+        metadata, _ = self.environment.metadata.ledgers[ledger]
         is_marked = self.of_entries.is_under_repair and known is not None and known.fenced
         return is_marked and metadata.status is LedgerStatus.CLOSED
 
@@ -353,23 +351,23 @@ class BootingBookie(BookieProcess):
         """Give the role an event, and do what it wants."""
         if self.repair is None:
             return
-        for effect in self.cluster.receive(f"{self.name} repair", self.repair, event):
+        for effect in self.environment.receive(f"{self.name} repair", self.repair, event):
             _CARRY[type(effect)](self, effect)
 
     def list_ledgers(self, effect: roles.ListLedgers) -> None:
         """Read the metadata of all ledgers, or fail to."""
-        unsteady = self.cluster.metadata.unsteady
+        unsteady = self.environment.metadata.unsteady
         if unsteady and self.boots.random() < unsteady:
             self._after_metadata(self._tell_repair, roles.ListingFailed())
         else:
             self._after_metadata(self._listed)
 
     def _listed(self) -> None:
-        found = [(ledger, metadata) for ledger, (metadata, _) in sorted(self.cluster.metadata.ledgers.items())]
+        found = [(ledger, metadata) for ledger, (metadata, _) in sorted(self.environment.metadata.ledgers.items())]
         if self.has_lost_directory and self.repair is not None and self.repair.marking is not None:
             for ledger, metadata in found:
                 if mark_of(metadata, self.name) is Mark.NOTHING:
-                    self.cluster.judge.forgot(self.name, ledger)
+                    self.environment.judge.forgot(self.name, ledger)
         self._tell_repair(roles.LedgersListed(found, True))
 
     def ask(self, effect: roles.AskBookie) -> None:
@@ -385,7 +383,7 @@ class BootingBookie(BookieProcess):
         # Not at once: whoever has asked is not done with asking.
         then = self.asks.pop(result.token, None)
         if then is not None:
-            self.cluster.schedule.after(0, self._if_there, self.starts, then, ())
+            self.environment.schedule.after(0, self._if_there, self.starts, then, ())
 
     def recover(self, effect: roles.RecoverLedger) -> None:
         """Have a ledger closed, by a client of the bookie's own."""
@@ -394,25 +392,25 @@ class BootingBookie(BookieProcess):
     def _recover(self, ledger: int) -> None:
         if self.repair is None:  # the bookie has been asked to end meanwhile
             return
-        cluster = self.cluster
-        metadata, _ = cluster.metadata.ledgers.get(ledger, (None, 0))
+        environment = self.environment
+        metadata, _ = environment.metadata.ledgers.get(ledger, (None, 0))
         if metadata is None or metadata.status is LedgerStatus.CLOSED:
             error = Error.NO_LEDGER if metadata is None else Error.NONE
             self._tell_repair(roles.LedgerRecovered(ledger, metadata, error))
             return
         settings = RecovererSettings(metadata.password or b"", 3, 10_000, 30_000, 15_000)
-        role = Recoverer(ledger, settings, cluster.case.protections, cluster.traces)
+        role = Recoverer(ledger, settings, environment.case.protections, environment.traces)
         name = f"{self.name}r{next(self.recoveries)}"
         client = self.recovery = ClientProcess(
-            name, cluster, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
+            name, environment, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
         )
-        cluster.clients.remove(client)  # what becomes of clients does not become of this one by itself
+        environment.clients.remove(client)  # what becomes of clients does not become of this one by itself
         client.call("recover")
 
     def _recovered(self, ledger: int, result: Result) -> None:
         self._end_clients()
         event = roles.LedgerRecovered(ledger, None if result.error else result.value, result.error)
-        self.cluster.schedule.after(0, self._if_there, self.starts, self._tell_repair, (event,))
+        self.environment.schedule.after(0, self._if_there, self.starts, self._tell_repair, (event,))
 
     def copy(self, effect: roles.CopyEntries) -> None:
         """Copy what is missing of a ledger."""
@@ -425,7 +423,7 @@ class BootingBookie(BookieProcess):
 
     def _copied(self, effect: roles.CopyEntries, lacking: int) -> None:
         if not lacking:
-            self.cluster.judge.repaired(self.name, effect.ledger, effect.metadata, self._stores)
+            self.environment.judge.repaired(self.name, effect.ledger, effect.metadata, self._stores)
         self._tell_repair(roles.EntriesCopied(effect.ledger, lacking))
 
     def _stores(self, ledger: int, entry_id: int) -> bool:
@@ -439,7 +437,7 @@ class BootingBookie(BookieProcess):
     def set_timer_of_repair(self, timer: SetTimer) -> None:
         """Tell the repair when time has passed."""
         arguments = (TimerFired(timer.key),)
-        self.cluster.schedule.after(timer.delay, self._if_there, self.starts, self._tell_repair, arguments)
+        self.environment.schedule.after(timer.delay, self._if_there, self.starts, self._tell_repair, arguments)
 
     def result_of_repair(self, result: Result) -> None:
         """A phase is over."""
@@ -447,7 +445,7 @@ class BootingBookie(BookieProcess):
             self._checkpoint(self._end_repair)
         elif result.error:
             arguments = (Call(1, "mark ledgers"),)
-            self.cluster.schedule.after(PAUSE, self._if_there, self.starts, self._tell_repair, arguments)
+            self.environment.schedule.after(PAUSE, self._if_there, self.starts, self._tell_repair, arguments)
         else:
             self._checkpoint(self.marked)
 
@@ -463,19 +461,19 @@ class BootingBookie(BookieProcess):
 
     def trace_of_repair(self, effect: Trace) -> None:
         """What the repair tells."""
-        assert self.cluster.trace is not None and self.ledgers is not None
+        assert self.environment.trace is not None and self.ledgers is not None
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.ledgers.entries_of(effect.ledger))
             effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})
-        self.cluster.trace.role_did(self.name, effect)
+        self.environment.trace.role_did(self.name, effect)
 
     def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
         """Do something when the metadata service has had time for it."""
         at = max(
-            self.cluster.schedule.now + 200 + int(self.boots.random() * 1_000),
-            self.cluster.metadata.clogged.get(self.name, 0),
+            self.environment.schedule.now + 200 + int(self.boots.random() * 1_000),
+            self.environment.metadata.clogged.get(self.name, 0),
         )
-        self.cluster.schedule.at(at, self._if_there, self.starts, what, arguments)
+        self.environment.schedule.at(at, self._if_there, self.starts, what, arguments)
 
 
 _CARRY: dict[type[Effect], Callable[[BootingBookie, Any], None]] = {
@@ -525,7 +523,7 @@ class Copier:
         if bookies:
             txn = next(self.txns)
             self.asked[txn] = entry_id, bookies[1:]
-            network = self.bookie.cluster.network
+            network = self.bookie.environment.network
             network.request(self, bookies[0], txn, ReadEntry(self.ledger, entry_id))
         else:
             self.lacking += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.store.messages import Response
 from fencepost.store.roles.interface import (
@@ -28,10 +28,8 @@ from fencepost.store.roles.interface import (
     WriteMetadata,
 )
 from fencepost.store.sim.batches import FIRST_TXN, Batches
+from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.cluster import Cluster
 
 
 class ClientProcess:
@@ -42,14 +40,14 @@ class ClientProcess:
     def __init__(
         self,
         name: str,
-        cluster: Cluster,
+        environment: Environment,
         random: Random,
         role: Role,
         results: Callable[[Result], None],
         confirmed: Callable[[int], None] = lambda entry_id: None,
     ) -> None:
         self.name = name
-        self.cluster = cluster
+        self.environment = environment
         self.random = random.random
         self.role = role
         self.results = results
@@ -71,10 +69,10 @@ class ClientProcess:
             WriteMetadata: self._metadata,
             Trace: self.tell_trace,
         }
-        if cluster.trace is not None:
-            cluster.trace.started(name, "client")
-        cluster.clients.append(self)
-        cluster.metadata.connect(self)
+        if environment.trace is not None:
+            environment.trace.started(name, "client")
+        environment.clients.append(self)
+        environment.metadata.connect(self)
 
     def call(self, operation: str, *arguments: Any) -> int:
         """Ask the role for something; the token that its result will have. Nothing happens if the process has
@@ -101,15 +99,15 @@ class ClientProcess:
     def crash(self) -> None:
         """The process is gone. What it has sent may still arrive."""
         if self.alive:
-            self.cluster.note(self.name, "crashes")
+            self.environment.note(self.name, "crashes")
             self.alive = False
-            self.cluster.metadata.disconnect(self)
+            self.environment.metadata.disconnect(self)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
-        effects = self.cluster.receive(self.name, self.role, event)
+        effects = self.environment.receive(self.name, self.role, event)
         carry = self._carry
         for effect in effects:
             carry[type(effect)](effect)
@@ -140,18 +138,18 @@ class ClientProcess:
     # -- what the role wants ------------------------------------------------------------------------------------------
 
     def _send(self, send: Send) -> None:
-        self.cluster.network.request(self, send.bookie, send.txn, send.request)
+        self.environment.network.request(self, send.bookie, send.txn, send.request)
 
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + int(self.random() * timer.jitter) if timer.jitter else timer.delay
-        self.cluster.schedule.after(delay, self._fire, timer)
+        self.environment.schedule.after(delay, self._fire, timer)
 
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
-        self.cluster.metadata.request(self, operation)
+        self.environment.metadata.request(self, operation)
 
     def tell_trace(self, effect: Trace) -> None:
-        assert self.cluster.trace is not None
-        self.cluster.trace.role_did(self.name, effect)
+        assert self.environment.trace is not None
+        self.environment.trace.role_did(self.name, effect)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
         self.confirmed(confirmed.entry_id)

@@ -7,26 +7,18 @@ on their disks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
+from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.boots import BootingBookie
 from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
 from fencepost.store.sim.disk import CAPACITY
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.bookie import BookieProcess
-    from fencepost.store.sim.cluster import Cluster
+from fencepost.store.sim.environment import Environment
 
 MOST = 8
 """More faults of a kind than there are in a run."""
-
-SLOW_MESSAGES = 0.06
-"""The share of messages that take long where there are delays."""
-
-UNSTEADY = 0.15
-"""The share of operations on metadata whose connection breaks where answers are lost."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +49,25 @@ class Faults:
     good.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, environment: Environment, bookies: Mapping[str, BookieProcess]) -> None:
+        self.environment = environment
+        self.bookies = bookies
         self.damaged: set[str] = set()
-        for fault in planned(cluster.case):
-            cluster.schedule.at(fault.time, self._happen, fault)
+        for fault in planned(environment.case):
+            environment.schedule.at(fault.time, self._happen, fault)
 
     def _happen(self, fault: Fault) -> None:
-        if self.cluster.schedule.now < HORIZON:
+        if self.environment.schedule.now < HORIZON:
             getattr(self, fault.kind)(fault.random)
 
     # -- the network --------------------------------------------------------------------------------------------------
 
     def breaks(self, random: Random, noticed: bool = True) -> None:
         """Connections break, and their clients learn that."""
-        network = self.cluster.network
+        network = self.environment.network
         for connection in list(network.connections.values()):
             if random.random() < 0.4:
-                self.cluster.note(
+                self.environment.note(
                     connection.client.name,
                     f"connection to {connection.server.name} breaks{'' if noticed else ', unnoticed'}",
                 )
@@ -88,34 +81,34 @@ class Faults:
         """Nothing passes between two groups of processes for a while, in both directions or in one; or single links are
         clogged.
         """
-        cluster = self.cluster
+        environment = self.environment
         if random.random() < 0.4:
-            for client in cluster.clients:
-                for bookie in cluster.bookies:
+            for client in environment.clients:
+                for bookie in self.bookies:
                     if client.alive and random.random() < 0.3:
-                        until = cluster.schedule.now + 1_000 + int(random.random() ** 2 * 100_000)
-                        cluster.note(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
-                        cluster.network.clog(client.name, bookie, until)
+                        until = environment.schedule.now + 1_000 + int(random.random() ** 2 * 100_000)
+                        environment.note(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
+                        environment.network.clog(client.name, bookie, until)
             return
-        names = [bookie.name for bookie in cluster.bookies.values()] + [
-            client.name for client in cluster.clients if client.alive
+        names = [bookie.name for bookie in self.bookies.values()] + [
+            client.name for client in environment.clients if client.alive
         ]
         away = [name for name in names if random.random() < 0.4]
         one_way = random.random() < 0.3
-        until = cluster.schedule.now + 1_000 + int(random.random() ** 2 * 200_000)
-        cluster.note(
-            cluster.network_name,
+        until = environment.schedule.now + 1_000 + int(random.random() ** 2 * 200_000)
+        environment.note(
+            environment.network_name,
             f"{', '.join(away) or 'nobody'} parted from the others until {until / 1000:.3f}"
             f" ms{', one way' if one_way else ''}",
         )
         for name in away:
             for other in names:
                 if other not in away:
-                    cluster.network.clog(name, other, until)
+                    environment.network.clog(name, other, until)
                     if not one_way:
-                        cluster.network.clog(other, name, until)
+                        environment.network.clog(other, name, until)
             if random.random() < 0.5:
-                cluster.metadata.clogged[name] = until
+                environment.metadata.clogged[name] = until
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -128,23 +121,23 @@ class Faults:
     def power_failures(self, random: Random) -> None:
         """Some machines with bookies lose power, perhaps all."""
         share = (0.3, 0.6, 1.0)[int(random.random() * 3)]
-        for bookie in self.cluster.bookies.values():
+        for bookie in self.bookies.values():
             if random.random() < share and self.may_hurt(bookie):
                 bookie.crash(power=True)
 
     def client_crashes(self, random: Random) -> None:
         """A client is gone."""
-        clients = [client for client in self.cluster.clients if client.alive]
+        clients = [client for client in self.environment.clients if client.alive]
         if clients:
             clients[int(random.random() * len(clients))].crash()
 
     def expired_sessions(self, random: Random) -> None:
         """The session of a client with the metadata service expires."""
-        clients = [client for client in self.cluster.clients if client.alive]
+        clients = [client for client in self.environment.clients if client.alive]
         if clients:
             client = clients[int(random.random() * len(clients))]
-            self.cluster.note(client.name, "session expires")
-            self.cluster.metadata.expire(client)
+            self.environment.note(client.name, "session expires")
+            self.environment.metadata.expire(client)
 
     # -- disks --------------------------------------------------------------------------------------------------------
 
@@ -152,9 +145,9 @@ class Faults:
         """A disk is slow for a while."""
         bookie = self._bookie(random)
         if bookie is not None:
-            self.cluster.note(bookie.name, "disk is slow")
+            self.environment.note(bookie.name, "disk is slow")
             bookie.slow = 10 + int(random.random() * 90)
-            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie, "slow", 1)
+            self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie, "slow", 1)
 
     def failed_syncs(self, random: Random) -> None:
         """The next sync of a bookie fails."""
@@ -169,13 +162,13 @@ class Faults:
         bookie = self._bookie(random)
         if bookie is not None and random.random() < 0.5:
             bookie.slow = 1 + int(random.random() * 40)
-            self.cluster.schedule.after(20_000, setattr, bookie, "slow", 1)
-            self.cluster.schedule.after(int(random.random() * 2_000), bookie.set_read_only, True)
-            self.cluster.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
+            self.environment.schedule.after(20_000, setattr, bookie, "slow", 1)
+            self.environment.schedule.after(int(random.random() * 2_000), bookie.set_read_only, True)
+            self.environment.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
         elif bookie is not None:
-            self.cluster.note(bookie.name, "disk is nearly full")
+            self.environment.note(bookie.name, "disk is nearly full")
             bookie.disk.free = int(random.random() * 4_000)
-            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
+            self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
     def bit_rot(self, random: Random) -> None:
         """A bit changes of what is on a disk, which its bookie notices; or of an entry in memory, which only its
@@ -200,7 +193,7 @@ class Faults:
         if length:
             self.damaged.add(bookie.name)
             bit = (offset + int(random.random() * length)) * 8 + int(random.random() * 8)
-            self.cluster.note(bookie.name, f"bit {bit} of file {name} is flipped")
+            self.environment.note(bookie.name, f"bit {bit} of file {name} is flipped")
             bookie.disk.files[name].flip(bit)
 
     def wiped_disks(self, random: Random) -> None:
@@ -209,7 +202,7 @@ class Faults:
         if bookie is not None:
             self.damaged.add(bookie.name)
             bookie.crash(power=True)
-            self.cluster.note(bookie.name, "disk is wiped")
+            self.environment.note(bookie.name, "disk is wiped")
             bookie.disk.wipe()
             bookie.lost_data = True
             bookie.limbo = random.random() < 0.7
@@ -224,9 +217,7 @@ class Faults:
 
     def lost_directories(self, random: Random) -> None:
         """The directory of the journal, that of entries, or both are lost, whatever the bookie does."""
-        bookies = [
-            b for b in self.cluster.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)
-        ]
+        bookies = [b for b in self.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
         if bookies:
             bookie = bookies[int(random.random() * len(bookies))]
             which = (bookie.directories, bookie.directories, (bookie.of_journal,), (bookie.of_entries,))
@@ -240,19 +231,19 @@ class Faults:
 
     def _is_within_bounds(self, bookie: BookieProcess) -> bool:
         """Whether fewer bookies than an ack quorum lack something if this one does."""
-        case, judge = self.cluster.case, self.cluster.judge
-        lacking = {b.name for b in self.cluster.bookies.values() if b.lacking or judge.lacks(b.name)} | {bookie.name}
+        case, judge = self.environment.case, self.environment.judge
+        lacking = {b.name for b in self.bookies.values() if b.lacking or judge.lacks(b.name)} | {bookie.name}
         return len(lacking) < case.ack_quorum or not case.tolerated
 
     # -- whom it is done to -------------------------------------------------------------------------------------------
 
     def _bookie(self, random: Random) -> BookieProcess | None:
-        alive = [bookie for bookie in self.cluster.bookies.values() if bookie.alive]
+        alive = [bookie for bookie in self.bookies.values() if bookie.alive]
         return alive[int(random.random() * len(alive))] if alive else None
 
     def _to_damage(self, random: Random) -> BookieProcess | None:
         """A bookie whose disk may be damaged, if there is one."""
-        case = self.cluster.case
+        case = self.environment.case
         allowed = len(self.damaged) < case.ack_quorum - 1 or not case.tolerated
-        bookies = [b for b in self.cluster.bookies.values() if b.alive and (allowed or b.name in self.damaged)]
+        bookies = [b for b in self.bookies.values() if b.alive and (allowed or b.name in self.damaged)]
         return bookies[int(random.random() * len(bookies))] if bookies else None

@@ -6,16 +6,16 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from fencepost.client.client import Client
+from fencepost.client.sync import SyncClient
 from fencepost.store.client.settings import ClientSettings
-from fencepost.store.client.store import Store
-from fencepost.store.client.sync import SyncStore
 
 
 class Connecting:
     """A store that is being connected to.
 
-    ``async with`` and ``await`` give a :class:`Store`, whose operations are awaited; ``with`` gives a
-    :class:`SyncStore`, whose operations wait by themselves. Both close it at the end, ``await`` leaves that to the
+    ``async with`` and ``await`` give a :class:`Client`, whose operations are awaited; ``with`` gives a
+    :class:`SyncClient`, whose operations wait by themselves. Both close it at the end, ``await`` leaves that to the
     caller.
     """
 
@@ -23,13 +23,13 @@ class Connecting:
         self.uri = uri
         self.settings = settings
         self.trace = trace
-        self._store: Store | None = None
-        self._sync_store: SyncStore | None = None
+        self._store: Client | None = None
+        self._sync_store: SyncClient | None = None
 
-    def __await__(self) -> Generator[Any, None, Store]:
-        return Store.connect(self.uri, self.settings, self.trace).__await__()
+    def __await__(self) -> Generator[Any, None, Client]:
+        return Client.connect(self.uri, self.settings, self.trace).__await__()
 
-    async def __aenter__(self) -> Store:
+    async def __aenter__(self) -> Client:
         self._store = await self
         return self._store
 
@@ -37,8 +37,8 @@ class Connecting:
         assert self._store is not None
         await self._store.close()
 
-    def __enter__(self) -> SyncStore:
-        self._sync_store = SyncStore.connect(self.uri, self.settings, self.trace)
+    def __enter__(self) -> SyncClient:
+        self._sync_store = SyncClient.connect(self.uri, self.settings, self.trace)
         return self._sync_store
 
     def __exit__(self, *_: object) -> None:
@@ -60,8 +60,8 @@ def connect(uri: str, settings: ClientSettings | None = None, *, trace: str | Pa
     return Connecting(uri, settings or ClientSettings(), trace)
 
 
-def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncStore:
+def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncClient:
     """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as
     :func:`connect`.
     """
-    return SyncStore.connect(uri, settings or ClientSettings(), trace)
+    return SyncClient.connect(uri, settings or ClientSettings(), trace)

@@ -1,0 +1,40 @@
+"""The ledgers of a log: the options that they are created with, and the time of the last entry of one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from fencepost.log.chain import Chain
+from fencepost.log.entries import time_of
+from fencepost.log.errors import LogFormatError
+from fencepost.store.client.store import Store
+from fencepost.store.errors import StoreError
+
+NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
+DIGEST = "digest"
+
+
+def options_of(name: str, chain: Chain) -> dict[str, Any]:
+    """The options of :meth:`.Store.create_ledger` for a ledger of the log of this name. Raises
+    :class:`LogFormatError`.
+    """
+    kept = dict(chain.settings)
+    try:
+        options: dict[str, Any] = {number: int(kept[number]) for number in NUMBERS}
+        options[DIGEST] = kept[DIGEST].decode()
+    except (KeyError, ValueError):
+        raise LogFormatError(f"the settings of the log {name} are not those of a log: {kept!r}") from None
+    options["custom_metadata"] = {"log": name.encode()}
+    return options
+
+
+async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
+    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is
+    none, or it can not be read.
+    """
+    if last >= 0:
+        with suppress(StoreError):
+            async with store.open_ledger(ledger, password=password) as reader:
+                return time_of(await reader.read_entry(last))
+    return 0

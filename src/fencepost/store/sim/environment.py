@@ -1,0 +1,120 @@
+"""All that the processes of a simulated cluster have around them: time, a network, a metadata service and a judge."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import Any, Protocol
+
+import msgspec
+
+from fencepost.schedule import Schedule
+from fencepost.spec.values import Record, show
+from fencepost.store.entries import Digests
+from fencepost.store.records import EntryAdded
+from fencepost.store.roles.interface import Effect, Event, Role
+from fencepost.store.rules.cookies import Cookie
+from fencepost.store.rules.metadata import DigestType
+from fencepost.store.sim import metadata, network
+from fencepost.store.sim.case import Case
+from fencepost.store.sim.judge import Judge, Violation
+from fencepost.store.sim.story import Story
+from fencepost.store.sim.trace import SimTrace
+from fencepost.store.sim.wire import VERSION_2
+
+SLOW_MESSAGES = 0.06
+"""The share of messages that take long where there are delays."""
+
+UNSTEADY = 0.15
+"""The share of operations on metadata whose connection breaks where answers are lost."""
+
+
+def _plain(value: Any) -> Any:
+    """What of an event is no plain value, as one."""
+    if isinstance(value, Record):
+        return show(value)
+    if isinstance(value, enum.Enum):
+        return value.name
+    raise TypeError(f"{type(value).__name__} has no canonical bytes")
+
+
+_ENCODE = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic").encode
+
+
+class Client(network.Client, metadata.Client, Protocol):
+    """A client's process."""
+
+    def crash(self) -> None:
+        """The process is gone."""
+        ...
+
+
+class Environment:
+    """What is around the processes of a run. :class:`fencepost.store.sim.cluster.Cluster` has the bookies, too."""
+
+    network_name = "network"
+
+    def __init__(self, case: Case, story: Story | None, trace: SimTrace | None) -> None:
+        self.case = case
+        self.story = story
+        self.trace = trace
+        self.schedule = Schedule()
+        self.judge = Judge(case.promises)
+        self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
+        self.events = 0
+        self._hash = hashlib.blake2b(digest_size=8)
+        self.clients: list[Client] = []
+        slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
+        unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
+        version_2 = case.stream("wire").random() < VERSION_2
+        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, trace)
+        self.metadata = metadata.SimMetadata(
+            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
+        )
+        self.cookies: dict[str, Cookie] = {}
+        """Those of bookies in the metadata."""
+
+    @property
+    def traces(self) -> bool:
+        """Whether roles are to say what they do."""
+        return self.trace is not None
+
+    # -- what processes use -------------------------------------------------------------------------------------------
+
+    def receive(self, who: str, role: Role, event: Event) -> list[Effect]:
+        """Give a role an event: this is all that ever happens to one."""
+        now = self.schedule.now
+        self.events += 1
+        self._hash.update(_ENCODE((now, who, type(event).__name__, event)))
+        if self.story is not None:
+            self.story.happens(now, who, event)
+        try:
+            effects = role.receive(event, now)
+        except Exception as error:
+            raise Violation("sanity", f"{who} raises {type(error).__name__}: {error}") from error
+        if self.story is not None:
+            self.story.became(who, vars(role), effects)
+        return effects
+
+    def note(self, who: str, what: str) -> None:
+        """Something happened that no role was told of."""
+        self._hash.update(_ENCODE((self.schedule.now, who, what)))
+        if self.story is not None:
+            self.story.happens(self.schedule.now, who, what)
+            self.story.tells(what)
+
+    def entry_durable(self, bookie: str, record: EntryAdded) -> None:
+        """An entry is on the disk of a bookie."""
+        entry = self.digests.open_entry(record.body, record.ledger, record.entry_id)
+        if entry is not None:
+            self.judge.stored(bookie, record.ledger, record.entry_id, entry.data)
+
+    def bookie_gone(self, name: str) -> None:
+        """A bookie is not there any more. The metadata service notices that after a while, and somebody starts it
+        again.
+        """
+        raise NotImplementedError
+
+    def may_hurt(self, name: str) -> bool:
+        """Whether a bookie may lose what is in its memory alone."""
+        raise NotImplementedError
