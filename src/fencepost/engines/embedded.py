@@ -64,13 +64,11 @@ def explore(
         return conclusion.conclude(found)
 
 
-class Embedded:
+class Embedded(Executor):
     """Expands levels in this process. A state is named by its position, in the arena of its level.
 
     ``relief`` can be replaced by who knows another executor that takes over.
     """
-
-    divisible = True
 
     def __init__(
         self,
@@ -327,17 +325,11 @@ class Embedded:
             number = position % self.workspace.region + self.bases[position // self.workspace.region]
         return self.links.path(len(self.links) - 1, number)
 
-    def finish(self) -> None:
-        """Nothing is left to be done."""
-
     def release(self) -> None:
         """Give back the memory of all that was visited: another executor has it now."""
         self.workspace.release()
         self.links.close()
         self.links = Links()
-
-    def locate(self, error: ProtocolRaised) -> None:
-        """Errors are raised in no state here: those of states are part of a level."""
 
     # -- the graph, and the state space as a table --------------------------------------------------------------------
 

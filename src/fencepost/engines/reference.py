@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fencepost.engines import conclusion
 from fencepost.engines.interface import Exploration, Report, TableWriter
 from fencepost.engines.options import SearchOptions
-from fencepost.engines.search import SAMPLE, Evidence, Level, Search, StatePath, Tally
+from fencepost.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
 from fencepost.errors import ProtocolRaised
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.step.state import LOW
@@ -40,10 +39,8 @@ class Expanded:
     enabled: set[int] = field(default_factory=set)
 
 
-class Reference:
+class Reference(Executor):
     """Expands levels by evaluating everything in every state. A state is named by its fingerprint."""
-
-    divisible = True
 
     def __init__(self, search: Search) -> None:
         stepper = search.stepper
@@ -76,9 +73,6 @@ class Reference:
             if found not in self.links and self._admit(found, state.ids, None):
                 self.discovered.append(found)
         self._end_level()
-
-    def relief(self) -> None:
-        """Nobody takes over."""
 
     def expand(self) -> bool:
         """Expand a level, states in the order of their fingerprints: the first step to reach a state is the least."""
@@ -239,17 +233,3 @@ class Reference:
     def tally(self) -> Tally:
         """How often each action was taken, and how many states it discovered."""
         return Tally(self.taken, self.new)
-
-    def finish(self) -> None:
-        """Nothing is left to be done."""
-
-    def save(self) -> None:
-        """There are no checkpoints."""
-
-    def progress(self) -> dict[str, Any]:
-        """Nothing that the search does not know."""
-        return {}
-
-    def profile(self) -> dict[str, object]:
-        """Nothing was compiled."""
-        return {}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.engines.interface import Exploration, Found, Progress, Report, TableWriter
 from fencepost.engines.options import SearchOptions
@@ -98,48 +98,58 @@ class Kept:
     reported: list[str] = field(default_factory=list)
 
 
-class Executor(Protocol):
+class Executor:
     """Expands the levels of a search, one after the other, and passes each to :meth:`Search.take`. All violations and
     witnesses that it comes upon it passes to :meth:`Search.meet`, before that.
+
+    ``divisible``: whether a limit can end a level before it is complete.
     """
 
-    divisible: bool
-    """Whether a limit can end a level before it is complete."""
+    divisible = True
 
     def begin(self) -> None:
         """Build the first level: the initial states, or the level that a checkpoint or another executor ended with."""
-
-    def relief(self) -> Executor | None:
-        """Another executor that takes over before the next level, if one has to."""
+        raise NotImplementedError
 
     def expand(self) -> bool:
         """Expand the frontier into the next level; whether the level is complete, and was taken."""
-
-    def finish(self) -> None:
-        """What is left to be done when no further level is expanded."""
-
-    def partial(self) -> tuple[int, int]:
-        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        raise NotImplementedError
 
     def path(self, at: Any) -> StatePath:
         """The way to a state."""
-
-    def locate(self, error: ProtocolRaised) -> Any:
-        """The name of the state in which the author's Python raised an error that ends the search; None if there is
-        none.
-        """
+        raise NotImplementedError
 
     def tally(self) -> Tally:
         """The actions of all levels since :meth:`begin`."""
+        raise NotImplementedError
+
+    def relief(self) -> Executor | None:
+        """Another executor that takes over before the next level, if one has to."""
+        return None
+
+    def finish(self) -> None:
+        """Do what is left to be done when no further level is expanded."""
+
+    def partial(self) -> tuple[int, int]:
+        """How many states were found of a level that is not complete, and how many of the frontier are expanded."""
+        return 0, 0
+
+    def locate(self, error: ProtocolRaised) -> Any:
+        """The name of the state in which the author's Python raised an error that ends the search; None if there is
+        none, or if the state is part of a level.
+        """
+        return None
 
     def save(self) -> None:
         """Save the last complete level, if there is to be a checkpoint and it is not in there."""
 
     def progress(self) -> dict[str, Any]:
         """Fields of :class:`Progress` that only this executor knows."""
+        return {}
 
     def profile(self) -> dict[str, object]:
         """The figures that the profile of the result shows."""
+        return {}
 
 
 class Search:

@@ -38,9 +38,9 @@ from fencepost.engines.interface import Exploration, Progress, Report, TableWrit
 from fencepost.engines.kernel import Arena
 from fencepost.engines.options import SparkOptions
 from fencepost.engines.resources import resident_memory
-from fencepost.engines.search import Evidence, Level, Raised, Search, StatePath, Tally
+from fencepost.engines.search import Evidence, Executor, Level, Raised, Search, StatePath, Tally
 from fencepost.engines.workspace import Workspace
-from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.errors import OptionError, SystemFailure
 from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, Held
@@ -151,7 +151,7 @@ def _refuse(options: SparkOptions, cluster: Cluster) -> None:
         )
 
 
-class OnSpark:
+class OnSpark(Executor):
     """Expands levels on Spark. The level to be expanded is in files of pieces, all that was visited in files of runs. A
     state is named by the two halves of its fingerprint.
 
@@ -207,9 +207,6 @@ class OnSpark:
         limit = self.search.memory_limit
         crowded = limit is not None and resident_memory() > limit // 4
         return self if self.is_next or self.search.queue > self.first or crowded else None
-
-    def relief(self) -> None:
-        """Nobody takes over."""
 
     def begin(self) -> None:
         """Take over from the embedded executor, or go on from a checkpoint."""
@@ -670,13 +667,6 @@ class OnSpark:
         self._remove({n for n in self.files.names() if n.startswith("level-")} - kept)
 
     # -- figures ------------------------------------------------------------------------------------------------------
-
-    def partial(self) -> tuple[int, int]:
-        """A level is completed, unless it is lost whole."""
-        return 0, 0
-
-    def locate(self, error: ProtocolRaised) -> None:
-        """Errors are raised in no state here: those of states are part of a level."""
 
     def tally(self) -> Tally:
         """The counts of all tasks, and of the embedded executor before them, by action."""
