@@ -25,22 +25,18 @@ from fencepost.engines.options import (
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
 from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.result import Result
+from fencepost.spec.constants import constant, model_values
 from fencepost.spec.context import one_of, require
-from fencepost.spec.fields import PerKey, Table, per_key, state, table
-from fencepost.spec.network import Envelope, Network, network
-from fencepost.spec.protocol import (
-    Protocol,
+from fencepost.spec.declarations import (
     action,
     always_eventually,
     assumption,
     configuration,
-    constant,
     constraint,
     eventually_always,
     initial,
     invariant,
     leads_to,
-    model_values,
     sometimes,
     step_constraint,
     step_invariant,
@@ -48,6 +44,9 @@ from fencepost.spec.protocol import (
     view,
     weak,
 )
+from fencepost.spec.fields import PerKey, Table, per_key, state, table
+from fencepost.spec.network import Envelope, Network, network
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.refinement import refines
 from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.step import State

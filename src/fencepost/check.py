@@ -25,14 +25,15 @@ from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.loading import expectation, load, set_up
 from fencepost.result import Result
-from fencepost.spec.protocol import JUDGED, Protocol, no_such
+from fencepost.spec.declarations import JUDGED
+from fencepost.spec.protocol import Protocol, unknown_name
 from fencepost.step import Deadline, LimitReached, State, Stepper
-from fencepost.trace import replay
+from fencepost.trace import Trace, replay
 
 SMALL_STATES = 10_000
 SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
-"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
-:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which of them answers.
+"""The most that ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and
+:class:`interpreted.Most`. Not seconds, so that the protocol alone decides which explorer answers.
 """
 
 
@@ -96,10 +97,7 @@ def _checked(
         if small is not None:
             return small
         engine = "embedded"
-    with _limited(deadline, options):
-        stepper = Stepper(protocol, invariants, options.checking, deadline)
-    stepper.fairness_requirements()
-    options.validate(stepper)
+    stepper = _stepper(protocol, invariants, options, deadline)
     if options.checking:
         from fencepost.engines.hashseeds import compare
 
@@ -118,10 +116,19 @@ def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[Non
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
+def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Stepper:
+    """The protocol as engines step through it. Raises :class:`OptionError` for options that do not go with it."""
+    with _limited(deadline, options):
+        stepper = Stepper(protocol, invariants, options.checking, deadline)
+    stepper.fairness_requirements()
+    options.validate(stepper)
+    return stepper
+
+
 def _set_up(
     protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]
 ) -> Protocol:
-    """What is to be checked, with its constants."""
+    """The protocol to check, with its constants."""
     if isinstance(protocol, Protocol):
         if configuration is not None or constants:
             raise OptionError(
@@ -153,10 +160,7 @@ def _try_small(
         return None
     from fencepost.engines import interpreted
 
-    with _limited(deadline, options):
-        stepper = Stepper(protocol, invariants, deadline=deadline)
-    stepper.fairness_requirements()
-    options.validate(stepper)
+    stepper = _stepper(protocol, invariants, options, deadline)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
@@ -180,11 +184,11 @@ def _check_invariants(protocol: Protocol, invariants: Sequence[str] | None) -> N
     known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
-            raise OptionError(no_such("invariant", name, known, protocol.name))
+            raise OptionError(unknown_name("invariant", name, known, protocol.name))
 
 
 def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report | None) -> Exploration:
-    """What an engine finds, which writes the state space down meanwhile, if that was asked for."""
+    """The findings of an engine, which writes the state space down meanwhile, if that was asked for."""
     explored: Exploration
     resumed = isinstance(options, SavedOptions) and options.resume is not None  # and knows its table
     if not isinstance(options, SearchOptions) or options.states is None or resumed:
@@ -204,39 +208,35 @@ def _explored(explorer: Any, stepper: Stepper, options: Options, report: Report 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
     """The result of an exploration, every counterexample replayed through the author's Python."""
     explored.unfinished = stepper.deadline.unfinished
-    violations = [
-        Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path, f.loop), f.fairness, f.walk, f.walked)
-        for f in explored.found
-    ]
+
+    def trace(found: Found) -> Trace:
+        return replay(stepper, State(stepper.store, found.initial.ids), found.path, found.loop)
+
+    violations = [Violation(f.kind, f.name, trace(f), f.fairness, f.walk, f.walked) for f in explored.found]
     missing = never_reached(stepper, explored)
     if explored.complete and explored.raised is None:
         violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
-    result = _result(stepper.protocol, engine, explored, violations)
-    result.witnesses = [
-        Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses
-    ]
-    result.unreached = tuple(title for titles in missing.values() for title in titles)
-    result.table = explored.table
-    result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
     images = explored.symmetry.images if explored.symmetry is not None else 1
     bits = options.bits if isinstance(options, SearchOptions) else 64
-    result.collision_probability = collision_probability(explored.generated, explored.distinct, bits, images)
-    if explored.raised_at is not None:
-        result.error_trace = replay(stepper, _start(stepper, explored.raised_at), explored.raised_at.path)
-    if explored.walk is not None:
-        result.walk = replay(stepper, _start(stepper, explored.walk), explored.walk.path)
     counts: dict[str, list[int]] = {}
     for root in stepper.of_kind("action"):
         count = counts.setdefault(root.name, [0, 0])
         count[0] += explored.taken.get(root.index, 0)
         count[1] += explored.new.get(root.index, 0)
-    result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
-    result.seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
-    return result
-
-
-def _start(stepper: Stepper, found: Found) -> State:
-    return State(stepper.store, found.initial.ids)
+    return _result(
+        stepper.protocol,
+        engine,
+        explored,
+        violations=violations,
+        witnesses=[Witness(f.name, trace(f), f.walk, f.walked) for f in explored.witnesses],
+        unreached=tuple(title for titles in missing.values() for title in titles),
+        reached=bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing,
+        error_trace=None if explored.raised_at is None else trace(explored.raised_at),
+        walk=None if explored.walk is None else trace(explored.walk),
+        actions=[ActionCount(name, taken, new) for name, (taken, new) in counts.items()],
+        collision_probability=collision_probability(explored.generated, explored.distinct, bits, images),
+        seconds=explored.seconds_before + time.monotonic() - stepper.deadline.began,  # after all that was replayed
+    )
 
 
 def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
@@ -249,32 +249,31 @@ def collision_probability(generated: int, distinct: int, bits: int, images: int 
     return min(1.0, pairs / 2.0**bits)
 
 
-def _result(
-    protocol: Protocol, engine: str, explored: Exploration, violations: list[Violation] | None = None
-) -> Result:
-    return Result(
-        protocol=protocol,
-        engine=explored.engine or engine,
-        complete=explored.complete,
-        distinct_states=explored.distinct,
-        generated_states=explored.generated,
-        depth=explored.depth,
-        queue=explored.queue,
-        seconds=explored.seconds,
-        peak_memory_bytes=explored.peak_memory,
-        actions=[],
-        violations=violations or [],
-        limit=explored.limit,
-        interrupted=explored.interrupted,
-        unfinished=explored.unfinished,
-        error=explored.raised,
-        failure=explored.failure,
-        judged=explored.judged,
-        unjudged=explored.unjudged,
-        evaluations=explored.evaluations,
-        profile=explored.profile,
-        symmetry=explored.symmetry.names if explored.symmetry is not None else (),
-        exact=explored.symmetry is None or explored.symmetry.exact,
-        walks=explored.walks,
-        on_spark=explored.on_spark,
-    )
+def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
+    """The result with the values that an engine found, and with those that were ``judged`` on top of them."""
+    found = {
+        "engine": explored.engine or engine,
+        "complete": explored.complete,
+        "distinct_states": explored.distinct,
+        "generated_states": explored.generated,
+        "depth": explored.depth,
+        "queue": explored.queue,
+        "seconds": explored.seconds,
+        "peak_memory_bytes": explored.peak_memory,
+        "actions": [],
+        "limit": explored.limit,
+        "interrupted": explored.interrupted,
+        "unfinished": explored.unfinished,
+        "error": explored.raised,
+        "failure": explored.failure,
+        "judged": explored.judged,
+        "unjudged": explored.unjudged,
+        "evaluations": explored.evaluations,
+        "profile": explored.profile,
+        "symmetry": explored.symmetry.names if explored.symmetry is not None else (),
+        "exact": explored.symmetry is None or explored.symmetry.exact,
+        "table": explored.table,
+        "walks": explored.walks,
+        "on_spark": explored.on_spark,
+    }
+    return Result(protocol, **{**found, **judged})

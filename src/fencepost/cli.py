@@ -43,8 +43,8 @@ COMMANDS = {
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
 }
-"""What each command is for. Its module in :mod:`fencepost.commands` has the same name (with ``_`` for ``-``), and has
-``add_options(parser)`` and ``run(given)``, which returns the exit code.
+"""The purpose of each command. Its module in :mod:`fencepost.commands` has the same name (with ``_`` for ``-``), and
+has ``add_options(parser)`` and ``run(given)``, which returns the exit code.
 """
 
 
@@ -60,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(given: list[str]) -> int:
-    # What is imported stays: looking for cycles among it at Python's usual pace takes a tenth of a short run.
+    # Imported modules stay: looking for cycles among them at Python's usual pace takes a tenth of a short run.
     gc.set_threshold(100_000, 50, 100)
     debug = "--debug" in given
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
-    # What the author's Python prints is none of the results.
+    # The output of the author's Python is none of the results.
     with (
         warnings.catch_warnings(),
         output.goes_to(sys.stdout),
@@ -166,7 +166,7 @@ def _parser_of(parser: argparse.ArgumentParser, given: Sequence[str]) -> argpars
 
 
 def _flag(given: Sequence[str], option: str) -> str:
-    """What an option of the library is called on the command line: ``max_memory`` is ``--max-memory``."""
+    """The name of an option of the library on the command line: ``max_memory`` is ``--max-memory``."""
     own = _parser_of(_parser(given[0]), given)
     flags = [action.option_strings[-1] for action in own._actions if action.dest == option and action.option_strings]
     return flags[0] if flags else f"--{option.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""What a protocol consists of, as text for a terminal: the answers of ``fencepost list`` and ``fencepost show``."""
+"""The parts of a protocol, as text for a terminal: the answers of ``fencepost list`` and ``fencepost show``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fencepost.spec.declarations import Configuration, Declared, Fairness
 from fencepost.spec.fields import PerKeyOf, TableOf, VariableOf
 from fencepost.spec.network import NetworkOf
-from fencepost.spec.protocol import Configuration, Declared, Fairness, Protocol
+from fencepost.spec.protocol import Protocol, constants_of, variables_of
 from fencepost.spec.values import ModelValue, Record, show
 
 SECTIONS = (
@@ -48,12 +49,12 @@ def description(protocol: type[Protocol], width: int = 100) -> str:
     sections = ["\n".join([protocol.name, *_wrapped(_doc(protocol), width, "  ")])]
 
     def add(title: str, entries: Iterable[tuple[str, list[str]]]) -> None:
-        told = [
+        found = [
             "\n".join([*_heading(head), *(line for text in body for line in _wrapped(text, width, "      "))])
             for head, body in entries
         ]
-        if told:
-            sections.append("\n".join([title, *told]))
+        if found:
+            sections.append("\n".join([title, *found]))
 
     add("Constants (-D NAME=VALUE)", _constants(protocol))
     add("Variables", _variables(protocol))
@@ -93,7 +94,7 @@ def constant_text(value: Any) -> str:
 
 
 def _constants(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
-    for name, constant in protocol._declared_constants.items():
+    for name, constant in constants_of(protocol).items():
         kind = constant.kind
         if constant.prefix is not None:
             kind += f": their number, or their names ({constant.prefix}1,{constant.prefix}2)"
@@ -103,7 +104,7 @@ def _constants(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _variables(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
-    for name, variable in protocol._declared_variables.items():
+    for name, variable in variables_of(protocol).items():
         declared = variable.declared
         kind = _annotation(protocol, name)
         head = f"{name}: {kind}" if kind else name
@@ -125,7 +126,7 @@ def _annotation(protocol: type[Protocol], name: str) -> str:
 
 
 def _initial(declared: Any) -> str | None:
-    """What a variable of one slot holds at first, if that is short enough to say."""
+    """The initial value of a variable of one slot, if that is short enough to say."""
     if not isinstance(declared, VariableOf) or isinstance(declared.initial, (type, Record, PerKeyOf, TableOf)):
         return None
     text = show(declared.initial)
@@ -133,7 +134,7 @@ def _initial(declared: Any) -> str | None:
 
 
 def _parts(protocol: type[Protocol], declared: Any) -> Iterator[str]:
-    """What a variable of several slots consists of."""
+    """The parts of a variable of several slots."""
     while isinstance(declared, (VariableOf, PerKeyOf)):
         if isinstance(declared, PerKeyOf):
             yield f"for each of {_domain(declared.keys)}"
@@ -182,14 +183,14 @@ def _with_parameters(declared: Declared) -> str:
 
 
 def taken_by(declared: Declared) -> str | None:
-    """Who takes an action: what its ``by`` says, else its first parameter, else nobody in particular."""
+    """The actor of an action: the one in its ``by``, else its first parameter, else None."""
     if declared.by is None:
         return next(iter(declared.domains), None)
     return declared.by if isinstance(declared.by, str) else _domain(declared.by)
 
 
 def fairness_text(fairness: Fairness) -> str:
-    """What a protocol declares to be fair, as it is written there."""
+    """A requirement of fairness, as it is written in the protocol."""
     per = [] if fairness.per is None else [f"per={fairness.per!r}"]
     return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as a user meets it: one class per exit code, one clear line per instance.
+"""Errors as a user meets them: one class per exit code, one clear line per instance.
 
 The exit codes are TLC's, so that scripts written for TLC keep working.
 """
@@ -84,7 +84,7 @@ class ProtocolRaised(FencepostError):
 
 
 class Misbehaved(FencepostError):
-    """What an action or a property did wrong, said as the rest of a sentence that begins with its name."""
+    """A mistake of an action or a property, in words that continue a sentence which begins with its name."""
 
     exit_code = PROTOCOL_RAISED
 

@@ -1,4 +1,4 @@
-"""What a check found out, as pure values."""
+"""The findings of a check, as pure values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from fencepost import errors
 from fencepost.engines.interface import Table, Walks
 from fencepost.liveness.lasso import Met
-from fencepost.spec.protocol import TEMPORAL, Protocol
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 from fencepost.step import Unfinished
 from fencepost.trace import Trace
@@ -28,7 +29,7 @@ class Violation:
     met).
 
     ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``,
-    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each demand of fairness),
+    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each requirement of fairness),
     ``deadlock``, or one of two that have no trace: ``assumption``, and ``sometimes``, whose ``never`` says with which
     parameters it is true in no state. In a simulation ``walk`` is the number of the walk that met it, after ``walked``
     states, and the trace is what was left of it.
@@ -69,9 +70,9 @@ class ActionCount:
     new_states: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Findings:
-    """What a check found out: the values of a :class:`fencepost.Result`.
+    """The findings of a check: the values of a :class:`fencepost.Result`.
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue``
     count as TLC does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were
@@ -85,7 +86,7 @@ class Findings:
     none so far, and ``reached`` says that nothing else was looked for and all of it was found: the search may have
     ended with that; ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
 
-    Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is
+    Of a simulation, ``walks`` says how it was done and ``walk`` is the one that was asked for, if only one was. It is
     never complete, ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk.
     ``table``: the state space, if it was written down. ``engine`` is the one that explored; ``on_spark``: whether Spark
     did a part of it, None if that was not asked for.

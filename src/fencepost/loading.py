@@ -2,7 +2,7 @@
 
     load("ledger-chaining")    load("./my_protocol.py")    load("protocols.py:Fixed")
 
-Nothing here imports an engine: a mistake is told at once.
+Nothing here imports an engine: a mistake is reported at once.
 """
 
 from __future__ import annotations

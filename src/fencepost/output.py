@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost import errors
 from fencepost.errors import FencepostError, OptionError, SystemFailure
-from fencepost.spec.values import printable
+from fencepost.spec.text import printable
 
 LONGEST = 2_000
 """Characters of a complaint after which its middle is left out."""
@@ -34,14 +34,14 @@ def stdout() -> Any:
 
 
 def say(text: str) -> None:
-    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is
+    """Print lines to standard output. Control characters, which names and docstrings can hold, are
     escaped.
     """
     put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def put(text: str) -> None:
-    """Write to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
+    """Write to standard output. Quiet if the reader is gone; :class:`SystemFailure` if it can not be written."""
     out = stdout()
     if out is None:
         return

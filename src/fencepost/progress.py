@@ -25,7 +25,7 @@ FIRST = 0.5
 """Seconds before the line first appears: a check that is over by then needs none."""
 
 NOTICED = 2.0
-"""Seconds of compiling after which that is told even where nobody watches."""
+"""Seconds of compiling after which a line says so even where there is no terminal."""
 
 EVERY = 0.1
 """Seconds between two drawings."""
@@ -108,7 +108,7 @@ class Bottom:
         width = max(20, _columns(self._terminal) - 1)
         text = text[:width]
         if text or self._drawn:
-            # What was longer is overwritten with blanks; the cursor ends where the line began if nothing is left.
+            # A longer line is overwritten with blanks; the cursor ends where the line began if nothing is left.
             self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
             self._drawn = len(text)
 
@@ -136,7 +136,7 @@ class Seeds(Bottom):
 
 
 class TracesLine(Bottom):
-    """Draws how far a validation of traces is, where somebody watches: call :meth:`report` with what is done."""
+    """Draws how far a validation of traces is, on a terminal: call :meth:`report` with what is done."""
 
     def report(self, done: int, steps: int, of: int) -> None:
         """``done`` traces of so many, with so many steps."""
@@ -150,14 +150,14 @@ class TracesLine(Bottom):
         )
 
     def doing(self, what: str) -> None:
-        """What a cluster is at."""
+        """The work of a cluster at the moment."""
         now = self._clock()
         if self._terminal.isatty() and self._is_due(now):
             self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
 
 
 class Entries(Bottom):
-    """Draws how far the entries of a ledger are, where somebody watches: call :meth:`report` often."""
+    """Draws how far the entries of a ledger are, on a terminal: call :meth:`report` often."""
 
     def report(self, entries: int, size: int | None, share: float | None) -> None:
         """So many entries, and bytes if they are known; ``share`` of all that there are, if that is known."""
@@ -198,7 +198,7 @@ class Line(Bottom):
                 )
         if not self._is_due(now):
             return
-        # What a search finds, a simulation walks through: its rate is that of its steps.
+        # A simulation walks through the states that a search finds: its rate is that of its steps.
         counted = progress.distinct if progress.walks is None else progress.generated
         # On a cluster what was counted comes in all at once, at the end of a job.
         if not progress.stage or not self._samples or counted != self._samples[-1].distinct:
@@ -255,7 +255,7 @@ class Line(Bottom):
 
 
 class Notice:
-    """What is told where nobody watches a terminal: in one line, that loops are being compiled. Use :meth:`report` as
+    """The one line that is printed where there is no terminal: that loops are being compiled. Use :meth:`report` as
     that of a line.
     """
 

@@ -7,7 +7,7 @@ from fencepost.trace import Trace
 
 
 class Result(Findings):
-    """What a check found out; its text is the story that the command line tells. See :class:`Findings`."""
+    """The answer to a check: its :class:`Findings`, and for its text the story that the command line prints."""
 
     def must_hold(self) -> Result:
         """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole
@@ -40,7 +40,7 @@ class Result(Findings):
 
 
 def witnessed(trace: Trace, condition: str) -> Result:
-    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is told as a
+    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is shown as a
     counterexample is.
     """
     return Result(

@@ -1,8 +1,8 @@
 """Where files are kept: a folder of this machine, or one of any file system that pyarrow can reach by URL.
 
-Every file is written once, under a name that nobody else writes. Those of a search on Spark are sequences of arrays
-without a header: who reads one knows their types and sizes from the manifest. Those of a state space are Parquet, which
-pyarrow writes.
+Every file is written once, under a name that no other process writes. Those of a search on Spark are sequences of
+arrays without a header: their types and sizes are in the manifest. Those of a state space are Parquet, which pyarrow
+writes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.digest import running
 from fencepost.errors import SystemFailure
-
-Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 22
 """Bytes that are read together where a file is gone through."""
@@ -37,7 +36,7 @@ def _bytes(array: Array | bytes) -> memoryview | bytes:
 
 
 def reason(error: Exception) -> str:
-    """What the disk has to say, in a few words."""
+    """The reason that the disk gives, in a few words."""
     number = getattr(error, "errno", None) or 0
     if number in errno.errorcode:
         return os.strerror(number)
@@ -62,7 +61,7 @@ def _real(place: Path | str) -> str:
 
 
 class Storage:
-    """A folder of this machine. Raises :class:`fencepost.SystemFailure` for whatever the disk refuses."""
+    """A folder of this machine. Raises :class:`fencepost.SystemFailure` for all that the disk refuses."""
 
     is_remote = False
 
@@ -104,7 +103,7 @@ class Storage:
             raise self._refused("written", name, error) from None
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file in one step: whoever reads it finds all of the old one or all of the new one."""
+        """Write a file in one step: a reader finds all of the old one or all of the new one."""
         fresh = os.path.join(self.place, f"{name}.new")
         try:
             with open(fresh, "wb") as file:

@@ -10,6 +10,7 @@ from cli.commandline import Ran
 
 from fencepost import loading
 from fencepost.describe import constant_text
+from fencepost.spec.protocol import constants_of
 from fencepost.spec.values import ModelValue, Set
 
 Run = Callable[..., Ran]
@@ -219,7 +220,7 @@ def test_every_shipped_protocol_is_listed_and_can_be_shown(here: Run) -> None:
 def test_a_default_that_is_shown_can_be_typed(here: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "everything.py").write_text(EVERYTHING)
     protocol = loading.load("everything.py")
-    default = protocol._declared_constants[name].default
+    default = constants_of(protocol)[name].default
     assert loading.configured(protocol, None, [f"{name}={constant_text(default)}"]).constants[name] == default
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost import ModelValue, Protocol, Record
 from fencepost.spec.context import Disabled, Event, Slot, current
-from fencepost.spec.protocol import Declared
+from fencepost.spec.declarations import Declared
 from fencepost.spec.values import freeze, show
 
 Tag = tuple[Any, ...]
@@ -85,7 +85,7 @@ class _Cursor:
         self.widths.append(len(options))
         return options[self.script[at] if at < len(self.script) else 0]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         pass
 
 

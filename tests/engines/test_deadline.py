@@ -244,7 +244,7 @@ def test_nothing_arrives_after_an_evaluation_has_ended() -> None:
                     while time.monotonic() < end:
                         pass
                     one.reached, one._running = "now", (*one._running[:3], -1.0, one._running[4])  # type: ignore[index]
-                    threading.Thread(target=one._tell).start()
+                    threading.Thread(target=one._interrupt).start()
                     for _ in range(n % 50):
                         pass
                 finally:
@@ -253,7 +253,7 @@ def test_nothing_arrives_after_an_evaluation_has_ended() -> None:
                 told += 1
             for _ in range(2_000):
                 pass
-            assert one._told == 0.0
+            assert one._interrupted_at == 0.0
     assert told <= 300
 
 

@@ -86,6 +86,14 @@ def test_compiled_loops_do_the_same_arithmetic(function):
             assert compiled(*[kind(n) for n in given]) == function(*given)
 
 
-def test_the_codes_need_no_numpy():
-    program = "import sys, fencepost.compiler.encoding; assert not {'numpy', 'numba'} & set(sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("fencepost.compiler.encoding", {"numpy", "numba"}),
+        ("fencepost.compiler.layout", {"numba"}),
+        ("fencepost.storage", {"numba"}),
+    ],
+)
+def test_a_module_needs_no_more_than_it_uses(module, absent):
+    program = f"import sys, {module}; assert not {absent} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -161,6 +161,7 @@ def test_what_goes_together(options: Options) -> None:
         (Viewed, SparkOptions(), "take out the view"),
         (Returning, EmbeddedOptions(checkpoint="a"), "leave out checkpoint and resume: .* of engine spark"),
         (Returning, EmbeddedOptions(resume="a"), "leave out checkpoint and resume"),
+        (Returning, SearchOptions(symmetry=True), "symmetry and the temporal property done do not go together"),
         (Refining, EmbeddedOptions(symmetry=True), "counter is judged step by step.*leave out symmetry"),
     ],
 )
@@ -212,6 +213,8 @@ def test_what_is_given_by_name_is_on_top() -> None:
     assert (engine, options) == ("reference", replace(ReferenceOptions(), max_depth=4, deadlock=True))
     assert options_of("spark", SearchOptions(bits=128), {}) == ("spark", SparkOptions(bits=128))
     assert options_of("auto", None, {}) == ("auto", EmbeddedOptions())
+    with pytest.raises(OptionError, match="bits is 32"):
+        options_of("reference", None, {"bits": 32})
 
 
 def misplaced() -> list[tuple[str, str]]:

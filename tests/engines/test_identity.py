@@ -29,7 +29,8 @@ from fencepost import (
     state,
     table,
 )
-from fencepost.spec.values import NotAValue, decode, encode, order_key
+from fencepost.spec.decoding import decode
+from fencepost.spec.values import NotAValue, encode, order_key
 from fencepost.step.state import Store
 
 ENGINES = ("reference", "embedded")

@@ -34,7 +34,8 @@ from fencepost import (
     table,
 )
 from fencepost.protocols import shipped
-from fencepost.spec.values import Map, Set, permute
+from fencepost.spec.contents import permute
+from fencepost.spec.values import Map, Set
 from fencepost.step import Stepper, Symmetry, labelling, symmetry
 from fencepost.step.labelling import Labelling
 

@@ -41,7 +41,8 @@ from fencepost import (
 )
 from fencepost.check import collision_probability
 from fencepost.protocols import shipped
-from fencepost.spec.values import Set, permute
+from fencepost.spec.contents import permute
+from fencepost.spec.values import Set
 from fencepost.step import Stepper, Symmetry, symmetry
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))

@@ -19,8 +19,9 @@ import fencepost
 from fencepost.cli import main
 from fencepost.loading import load
 from fencepost.report.html import html
+from fencepost.report.json import to_json
 from fencepost.report.onward import explore_command
-from fencepost.trace import Trace, to_itf, to_json
+from fencepost.trace import Trace, to_itf
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from explorer.walks import Coin, Lamp, Ticking, Wide
 
 import fencepost
 from fencepost.loading import load
-from fencepost.trace import Trace, to_json
+from fencepost.report.json import to_json
+from fencepost.trace import Trace
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"{MISSING} is not installed")
 

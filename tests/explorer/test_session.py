@@ -13,7 +13,8 @@ from fencepost.explorer.find import Finding, look_for
 from fencepost.explorer.session import Node, Session
 from fencepost.explorer.views import BLOCK, _change, view
 from fencepost.loading import load
-from fencepost.trace import to_itf, to_json
+from fencepost.report.json import to_json
+from fencepost.trace import to_itf
 from fencepost.trace.json import behaviour
 from fencepost.trace.reading import protocol_of, read, replayed
 

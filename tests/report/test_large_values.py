@@ -13,9 +13,10 @@ import pytest
 import fencepost
 from fencepost import Map, ModelValue, Protocol, Record, check, require, state, table
 from fencepost.report.html import html
+from fencepost.report.json import to_json
 from fencepost.report.text import render
-from fencepost.trace import to_dot, to_itf, to_json
-from fencepost.trace.words import MOST_LINES, MOST_TEXT, lines, tell
+from fencepost.trace import to_dot, to_itf
+from fencepost.trace.words import MOST_LINES, MOST_TEXT, change_text, lines
 
 LONG = 50_000
 
@@ -83,7 +84,7 @@ def test_nothing_is_left_out_for_programs(large: fencepost.Result) -> None:
 
 
 def test_both_sides_of_a_long_change_are_told() -> None:
-    told = tell("a" * LONG, "b" * LONG)
+    told = change_text("a" * LONG, "b" * LONG)
     assert len(told) <= MOST_TEXT + 10
     before, after = told.split(" → ")
     assert before.startswith("'aaa") and after.startswith("'bbb")

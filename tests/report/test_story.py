@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from report.behaviours import Parcel, Post, follow, wander
@@ -52,10 +53,9 @@ def lossy_ledger() -> Result:
         ],
     )
     actions = [ActionCount("writer_adds_the_entry", 1_234_567, 890), ActionCount("someone_reopens", 0, 0)]
-    result = Result(protocol, "embedded", False, 1_936_388, 8_198_619, 6, 523_441, 1.43, 512 << 20, actions)
-    result.violations.append(Violation("invariant", "no_committed_entry_is_lost", trace))
-    result.collision_probability, result.evaluations = 6.57e-07, 1612
-    return result
+    violations = [Violation("invariant", "no_committed_entry_is_lost", trace)]
+    result = Result(protocol, "embedded", False, 1_936_388, 8_198_619, 6, 523_441, 1.43, 512 << 20, actions, violations)
+    return replace(result, collision_probability=6.57e-07, evaluations=1612)
 
 
 def test_a_counterexample_literally() -> None:
@@ -344,11 +344,14 @@ def test_advice_goes_by_what_the_slot_holds(slot: str, told: str) -> None:
 
 def test_the_profile() -> None:
     result = Result(Everything(), "embedded", True, 9, 20, 3, 0, 2.0, 0, [], evaluations=1500)
-    result.profile = {
-        "seconds": {"compile": 0.5, "explore": 1.5},
-        "evaluations": {"rest": 300, "deliver(n=n1)": 1200, "never": 0},
-        "values": {"number": 3, "members": 1001, "log": 1000},
-    }
+    result = replace(
+        result,
+        profile={
+            "seconds": {"compile": 0.5, "explore": 1.5},
+            "evaluations": {"rest": 300, "deliver(n=n1)": 1200, "never": 0},
+            "values": {"number": 3, "members": 1001, "log": 1000},
+        },
+    )
     told = story(result, width=80, profile=True)
     assert told.partition("Where the time went")[2].splitlines() == [
         "",
@@ -367,7 +370,7 @@ def test_the_profile() -> None:
         "  per member, so that each is a part of the state of its own.",
     ]
     assert "Where the time went" not in story(result)
-    result.profile = {}
+    result = replace(result, profile={})
     assert story(result, profile=True) == story(result)
 
 
@@ -376,9 +379,10 @@ def test_the_profile_tells_the_largest_levels_on_spark() -> None:
     seconds = {"job": 1.5, "complete": 0.25, "expand": 0.5, "deduplicate": 0.75, "build": 1.0}
     counts = {"candidates": 4.0, "found": 2500.0, "shuffled": 50.0, "parked": 7.0}
     cut_short = {"states": 9_000.0, **counts}
-    result.profile = {
-        "levels on Spark": [{"states": 1000.0 * n, **counts, **seconds} for n in range(1, 15)] + [cut_short]
-    }
+    result = replace(
+        result,
+        profile={"levels on Spark": [{"states": 1000.0 * n, **counts, **seconds} for n in range(1, 15)] + [cut_short]},
+    )
     told = story(result, profile=True).partition("Levels on Spark: ")[2].splitlines()
     assert told[:3] == [
         "14",
@@ -390,7 +394,7 @@ def test_the_profile_tells_the_largest_levels_on_spark() -> None:
 
 def test_only_the_costliest_actions_are_listed() -> None:
     result = Result(Everything(), "embedded", True, 9, 20, 3, 0, 2.0, 0, [], evaluations=0)
-    result.profile = {"evaluations": {f"a{n:02}": n for n in range(1, 16)}}
+    result = replace(result, profile={"evaluations": {f"a{n:02}": n for n in range(1, 16)}})
     told = story(result, profile=True)
     assert "Python calls: 120\n  a15  15\n" in told
     assert told.rstrip().endswith("  a04   4\n  and 3 others, 6 together")

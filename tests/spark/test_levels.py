@@ -60,7 +60,8 @@ def test_agrees_on_every_shipped_protocol(name: str) -> None:
 
     def explored(explore: Any, **options: Any) -> dict[str, Any]:
         stepper = Stepper(shipped(name)(), invariants)
-        return answer(stepper, explore(stepper, SparkOptions(workers=1, **options)))
+        kind = EmbeddedOptions if explore is embedded.explore else SparkOptions
+        return answer(stepper, explore(stepper, kind(workers=1, **options)))
 
     depth = min(9, explored(embedded.explore, max_states=2_000)["depth"])
     assert explored(engine.explore, max_depth=depth, handover=10) == explored(embedded.explore, max_depth=depth)

@@ -37,7 +37,7 @@ class Plain:
         self.log.append(("choose", list(options)))
         return options[taken]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self.events.append(event)
 
     @property

@@ -21,7 +21,8 @@ from hypothesis import given
 
 import fencepost
 from fencepost import Map, ModelValue, Record, canonical, subsets
-from fencepost.spec.values import NotAValue, Set, decimal, encode, freeze, order_key, show, whole_number
+from fencepost.spec.text import decimal, whole_number
+from fencepost.spec.values import NotAValue, Set, encode, freeze, order_key, show
 
 
 class Colour(enum.Enum):

@@ -16,7 +16,8 @@ from test_words import Add, Colour, Entry, values
 import fencepost
 from fencepost import Map, ModelValue, Options, Protocol, Record, Trace, action, assumption, constant, require, state
 from fencepost.report.json import to_json
-from fencepost.spec.values import Value, decimal
+from fencepost.spec.text import decimal
+from fencepost.spec.values import Value
 from fencepost.trace.itf import expression, itf, to_itf
 from fencepost.trace.json import dumps, loads, plain
 from fencepost.trace.reading import read

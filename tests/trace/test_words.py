@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fencepost import Map, Message, ModelValue, Protocol, Record, constant, model_values, table
 from fencepost.spec.network import Channel
 from fencepost.spec.values import Set, Value, freeze, show
-from fencepost.trace.words import briefly, channel_lines, constant_text, lines, tell, wrap
+from fencepost.trace.words import briefly, change_text, channel_lines, constant_text, lines, wrap
 
 B1, B2 = ModelValue("b1", 0), ModelValue("b2", 1)
 
@@ -58,7 +58,7 @@ class Ping(Message):
     ],
 )
 def test_a_change_in_words(old: Value, new: Value, told: str) -> None:
-    assert tell(old, new) == told
+    assert change_text(old, new) == told
 
 
 def values() -> st.SearchStrategy[Value]:
@@ -111,7 +111,7 @@ def test_lines_indent_what_is_inside() -> None:
 @given(values(), values())
 def test_a_change_is_told_whenever_there_is_one(old: Value, new: Value) -> None:
     if old != new:
-        assert tell(old, new)
+        assert change_text(old, new)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from fencepost.spec.protocol import Protocol
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost check``."""
+    """The arguments of ``fencepost check``."""
     parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
 
     what = parser.add_argument_group("what is checked")
@@ -179,7 +179,7 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _progress(protocol: Protocol) -> Iterator[Any]:
-    """Where an engine reports to: a live line if somebody is watching."""
+    """The function that an engine reports to: a live line if standard error is a terminal."""
     if sys.stderr is None:
         yield None
         return

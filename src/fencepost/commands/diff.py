@@ -9,7 +9,7 @@ from fencepost.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost diff``."""
+    """The arguments of ``fencepost diff``."""
     parser.add_argument("space", metavar="DIR1", help="what fencepost check --states DIR1 wrote")
     parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
     parser.add_argument(

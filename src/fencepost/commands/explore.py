@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost explore``."""
+    """The arguments of ``fencepost explore``."""
     parser.add_argument(
         "protocol",
         metavar="PROTOCOL",

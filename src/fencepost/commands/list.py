@@ -8,7 +8,7 @@ from fencepost import errors, loading, output
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Nothing can be typed after ``fencepost list``."""
+    """``fencepost list`` has no arguments."""
 
 
 def run(_: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from fencepost.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost query``."""
+    """The arguments of ``fencepost query``."""
     parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
     parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""How the commands that find behaviours tell them: on standard output, and in files."""
+"""The output of the commands that find behaviours: on standard output, and in files."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class Results:
         self.files[option] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
-        """What goes to ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
+        """The graph for ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to
         be looked at.
         """
         from fencepost.trace.dot import Graph
 
         try:
             return Graph(protocol)
-        except ProtocolRaised as error:  # which the check tells, with the way there
+        except ProtocolRaised as error:  # which the check reports, with the way there
             return ProtocolRaised(f"--dot {self.files['dot']} was not written: {error}")
         except OptionError as error:
             raise OptionError(f"--dot {self.files['dot']}: {error}") from None
@@ -137,7 +137,7 @@ class Results:
             output.say(f"\nThe whole story as a page: {path}")
 
     def _text(self, option: str, result: Result) -> str | None:
-        """What goes to a file; None if it shows a counterexample and there is none."""
+        """The content of a file; None if it shows a counterexample and there is none."""
         trace = _trace(result)
         if option == "json":
             return self._json(result) + "\n"
@@ -228,7 +228,7 @@ def _print_story(result: Result, profile: bool) -> None:
 
 
 def _written(table: Table) -> str:
-    """What became of the state space as a table."""
+    """A line about the table of the state space."""
     from fencepost.numbers import plural
 
     steps = "" if table.edges is None else f" and {plural(table.edges, 'step')}"

@@ -8,7 +8,7 @@ from fencepost import errors, loading, output
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost show``."""
+    """The arguments of ``fencepost show``."""
     parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost simulate-store``."""
+    """The arguments of ``fencepost simulate-store``."""
     what = parser.add_argument_group("what is simulated")
     what.add_argument(
         "--seeds",
@@ -113,7 +113,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _replay(given: argparse.Namespace, protections: Protections) -> int:
-    """Run one seed, and tell what happened in it."""
+    """Run one seed, and show what happened in it."""
     from fencepost.store.sim import report
     from fencepost.store.sim.campaign import run_name, traced
     from fencepost.store.sim.case import drawn, with_settings
@@ -176,7 +176,7 @@ def _print_simulated(given: argparse.Namespace, text: str, document: dict[str, A
 
 @contextlib.contextmanager
 def _seeds_progress() -> Iterator[Callable[[int, int, int], None]]:
-    """Where a campaign reports to: a live line if somebody is watching."""
+    """The function that a campaign reports to: a live line if standard error is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, events, of: None
         return

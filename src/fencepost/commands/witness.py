@@ -9,7 +9,7 @@ from fencepost.commands import results, tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost witness``."""
+    """The arguments of ``fencepost witness``."""
     parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
     parser.add_argument("--where", metavar="SQL", required=True, help="a condition on the columns of states")
     results.add_options(parser)

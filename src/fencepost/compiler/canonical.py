@@ -4,11 +4,13 @@ explains it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.machine import load, reserve
+from fencepost.compiler.arrays import Array
+from fencepost.compiler.instructions import load
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import field, inner, mixed, njit
 from fencepost.step import labelling
 from fencepost.step.labelling import (
@@ -23,8 +25,6 @@ from fencepost.step.labelling import (
     ORDERED,
     STAR,
 )
-
-Array = np.ndarray[Any, Any]
 
 REMEMBERED = 1 << 16
 """Keys that a worker remembers by the fingerprints of their states: most states are found several times."""

@@ -36,7 +36,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.spec.context import MAX_WAYS
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 

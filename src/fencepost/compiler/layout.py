@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     MAX_SLOTS,
     SIZES,
@@ -24,10 +25,8 @@ from fencepost.compiler.encoding import (
     place_shift,
     place_word,
 )
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.errors import SystemFailure
-
-Array = np.ndarray[Any, Any]
 
 
 class Layout:

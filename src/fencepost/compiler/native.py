@@ -42,7 +42,7 @@ from fencepost.compiler.encoding import (
     root_cell,
     word_leaf,
 )
-from fencepost.compiler.machine import compile_accessor, load, store
+from fencepost.compiler.instructions import compile_accessor, load, store
 from fencepost.spec.context import MAX_WAYS
 from fencepost.step.slots import CHANGE, reads_after, slot_after, slot_before, slot_of_step
 

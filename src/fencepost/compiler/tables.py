@@ -8,11 +8,11 @@ stepper and written down here so that a path can be told afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from fencepost.compiler import native
+from fencepost.compiler.arrays import Array, Compiled, Entries, Growing
 from fencepost.compiler.encoding import (
     ACTION,
     DISABLED,
@@ -37,153 +37,16 @@ from fencepost.compiler.encoding import (
     root_cell,
 )
 from fencepost.compiler.layout import Layout, numbers, packed
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
+from fencepost.compiler.programs import Programs
 from fencepost.errors import SystemFailure
-from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
 from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, slot_of_step
 from fencepost.step.state import LOW
 
-Array = np.ndarray[Any, Any]
-
-EXPLODING = 4096
-"""A slot with more values than this is reported as exploding."""
-
 ENTRIES_AT_ONCE = 1 << 20
 """Entries for which there is room before it is looked at again."""
-
-
-class Growing(NamedTuple):
-    """The arrays that growing a trie works on; see `native`."""
-
-    pool: Array
-    top: Array
-    roots: Array
-    tries: Array
-    trie_root: Array
-    trie_known: Array
-    trie_change: Array
-    older: Array
-    refines: Array
-    residual_keys: Array
-    residual_tries: Array
-    known_start: Array
-    known_slot: Array
-    known_old: Array
-    known_new: Array
-    changed: Array
-    change: Array
-    like: Array
-    drop: Array
-    root_slots: Array
-    entries: Array
-    entry_outcome: Array
-    entry_trie: Array
-
-
-class Entries(NamedTuple):
-    """The entries of every outcome, laid out by `native.link`; see :class:`Compiled`, which has the same arrays."""
-
-    start: Array
-    middle: Array
-    end: Array
-    word: Array
-    trie: Array
-    step_start: Array
-    step_trie: Array
-
-
-class Compiled(NamedTuple):
-    """The arrays that compiled loops read; valid until the tables grow.
-
-    ``place``: where each slot stands in a row. ``leaf_span``: the outcomes of each leaf.
-    ``delta``, ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the
-    fingerprint of each image of the state, one column per permutation (none without symmetry). ``write_*``: what each
-    outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties first; see
-    `encoding`. ``twin``: whether an outcome of another leaf can have the same effect.
-
-    ``older``: the residual trie of a refinement that was in the place of one, for states found before; 0 for none.
-
-    For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program
-    at ``program[program_at[program_base[slot] + value]]``: a mask of the members in it, where it ends, instructions
-    (see `canonical`).
-    """
-
-    pool: Array
-    place: Array
-    roots: Array
-    is_constraint: Array
-    leaf_root: Array
-    leaf_span: Array
-    outcome_root: Array
-    delta: Array
-    delta_high: Array
-    image_delta: Array
-    image_delta_high: Array
-    twin: Array
-    choice_start: Array
-    choice: Array
-    write_start: Array
-    write_slot: Array
-    write_value: Array
-    start: Array
-    middle: Array
-    end: Array
-    word: Array
-    trie: Array
-    step_start: Array
-    step_trie: Array
-    older: Array
-    drop: Array
-    known_start: Array
-    known_slot: Array
-    known_new: Array
-    colours: Array
-    program_base: Array
-    program_at: Array
-    program: Array
-
-
-class _Programs:
-    """The programs of the terms of all values there are, for canonical labellings."""
-
-    def __init__(self, symmetry: Symmetry) -> None:
-        assert symmetry.labelling is not None
-        self.symmetry = symmetry
-        self.colours = np.array(symmetry.labelling.colours, np.int64)
-        self.words = reserve(MAX_WORDS, np.uint64)
-        self.top = 0
-        self.begins: list[list[int]] = []
-
-    def compiled(self) -> list[Array]:
-        """The last four arrays of :class:`Compiled`."""
-        store = self.symmetry.store
-        self.begins += [[] for _ in range(len(store.slots) - len(self.begins))]
-        for slot, begins in enumerate(self.begins):
-            for value in range(len(begins), len(store.values[slot])):
-                begins.append(self._add(slot, value))
-        bases = np.concatenate([[0], np.cumsum([len(begins) for begins in self.begins])]).astype(np.int64)
-        return [
-            self.colours,
-            bases[:-1],
-            np.array([b for begins in self.begins for b in begins], np.int64),
-            self.words.view(np.int64),
-        ]
-
-    def _add(self, slot: int, value: int) -> int:
-        """Where the program begins that was added for a value."""
-        begin, term = self.top, self.symmetry.term(slot, value) if value else None
-        program = [] if term is None else term.program
-        if begin + len(program) + 2 > MAX_WORDS:
-            raise SystemFailure(
-                "the values of the protocol are too many or too large to be labelled: check it without {symmetry}",
-                "symmetry",
-            )
-        self.top = begin + 2 + len(program)
-        mask = 0 if term is None else sum(1 << member for member in term.members)
-        self.words[begin : self.top] = np.array([mask, self.top, *program], np.uint64)
-        return begin
 
 
 def _bits(numbers: Sequence[int], words: int) -> Array:
@@ -246,7 +109,7 @@ class Tables:
         self.delta = reserve(MAX_OUTCOMES, np.uint64)
         self.delta_high = reserve(MAX_OUTCOMES, np.uint64)
         self.image_delta, self.image_delta_high = (self.images_of(MAX_OUTCOMES) for _ in range(2))
-        self._programs = _Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
+        self._programs = Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
         self._image_hashes: dict[tuple[int, int], Array] = {}
         self.twin = reserve(MAX_OUTCOMES, np.uint8)
         self.leaf_root = reserve(MAX_OUTCOMES, np.int32)
@@ -261,15 +124,15 @@ class Tables:
         # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room
         # for.
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
-        self._below: dict[int, tuple[int, int]] = {}
-        self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
+        self.below: dict[int, tuple[int, int]] = {}
+        self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
         self.layout = Layout()
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
-        self._read: list[set[int]] = [set() for _ in range(roots)]
+        self.slots_read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
-        self._spread = 0
+        self.spread_outcomes = 0
         self._linked: tuple[tuple[int, int], Entries] | None = None
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
@@ -290,7 +153,7 @@ class Tables:
 
     def _add_initial(self) -> None:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
-        self._spread = self.outcomes
+        self.spread_outcomes = self.outcomes
         for root in range(len(self.stepper.roots)):
             if self.root_kind[root] in (STATE_PROPERTY, ACTION):
                 n = int(self.entries[0])
@@ -305,7 +168,7 @@ class Tables:
         for root, choices in outcomes[1:]:
             self._add_outcome(-1, Outcome(tuple(choices), (), {}), 0, {}, ())
             self.outcome_root[self.outcomes - 1] = root
-        self._spread = self.outcomes
+        self.spread_outcomes = self.outcomes
 
     def record(self, root: int, branch: Branch) -> None:
         """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
@@ -316,27 +179,27 @@ class Tables:
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
         self._insert(root_cell(root), branch, root, {}, read, ())
-        if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self._read[root]:
-            self._gained.setdefault(root, set()).update(read - self._read[root])
-            self._read[root] |= read
+        if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self.slots_read[root]:
+            self._gained.setdefault(root, set()).update(read - self.slots_read[root])
+            self.slots_read[root] |= read
 
     def spread(self) -> None:
         """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which
         root.
         """
-        self._make_room(self._spread)
+        self._make_room(self.spread_outcomes)
         for root, slots in self._gained.items():
-            native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self._spread)
-            self._make_room(self._spread)
+            native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self.spread_outcomes)
+            self._make_room(self.spread_outcomes)
         self._note_changes()
         self._gained = {}
         self.stepper.deadline.check()
         at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
-        while self._spread < self.outcomes:
-            end = min(self._spread + at_once, self.outcomes)
-            self._make_room((end - self._spread) * len(self.root_kind))
-            native.add_outcomes(self.growing(), self._spread, end, self.root_kind)
-            self._spread = end
+        while self.spread_outcomes < self.outcomes:
+            end = min(self.spread_outcomes + at_once, self.outcomes)
+            self._make_room((end - self.spread_outcomes) * len(self.root_kind))
+            native.add_outcomes(self.growing(), self.spread_outcomes, end, self.root_kind)
+            self.spread_outcomes = end
             self.stepper.deadline.check()
 
     def _note_changes(self) -> None:
@@ -345,7 +208,7 @@ class Tables:
         """
         if not self.refines.any():
             return
-        for outcome in range(max(self._spread, 1), self.outcomes):
+        for outcome in range(max(self.spread_outcomes, 1), self.outcomes):
             self.change[outcome] = self._number_of_change(outcome)
         gained: set[int] = set()
         for root, slots in self._gained.items():
@@ -465,12 +328,12 @@ class Tables:
         """
         leaves = 1
         for fork, option in reversed(within):
-            was, all_were = self._below.get(option, (0, 0)), self._below.get(fork, (0, 0))
+            was, all_were = self.below.get(option, (0, 0)), self.below.get(fork, (0, 0))
             now = max(was[0], leaves), max(was[1], outcomes)
             if now == was:
                 return
-            self._below[option] = now
-            leaves, outcomes = self._below[fork] = all_were[0] + now[0] - was[0], all_were[1] + now[1] - was[1]
+            self.below[option] = now
+            leaves, outcomes = self.below[fork] = all_were[0] + now[0] - was[0], all_were[1] + now[1] - was[1]
         self.most_leaves[root] = max(self.most_leaves[root], leaves)
         self.most_outcomes[root] = max(self.most_outcomes[root], outcomes)
 
@@ -535,7 +398,7 @@ class Tables:
     def _note_twins(self, number: int, root: int, effect: tuple[tuple[int, int, int], ...]) -> None:
         """Flag outcomes with the same effect that one state can have: of different roots, or of a root that forks."""
         shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
-        same = self._same_effect.setdefault(shown, [])
+        same = self.same_effect.setdefault(shown, [])
         same.append(number)
         if self.twin[same[0]]:
             self.twin[number] = 1
@@ -552,7 +415,7 @@ class Tables:
             self.residual_keys, self.residual_tries = keys, tries
         words = 2 + len(self.store.slots) // 32
         if words > self.slot_words:
-            self._widen_masks(2 * words)
+            self.widen_masks(2 * words)
         if sum(self.most_leaves) > MAX_LEAVES:
             most = max(range(len(self.most_leaves)), key=self.most_leaves.__getitem__)
             raise SystemFailure(
@@ -570,7 +433,7 @@ class Tables:
                 "profile",
             )
 
-    def _widen_masks(self, words: int) -> None:
+    def widen_masks(self, words: int) -> None:
         def widened(mask: Array, used: int) -> Array:
             wide = reserve(mask.shape[0] * words, np.uint64).reshape(mask.shape[0], words)
             wide[:used, : mask.shape[1]] = mask[:used]
@@ -612,56 +475,6 @@ class Tables:
         """
         return (self.layout.version, sum(self.evaluations_by_root), *self.used().values())
 
-    def snapshot(self) -> dict[str, Any]:
-        """The tables as plain data, from which :meth:`restore` makes them again; what they number keeps its number."""
-        self.spread()
-        arrays = {name: getattr(self, name)[:size] for name, size in self.used().items() if hasattr(self, name)}
-        return {
-            "arrays": {name: (a.dtype.str, list(a.shape), a.tobytes()) for name, a in arrays.items()},
-            "slot words": self.slot_words,
-            "counts": [int(self.top[0]), int(self.tries[0]), int(self.entries[0]), self.outcomes, self.leaves],
-            "leaf weights": self.leaf_weight,
-            "outcome weights": self.outcome_weight,
-            "most leaves": self.most_leaves,
-            "most outcomes": self.most_outcomes,
-            "below": [[cell, *most] for cell, most in self._below.items()],
-            "evaluations": self.evaluations_by_root,
-            "read": [sorted(slots) for slots in self._read],
-            "forks": sorted(self.forks),
-            "changes": [
-                [change.action, sorted(change.slots), sorted(change.parts)] for change in self.stepper.changes.known
-            ],
-            "decided": {name: refinement.decided for name, refinement in self.stepper.refinements.items()},
-            "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
-        }
-
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Make new tables what others were. The store must number slots and values as theirs did."""
-        if kept["slot words"] > self.slot_words:
-            self._widen_masks(kept["slot words"])
-        for name, (kind, shape, content) in kept["arrays"].items():
-            held = np.frombuffer(content, kind).reshape(shape)
-            if name in ("residual_keys", "residual_tries"):
-                setattr(self, name, held.copy())
-            else:
-                getattr(self, name)[: len(held)] = held
-        self.top[0], self.tries[0], self.entries[0], self.outcomes, self.leaves = kept["counts"]
-        self._spread = self.outcomes
-        self.leaf_weight, self.outcome_weight = list(kept["leaf weights"]), list(kept["outcome weights"])
-        self.most_leaves, self.most_outcomes = list(kept["most leaves"]), list(kept["most outcomes"])
-        self._below = {cell: (leaves, outcomes) for cell, leaves, outcomes in kept["below"]}
-        self.evaluations_by_root = list(kept["evaluations"])
-        self.outcome_choices = [
-            tuple(self.choice[self.choice_start[o] : self.choice_start[o + 1]].tolist()) for o in range(self.outcomes)
-        ]
-        self._read = [set(slots) for slots in kept["read"]]
-        self.forks = set(kept["forks"])
-        for name, decided in kept["decided"].items():
-            self.stepper.refinements[name].decided = decided
-        read = {root.index: set(self._read[root.index]) for root in self.stepper.of_kind(MAPPING)}
-        self.stepper.changes.restore(kept["changes"], read)
-        self._same_effect = {tuple((e[0], e[1], e[2]) for e in effect): list(same) for effect, same in kept["twins"]}
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def compiled(self, afresh: bool = True) -> Compiled:
@@ -686,24 +499,6 @@ class Tables:
             self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
-
-    def exploding(self) -> list[tuple[str, int]]:
-        """Slots with too many values, the worst first."""
-        counts = [(slot.name, len(values)) for slot, values in zip(self.store.slots, self.store.values, strict=True)]
-        return sorted((c for c in counts if c[1] > EXPLODING), key=lambda c: -c[1])
-
-    def profile(self) -> dict[str, Any]:
-        """What the compiler did, for ``--profile``: calls of Python per root, values per slot, sizes of the tables."""
-        return {
-            "evaluations": {r.title: n for r, n in zip(self.stepper.roots, self.evaluations_by_root, strict=True)},
-            "values": {s.name: len(v) for s, v in zip(self.store.slots, self.store.values, strict=True)},
-            "tables": {
-                "outcomes": self.outcomes,
-                "leaves": self.leaves,
-                "residual tries": int(self.tries[0]) - len(self.stepper.roots),
-                "trie words": int(self.top[0]),
-            },
-        }
 
     def fit(self, spare: int = 0) -> Array:
         """Make room in rows for every value there is: the moves that rows must make; see :meth:`Layout.fit`."""
@@ -730,8 +525,3 @@ class Tables:
             after.extend([0] * (slot + 1 - len(after)))
             after[slot] = int(self.write_value[k])
         return after
-
-    def describe(self, outcome: int) -> str:
-        """An outcome in words, for messages."""
-        root = self.stepper.roots[self.outcome_root[outcome]]
-        return f"{root.title} {show(self.outcome_choices[outcome])}"

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import NotAValue, Record, Value, freeze, show
 from fencepost.step.state import State, Store, encode_path
 
@@ -182,7 +183,7 @@ class Evaluation:
                     return option
         raise _Unpicked(f"there is no {_said(wanted)} among {_some(options)}")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self.events.append(event)
 
 

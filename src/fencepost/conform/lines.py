@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fencepost.conform.conformance import Step
 from fencepost.conform.follow import LANGUAGE, PACKAGE, Evaluation, Follower
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
 
 MOST_OPTIONS = 64

@@ -23,16 +23,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.layout import unpacked
-from fencepost.compiler.tables import Array
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.engines.interface import Found
 from fencepost.engines.search import Kept
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
+from fencepost.spec.contents import model_values_in
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import Declared, Protocol
-from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
+from fencepost.spec.declarations import Declared
+from fencepost.spec.decoding import decode
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, Record, Value, encode, full_name
 from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     COUNT,
     DEADLOCK,
@@ -26,8 +27,8 @@ from fencepost.compiler.encoding import (
     reference_parent,
 )
 from fencepost.compiler.layout import unpacked
-from fencepost.compiler.machine import reserve
-from fencepost.compiler.tables import Array
+from fencepost.compiler.memory import reserve
+from fencepost.compiler.profile import exploding
 from fencepost.engines import conclusion, kernel, search
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
@@ -483,7 +484,7 @@ class Embedded:
 
     def progress(self) -> dict[str, Any]:
         """Fields of the progress that only this executor knows."""
-        return {"exploding": self.workspace.tables.exploding(), "doing": compiling()}
+        return {"exploding": exploding(self.workspace.tables), "doing": compiling()}
 
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""

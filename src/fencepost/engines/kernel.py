@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.canonical import REMEMBERED, labelled_key
 from fencepost.compiler.encoding import (
     ASKED,
@@ -56,7 +57,7 @@ from fencepost.compiler.encoding import (
     span_first,
     word_leaf,
 )
-from fencepost.compiler.machine import (
+from fencepost.compiler.instructions import (
     atomic_add,
     atomic_load,
     find_in_line,
@@ -66,7 +67,6 @@ from fencepost.compiler.machine import (
     yield_processor,
 )
 from fencepost.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, set_field, walk
-from fencepost.compiler.tables import Array
 
 BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""

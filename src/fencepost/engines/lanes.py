@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import COUNTERS, MAX_OUTCOMES
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS
-from fencepost.compiler.tables import Array
 from fencepost.engines import walks
 from fencepost.engines.kernel import Arena, Work
 from fencepost.engines.walks import LEAF_ROOM, SKETCH_BITS, Past, Temporal, Walkers

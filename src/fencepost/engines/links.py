@@ -7,8 +7,8 @@ from typing import IO
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import INITIAL, link_outcome, link_parent
-from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 
 IN_MEMORY = 8 << 20

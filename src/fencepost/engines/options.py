@@ -1,6 +1,6 @@
-"""What each engine can be asked for: one class of options for each, and every reason to refuse one.
+"""The options of each engine: a class for each, and every reason to refuse an option.
 
-An error is about options by their names here; the command line spells them in its own way.
+An error names options as they are named here; the command line spells them in its own way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
-from fencepost.spec.protocol import TEMPORAL, no_such
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import unknown_name
 
 if TYPE_CHECKING:
     from fencepost.step import Stepper
@@ -34,7 +35,7 @@ RANGES: dict[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every engine has.
+    """The options that every engine has.
 
     ``workers``: threads, by default one for each core. ``max_memory``: bytes that the process may occupy, by default
     most of what the machine has. ``timeout``: seconds, by default no limit. ``deadlock``: look for states without
@@ -71,7 +72,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(Options):
-    """What every search has: the engines that go through all states, level by level.
+    """The options of every search, that is of the engines that go through all states, level by level.
 
     ``max_states``: distinct states; ``max_depth``: levels, the initial states being the first; by default there is no
     limit. ``bits``: of a fingerprint, 64 or 128. ``symmetry``: explore one state of each that differ only in who is who
@@ -105,6 +106,12 @@ class SearchOptions(Options):
                 " of {bits}",
                 "states", "bits",
             )  # fmt: skip
+        if stepper is not None and self.symmetry and (name := _temporal(stepper)):
+            raise OptionError(
+                f"{{symmetry}} and the temporal property {name} do not go together: a path through representatives is"
+                " no behaviour; name the invariants to check with {invariants}",
+                "symmetry", "invariants",
+            )  # fmt: skip
         if stepper is not None and self.symmetry and stepper.refinements:
             raise OptionError(
                 f"{next(iter(stepper.refinements))} is judged step by step, and its mapping may tell members apart:"
@@ -115,14 +122,14 @@ class SearchOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceOptions(SearchOptions):
-    """What the reference engine has: plain Python, which keeps no checkpoints."""
+    """The options of the reference engine: plain Python, which keeps no checkpoints."""
 
     engine: ClassVar[str] = "reference"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedOptions(SearchOptions):
-    """What a search has that can be gone on with.
+    """The options of a search that can be resumed.
 
     ``checkpoint``: where to save it to, between levels, by default nowhere; ``resume``: where one was saved that this
     search goes on from.
@@ -146,7 +153,7 @@ class SavedOptions(SearchOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedOptions(SavedOptions):
-    """What the embedded engine has: the compiled loops, on all cores of one machine.
+    """The options of the embedded engine: compiled loops, on all cores of one machine.
 
     ``checkpoint`` and ``resume`` are directories. It saves at most every ``checkpoint_every`` seconds, and for at most
     a tenth of the time; 0 saves every level.
@@ -184,7 +191,7 @@ class EmbeddedOptions(SavedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(SavedOptions):
-    """What the Spark engine has.
+    """The options of the Spark engine.
 
     ``checkpoint`` and ``resume`` are directories or URLs; it saves every ``checkpoint_levels`` levels. ``master``:
     where Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this machine.
@@ -214,7 +221,7 @@ class SparkOptions(SavedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions(Options):
-    """What a simulation has: random walks.
+    """The options of a simulation: random walks.
 
     ``walks``: how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``: the most
     states of one, by default 100; ``seed``: of all that is random, by default any; ``walk``: the number of the only one
@@ -274,7 +281,7 @@ def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -
     what :meth:`Options.validate` refuses.
     """
     if engine not in ENGINES:
-        raise OptionError(no_such("engine", engine, ENGINES, "fencepost"))
+        raise OptionError(unknown_name("engine", engine, ENGINES, "fencepost"))
     if options is not None and options.engine != "auto":
         if engine not in ("auto", options.engine):
             raise OptionError(
@@ -289,7 +296,7 @@ def options_of(engine: str, options: Options | None, given: Mapping[str, Any]) -
     own = {each.name for each in fields(kind)}
     for name in asked:
         if name not in known:
-            raise OptionError(no_such("option", name, known, "check"))
+            raise OptionError(unknown_name("option", name, known, "check"))
         if name not in own and asked[name] != _default(known[name]):
             raise _misplaced(name, engine)
     found = kind(**{name: value for name, value in asked.items() if name in own})

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array, Compiled
 from fencepost.compiler.encoding import meta_end, meta_first, span_count, span_end, span_first
-from fencepost.compiler.machine import load
+from fencepost.compiler.instructions import load
 from fencepost.compiler.native import inner, njit, set_bit
-from fencepost.compiler.tables import Array, Compiled
 from fencepost.engines.kernel import Arena, Work, ends_in, is_cut
 from fencepost.liveness.graph import Recording, Terms
 

@@ -23,7 +23,7 @@ from fencepost.engines.options import SearchOptions
 from fencepost.engines.resources import limit_reached, peak_memory, resident_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import LimitReached, Root, State, Stepper, Symmetry
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost import numbers
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
     END,
@@ -31,9 +32,10 @@ from fencepost.compiler.encoding import (
     STEP_PROPERTY,
     STOP,
 )
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import move_fields
-from fencepost.compiler.tables import Array, Tables
+from fencepost.compiler.profile import exploding, profile
+from fencepost.compiler.tables import Tables
 from fencepost.engines import walks
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.conclusion import without_states
@@ -49,7 +51,7 @@ from fencepost.engines.workspace import QUESTIONS
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
 from fencepost.step.roots import MAPPING, STEP_PROPERTIES
@@ -248,7 +250,7 @@ class Simulation:
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
         result.peak_memory = peak_memory()
-        result.profile = {**self.tables.profile(), "seconds": dict(self.seconds)}
+        result.profile = {**profile(self.tables), "seconds": dict(self.seconds)}
         return result
 
     def _begin(self) -> None:
@@ -536,7 +538,7 @@ class Simulation:
                     seconds=now - self.started,
                     memory=memory,
                     evaluations=self.stepper.evaluations,
-                    exploding=self.tables.exploding(),
+                    exploding=exploding(self.tables),
                     doing="" if stage else compiling(),
                     walks=result.walks.walks if result.walks else 0,
                     stage=stage,

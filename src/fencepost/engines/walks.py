@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     ASKED,
     BASE,
@@ -41,9 +42,8 @@ from fencepost.compiler.encoding import (
     span_end,
     span_first,
 )
-from fencepost.compiler.machine import atomic_add, atomic_load
+from fencepost.compiler.instructions import atomic_add, atomic_load
 from fencepost.compiler.native import has_bit, inner, mixed, njit, set_bit
-from fencepost.compiler.tables import Array
 from fencepost.engines import kernel
 from fencepost.engines.kernel import Candidates, Levels, build, complete, ends_in, is_cut, walk_or_ask
 

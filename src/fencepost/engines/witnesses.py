@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fencepost.engines.interface import Exploration
 from fencepost.engines.options import Options, SearchOptions
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper, Symmetry
 
 

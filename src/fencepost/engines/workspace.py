@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from fencepost.compiler import canonical
+from fencepost.compiler.arrays import Array, Compiled
 from fencepost.compiler.encoding import (
     BASE,
     CAPACITY,
@@ -33,9 +34,10 @@ from fencepost.compiler.encoding import (
     pack_reference,
 )
 from fencepost.compiler.layout import packed
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS, move_fields
-from fencepost.compiler.tables import Array, Compiled, Tables
+from fencepost.compiler.profile import profile
+from fencepost.compiler.tables import Tables
 from fencepost.engines import kernel
 from fencepost.engines.interface import Found
 from fencepost.engines.kernel import Arena, Levels, Work
@@ -446,4 +448,4 @@ class Workspace:
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""
         table = sum(int(w.counts[CAPACITY]) for w in self.work) * (16 if self.wide else 8)
-        return {**self.tables.profile(), "seconds": dict(self.seconds), "memory": {"table": table}}
+        return {**profile(self.tables), "seconds": dict(self.seconds), "memory": {"table": table}}

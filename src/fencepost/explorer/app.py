@@ -27,7 +27,7 @@ from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, OptionError
 from fencepost.explorer.find import Search, Searcher, searching
 from fencepost.explorer.forkserver import ForkServer
-from fencepost.explorer.session import Node, Session, Told
+from fencepost.explorer.session import Evaluation, Node, Session
 from fencepost.explorer.views import about, search_view, view
 from fencepost.explorer.watch import Watcher, evaluating
 from fencepost.report.diagram import diagram
@@ -69,7 +69,7 @@ _HEADERS = {
 
 
 class Explorer:
-    """What the page talks to: the session, the search that runs, and where the page begins: at a path, as in
+    """The server of the page: the session, the search that runs, and where the page begins: at a path, as in
     :meth:`Session.follow`, with ``@5`` after it for its state number 5. ``limits`` are those of a search.
 
     Raises :class:`OptionError` if the path leads nowhere.
@@ -145,14 +145,14 @@ class Explorer:
     def found(self, given: dict[str, Any]) -> dict[str, Any]:
         """How far the search is; with the way that it found, walked along, once it is over."""
         finding = self.search.finding if self.search is not None else None
-        told: dict[str, Any] = {"search": search_view(finding)}
+        answer: dict[str, Any] = {"search": search_view(finding)}
         if finding is not None and finding.way is not None:
             number, moves = finding.way
             node = self.session.node(number)
             for move in moves:
                 node = self.session.child(node, move)
-            told["node"] = node.number
-        return told
+            answer["node"] = node.number
+        return answer
 
     def stop(self, given: dict[str, Any]) -> dict[str, Any]:
         """Stop the search."""
@@ -180,7 +180,7 @@ class Explorer:
         watched = {text: self._watched(text, tip.line) for text in texts}
         return view(self.session, tip, at, known=known, drawn=str(given.get("drawn", "")), watched=watched)
 
-    def _watched(self, text: str, line: list[Node]) -> list[Told] | str:
+    def _watched(self, text: str, line: list[Node]) -> list[Evaluation] | str:
         try:
             return self._watcher.watch(text, line)
         except FencepostError as error:
@@ -267,9 +267,9 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
                 trace = explorer.kept(given)
         except FencepostError as error:
             return PlainTextResponse(str(error), 400)
-        write, kind, ending = FORMS[form]
+        write, kind, suffix = FORMS[form]
         text = write(trace)  # takes seconds for a long one, in which the page can be used
-        name = f"{explorer.session.protocol.name}.{ending}".replace('"', "").replace("/", "-")
+        name = f"{explorer.session.protocol.name}.{suffix}".replace('"', "").replace("/", "-")
         quoted = name.encode("ascii", "replace").decode()
         return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{quoted}"'})
 
@@ -383,7 +383,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
-    """What serves an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
+    """The server of an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or
     Ctrl-C.
     """
     app = application(explorer, bound.getsockname()[1])

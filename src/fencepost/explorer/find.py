@@ -18,7 +18,8 @@ from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
-from fencepost.spec.protocol import Protocol, initial, invariant
+from fencepost.spec.declarations import initial, invariant
+from fencepost.spec.protocol import Protocol, cursor_of
 from fencepost.step import State
 from fencepost.trace import Expression
 from fencepost.trace.path import Move
@@ -61,7 +62,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
         assert start is not None
         for slot, value in start.slots():
             if slot.path[0] in protocol.shapes:
-                bound.__dict__["_cursor"].write(slot, value)
+                cursor_of(bound).write(slot, value)
 
     declared: dict[str, Any] = {
         "__module__": type(protocol).__module__,
@@ -109,7 +110,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Sea
             end = session.graft(trace) if start is None else session.along(start, trace.steps)
             first = end.line[0] if start is None else start
             way = (first.number, [node.move for node in end.line[first.depth + 1 :]])
-        said = _told(result, "from the start" if start is None else "from here")
+        said = _summary(result, "from the start" if start is None else "from here")
         return Finding(False, said, result.distinct_states, result.depth, result.seconds, way)
     except KeyboardInterrupt:
         return Finding(False, STOPPED)
@@ -119,7 +120,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Sea
         return Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
 
 
-def _told(result: Result, whence: str) -> str:
+def _summary(result: Result, whence: str) -> str:
     looked = f"{result.distinct_states:,} states"
     if result.violation is not None:
         if result.violation.trace is None:

@@ -5,7 +5,7 @@ nothing else gets its turn. So typed expressions are evaluated, and states are l
 process, which know the same protocol. The *fork server* makes them. It is forked before anything else runs and does
 nothing else, so it can fork whenever it is asked.
 
-What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes
+Only numbers and text pass between processes: a state is named by the steps that lead to it, and the worker takes
 them again.
 """
 
@@ -31,7 +31,7 @@ Job = Callable[[Connection], None]
 """What a worker does, until the other end of its connection is closed."""
 
 Link = tuple[int, int, Move]
-"""How a node is told: its number, that of its parent, and the step between them."""
+"""How a node is sent: its number, that of its parent, and the step between them."""
 
 _ASKED = struct.Struct("!cq")
 _TOLD = struct.Struct("!q")
@@ -100,7 +100,7 @@ class Worker:
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
-        """What the worker has to be told of the way to these nodes, parents first. It knows those with numbers below
+        """What has to be sent to the worker of the way to these nodes, parents first. It knows those with numbers below
         ``known``.
         """
         found: list[Link] = []
@@ -137,7 +137,7 @@ class Copy:
         self._nodes = {node.number: node for node in session.nodes}
 
     def learn(self, links: Sequence[Link]) -> None:
-        """Walk to nodes that were told."""
+        """Walk to nodes that were sent."""
         for number, parent, move in links:
             self._nodes[number] = self.session.child(self._nodes[parent], move)
 

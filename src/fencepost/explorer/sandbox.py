@@ -1,5 +1,5 @@
-"""What a process gives up before it evaluates what somebody typed: its environment, files, other programs, and the
-network.
+"""The rights that a process gives up before it evaluates an expression that somebody typed: its environment, files,
+other programs, and the network.
 
 What an expression may use is a list already (:mod:`fencepost.trace.allowed`), but the author's own functions are on it.
 All of this is for the rest of the process, which can not take it back.

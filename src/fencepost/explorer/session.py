@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.spec.protocol import TEMPORAL, Protocol
+from fencepost.spec.declarations import TEMPORAL
+from fencepost.spec.protocol import Protocol
 from fencepost.step import STEP_PROPERTIES, LimitReached, Outcome, Root, State, Stepper
 from fencepost.trace import Evaluated, Expression, Step, Trace
 from fencepost.trace.evidence import looked_at
@@ -34,13 +35,13 @@ MAX_ENABLED = 100
 MAX_EXPRESSIONS = 100
 """The most expressions that are kept read, and of which a node keeps what they are."""
 
-MAX_TOLD = 2_000
-"""The most characters that are told of what an expression is."""
+MAX_TEXT = 2_000
+"""The most characters that are shown of what an expression is."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an expression is in one state, in words, and whether it is ``false`` there."""
+class Evaluation:
+    """The value of an expression in one state, in words, and whether it is ``false`` there."""
 
     text: str
     false: bool = False
@@ -63,7 +64,7 @@ class Node:
     stays: bool = False
     children: dict[Move, Node] = field(default_factory=dict)
     next: Node | None = None
-    told: dict[str, Told] = field(default_factory=dict)
+    evaluations: dict[str, Evaluation] = field(default_factory=dict)
 
     @property
     def line(self) -> list[Node]:
@@ -118,7 +119,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of one invariant, step invariant or refinement, at a node: it ``holds`` there, or not, or it raised
+    """The judgement of one invariant, step invariant or refinement at a node: it ``holds`` there, or not, or it raised
     ``error``.
 
     ``bindings`` are the parameters for which it does not hold.
@@ -162,7 +163,7 @@ class Session:
     """One walk through ``protocol``.
 
     Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state;
-    whatever goes wrong later is part of what is told about a node.
+    whatever goes wrong later is part of what is shown of a node.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -409,12 +410,12 @@ class Session:
         return {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
 
     def broken(self, node: Node) -> list[str]:
-        """The invariants that do not hold at a node, though they did, as far as can be told, before the step to it."""
+        """The invariants that do not hold at a node, though they did, as far as is known, before the step to it."""
         before = set() if node.parent is None else {j.name for j in self.judge(node.parent) if not j.holds}
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
-    def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
-        """What an expression is at each of these nodes, however long that takes: see
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
+        """The values of an expression at these nodes, however long that takes: see
         :class:`fencepost.explorer.watch.Watcher`.
 
         Raises :class:`OptionError` if it can not be read.
@@ -425,7 +426,7 @@ class Session:
             if len(self._expressions) >= MAX_EXPRESSIONS:
                 self._expressions.clear()
             self._expressions[text] = expression
-        return [_told(expression.at(node.state)) for node in nodes]
+        return [_evaluation(expression.at(node.state)) for node in nodes]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
@@ -456,9 +457,11 @@ class Session:
         return node
 
 
-def _told(found: Evaluated) -> Told:
+def _evaluation(found: Evaluated) -> Evaluation:
     try:
         text = str(found)
     except (ValueError, RecursionError, MemoryError) as error:  # a number of thousands of digits, say
-        return Told(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
-    return Told(text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…", found.error is None and found.value is False)
+        return Evaluation(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
+    return Evaluation(
+        text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…", found.error is None and found.value is False
+    )

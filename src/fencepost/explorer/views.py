@@ -1,4 +1,4 @@
-"""What the page shows of a session, as plain data: numbers and words, and HTML where the report of a check has the
+"""The views of a session on the page, as plain data: numbers and words, and HTML where the report of a check has the
 same.
 """
 
@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from fencepost.explorer.find import Finding
-from fencepost.explorer.session import Action, Node, Offer, Session, Told
+from fencepost.explorer.session import Action, Evaluation, Node, Offer, Session
 from fencepost.report.cards import Card, Row, cards
 from fencepost.report.diagram import diagram
 from fencepost.report.html import breakable, happening_html
@@ -27,7 +27,7 @@ BLOCK = 20
 """Steps by which the part of a long diagram that is drawn moves on; it is three of these."""
 
 MAX_RUNS = 60
-"""The most changes of one expression, or of one invariant, that are told."""
+"""The most changes of one expression, or of one invariant, that are shown."""
 
 EFFECT = 40
 """The most characters of one thing that a step would do; the names of fields are left out first."""
@@ -52,7 +52,7 @@ def view(
     *,
     known: int = 0,
     drawn: str = "",
-    watched: Mapping[str, list[Told] | str] | None = None,
+    watched: Mapping[str, list[Evaluation] | str] | None = None,
 ) -> dict[str, Any]:
     """Everything that is shown at ``at``, a state on the line of ``tip``.
 
@@ -79,7 +79,7 @@ def view(
         "judged": _judged(session, line, at),
         "sought": _sought(session, line, at),
         "temporal": [{"name": one.name, "doc": one.doc, "when": one.when} for one in session.temporal(tip)],
-        "watches": [_watched(text, told, at) for text, told in (watched or {}).items()],
+        "watches": [_watched(text, found, at) for text, found in (watched or {}).items()],
     }
 
 
@@ -158,23 +158,23 @@ def _label(step: Step) -> str:
         return ""
     sends = [event for event in step.events if event.kind == "send"]
     lost = [event for event in sends if event.lost]
-    told = [
+    parts = [
         f"{e.text} from {show(e.source)}" for e in step.events if e.kind == "receive" and e.passed[0] in step.choices
     ]
-    told += choices(step)
+    parts += choices(step)
     if any(choice in ("delivered", "lost") for choice in step.choices):
         if not lost:
-            told.append("all delivered" if len(sends) > 1 else "delivered")
+            parts.append("all delivered" if len(sends) > 1 else "delivered")
         elif len(lost) == len(sends):
-            told.append("all lost" if len(sends) > 1 else "lost")
+            parts.append("all lost" if len(sends) > 1 else "lost")
         else:
-            told.append("lost to " + ", ".join(show(event.dest) for event in lost))
-    return ", ".join(told)
+            parts.append("lost to " + ", ".join(show(event.dest) for event in lost))
+    return ", ".join(parts)
 
 
 def _effects(step: Step) -> str:
-    """What a step does, line by line."""
-    before = step.state  # only events and changes are told, for which it does not matter what is under way
+    """The effects of a step, line by line."""
+    before = step.state  # only events and changes are shown, for which it does not matter what is under way
     alone = Trace(step.state.store.protocol, before, (step,))
     found = [replace(h, text=briefly(h.text, EFFECT, cut=True)) for h in happenings(alone, 1, []) if h.what != "chose"]
     return "".join(f"<li>{happening_html(h)}</li>" for h in found) or "<li>nothing changes</li>"
@@ -225,13 +225,13 @@ def _change(before: str | None, after: str) -> str:
     if "\n" not in before or "\n" not in after:
         return f"<del>{escape(before)}</del>{ARROW}<ins>{escape(after)}</ins>"
     old, new = before.split("\n"), after.split("\n")
-    told: list[str] = []
+    lines: list[str] = []
     for what, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what == "equal":
-            told += map(escape, new[k:m])
+            lines += map(escape, new[k:m])
         else:
-            told += [_marked("del", line) for line in old[i:j]] + [_marked("ins", line) for line in new[k:m]]
-    return "\n".join(told)
+            lines += [_marked("del", line) for line in old[i:j]] + [_marked("ins", line) for line in new[k:m]]
+    return "\n".join(lines)
 
 
 def _marked(tag: str, line: str) -> str:
@@ -285,16 +285,16 @@ def _intervals(numbers: Iterable[int]) -> list[list[int]]:
     return found
 
 
-def _watched(text: str, told: list[Told] | str, at: Node) -> dict[str, Any]:
-    if isinstance(told, str):
-        return {"text": text, "error": told, "now": "", "runs": []}
+def _watched(text: str, evaluations: list[Evaluation] | str, at: Node) -> dict[str, Any]:
+    if isinstance(evaluations, str):
+        return {"text": text, "error": evaluations, "now": "", "runs": []}
     runs: list[dict[str, Any]] = []
     place = 0
-    for one, group in itertools.groupby(told):
+    for one, group in itertools.groupby(evaluations):
         count = len(list(group))
         runs.append({"from": place, "to": place + count - 1, "value": one.text, "false": one.false})
         place += count
-    return {"text": text, "error": None, "now": told[at.depth].text, "runs": runs[:MAX_RUNS]}
+    return {"text": text, "error": None, "now": evaluations[at.depth].text, "runs": runs[:MAX_RUNS]}
 
 
 # -- a search ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.errors import OptionError
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Worker
-from fencepost.explorer.session import MAX_EXPRESSIONS, Node, Session, Told
+from fencepost.explorer.session import MAX_EXPRESSIONS, Evaluation, Node, Session
 
 SECONDS = 2.0
 """Seconds of a processor that an expression has for all the states it is asked about at once."""
@@ -41,7 +41,7 @@ def evaluating(session: Session) -> Any:
                 # It is the system that ends the process when the time is over, whatever it is doing then.
                 signal.setitimer(signal.ITIMER_PROF, SECONDS)
                 try:
-                    answer: Any = [(told.text, told.false) for told in session.watch(text, [copy[n] for n in numbers])]
+                    answer: Any = [(one.text, one.false) for one in session.watch(text, [copy[n] for n in numbers])]
                 except OptionError as error:
                     answer = str(error)
                 signal.setitimer(signal.ITIMER_PROF, 0)
@@ -51,7 +51,7 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
+    """The values of expressions at the nodes of a session. ``job`` is the number of :func:`evaluating` with its
     ``forkserver``.
     """
 
@@ -61,20 +61,20 @@ class Watcher:
         self._worker: Worker | None = None
         self._ended: dict[str, str] = {}
 
-    def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
-        """What an expression is at each of these nodes.
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluation]:
+        """The values of an expression at these nodes.
 
         Raises :class:`OptionError` if it can not be read, or took too long for once.
         """
         if text in self._ended:
             raise OptionError(self._ended[text])
-        missing = [node for node in nodes if text not in node.told]
+        missing = [node for node in nodes if text not in node.evaluations]
         if missing:
             for node, (said, false) in zip(missing, self._asked(text, missing), strict=True):
-                if len(node.told) >= MAX_EXPRESSIONS:
-                    node.told.clear()
-                node.told[text] = Told(said, false)
-        return [node.told[text] for node in nodes]
+                if len(node.evaluations) >= MAX_EXPRESSIONS:
+                    node.evaluations.clear()
+                node.evaluations[text] = Evaluation(said, false)
+        return [node.evaluations[text] for node in nodes]
 
     def only(self, texts: Sequence[str]) -> None:
         """Give all but these expressions another chance, should they be asked about again."""

@@ -1,6 +1,6 @@
 """The explored graph as arrays: states, the steps between them, and what fairness and temporal properties ask of both.
 
-Engines note it down level by level in a :class:`Recording`. States are numbered by level and, within a level, by
+Engines record it level by level in a :class:`Recording`. States are numbered by level and, within a level, by
 fingerprint: the same numbers from every engine, and of two states the nearer one to the start has the smaller.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fencepost.errors import SystemFailure
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import FairnessRequirement, Root, Stepper
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +37,7 @@ class Property:
 
 
 class Measures(NamedTuple):
-    """What of :class:`Terms` is numbers alone, and can be told to another process."""
+    """The numbers of :class:`Terms`, which can be sent to another process."""
 
     words: int
     truth_words: int
@@ -47,7 +47,7 @@ class Measures(NamedTuple):
 
 
 class Terms:
-    """What a protocol's fairness and temporal properties speak of, numbered.
+    """The terms of a protocol's fairness and temporal properties, numbered.
 
     ``requirements``: those of fairness; ``predicates``: roots that are true or false of a state; ``properties``: made
     of those. Actions that are steps of the same requirements are of one **kind**: ``kind_of[root]`` (uint16), and
@@ -82,7 +82,7 @@ class Terms:
 
     @property
     def measures(self) -> Measures:
-        """What of it is numbers alone."""
+        """Its numbers alone."""
         return Measures(self.words, self.truth_words, self.weak, self.strong, self.masks)
 
 
@@ -124,7 +124,7 @@ class Graph:
 
 @dataclass
 class Level:
-    """What was noted down of a level, or of some of its states; see :meth:`Recording.add`."""
+    """The record of a level, or of some of its states; see :meth:`Recording.add`."""
 
     fingerprints: Array
     counts: Array
@@ -135,7 +135,7 @@ class Level:
 
 
 class Recording:
-    """What an engine notes down of each level, in the order of fingerprints; :meth:`graph` makes the graph of it."""
+    """The record of each level by an engine, in the order of fingerprints; :meth:`graph` makes the graph of it."""
 
     def __init__(self, stepper: Stepper) -> None:
         self.terms = Terms(stepper)

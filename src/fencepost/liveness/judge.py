@@ -239,7 +239,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
         starts[some.start + 1 : some.stop + 1] = np.diff(totals[offsets])
     starts = np.concatenate([[0], np.cumsum(starts[1:][states])]).astype(np.int32)
     edges = number[graph.targets[inside]]
-    # What an edge weighs is never looked at: one number stands for all.
+    # The weight of an edge is never looked at: one number stands for all.
     weights = np.broadcast_to(np.float64(1), edges.shape)
     matrix = csr_array((weights, edges, starts), shape=(len(states), len(states)))
     count, component = connected_components(matrix, directed=True, connection="strong")
@@ -266,7 +266,8 @@ def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Ar
 class _Part:
     """A fair component by itself: a short loop through it that fairness can not object to.
 
-    States are numbered anew, in order. What is still to be met is looked for breadth first, the nearest first.
+    States are numbered anew, in order. Requirements that are not met yet are looked for breadth first, the nearest
+    first.
     """
 
     def __init__(self, graph: Graph, states: Array, must: Array | None) -> None:

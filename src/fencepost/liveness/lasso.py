@@ -1,7 +1,7 @@
 """Lassos in the author's Python: the steps along one, and whether it is fair and violates a property.
 
-This asks Python for every state of the lasso, and nothing of an engine or of the graph: what it says is what may be
-told.
+Python is asked for every state of the lasso, and nothing is taken from an engine or from the graph: only a lasso that
+passes is reported.
 """
 
 from __future__ import annotations

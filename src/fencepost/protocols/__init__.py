@@ -35,8 +35,8 @@ def shipped(name: str) -> type[Protocol]:
     Raises :class:`fencepost.NotAProtocol` for any other name, with the nearest one that exists.
     """
     if name not in SHIPPED:
-        from fencepost.spec.protocol import no_such
+        from fencepost.spec.protocol import unknown_name
 
-        raise NotAProtocol(no_such("protocol", name, SHIPPED, "fencepost"))
+        raise NotAProtocol(unknown_name("protocol", name, SHIPPED, "fencepost"))
     module, _, owner = SHIPPED[name].partition(":")
     return cast("type[Protocol]", getattr(import_module(module), owner))

@@ -53,7 +53,7 @@ class ClientStatus(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """What the metadata store knows of one ledger; as declared here, of a ledger that was never created."""
+    """One ledger in the metadata store; as declared here, of a ledger that was never created."""
 
     id: int = 0
     open: bool = False
@@ -71,7 +71,7 @@ class Client(Record):
 
 
 class LedgerOnBookies(Record):
-    """What the bookies store of one ledger: its only entry, or none if it was fenced before anything was written to
+    """One ledger on the bookies: its only entry, or none if it was fenced before anything was written to
     it.
     """
 

@@ -1,4 +1,4 @@
-"""What a type invariant is made of: every part of a state by its path, and tests for what it holds.
+"""The parts of a type invariant: every part of a state by its path, and tests for the values there.
 
 A type invariant over a whole state would have to be evaluated anew in every state. Asked part by part
 (``@invariant(part=...)``), it is evaluated once for each value that a part ever holds.

@@ -1,4 +1,4 @@
-"""What to do about a part of the state that takes on too many values."""
+"""Advice about a part of the state that takes on too many values."""
 
 from __future__ import annotations
 

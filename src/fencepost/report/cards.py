@@ -20,10 +20,10 @@ VALUE_WIDTH = 44
 """Characters of a value on one line of the state; longer ones are spread over lines."""
 
 SHOWN = ("value", "cell", "in flight", "connected")
-"""The kinds of slots that are shown; what others hold is told by these."""
+"""The kinds of slots that are shown; the values of other slots show in these."""
 
 SHARED = "shared"
-"""The card of the variables that nobody in particular holds."""
+"""The card of the variables that are held by no actor."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Card:
-    """What one actor holds. ``network`` tells that it is what is under way instead."""
+    """The variables that one actor holds; with ``network`` the messages under way instead."""
 
     name: str
     network: bool = False
@@ -88,14 +88,14 @@ def slot_label(path: tuple[Any, ...] | list[Any]) -> str:
 
 
 def slot_text(slot: Slot, state: State, held: Mapping[tuple[Any, ...], Channel]) -> str | None:
-    """What a slot holds, in lines; None if there is nothing to show for it in this state. ``held``: the state's
+    """The value of a slot, in lines; None if there is nothing to show for it in this state. ``held``: the state's
     channels.
     """
     value = state.read(slot)
     kind = kind_of(state.store.protocol, slot)
     if kind == "in flight":
-        told = channel_lines(held[slot.path]) if slot.path in held else []
-        return "\n".join(f"{what}: {', '.join(messages)}" for what, messages in told) or None
+        channels = channel_lines(held[slot.path]) if slot.path in held else []
+        return "\n".join(f"{what}: {', '.join(messages)}" for what, messages in channels) or None
     if kind == "connected":
         return None if value else "cut"
     if kind == "cell":

@@ -1,4 +1,4 @@
-"""What traces have visited of a protocol, as text and as data."""
+"""The parts of a protocol that traces have visited, as text and as data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
 
 
 MOST_LINES = 20
-"""Lines that no step has run, and options that none has taken, that are told as text."""
+"""Lines that no step has run, and options that none has taken, that are listed in text."""
 
 
 def _some(options: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.spec.context import Event
 from fencepost.spec.network import NetworkShape
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import Protocol, variables_of
 from fencepost.spec.values import ModelValue, show
 from fencepost.trace import Trace
 from fencepost.trace.behaviour import Step
@@ -53,7 +53,7 @@ class Arrow:
 
     @property
     def text(self) -> str:
-        """What passes, in one line."""
+        """The message that passes, in one line."""
         return ", ".join(self.lines)
 
 
@@ -153,7 +153,7 @@ class _Drawing:
 
     def _step(self, number: int, step: Step) -> None:
         """Lays out one step: what it received, what it changed, then what it sent, as if it happened in this order."""
-        told: list[str] = []
+        lines: list[str] = []
         sends: list[Passage] = []
         row = 0
         for place, event in enumerate(step.events):
@@ -165,8 +165,8 @@ class _Drawing:
                 self.arrives[id(arrived)] = Point(number, row)
                 row += 1
             else:
-                told.append(event_text(event))
-        told += [
+                lines.append(event_text(event))
+        lines += [
             f"dropped: {p.text} from {p.source}" for p in self.passages if p.fate == DROPPED and p.ended == At(number)
         ]
         held: dict[str, list[str]] = {}
@@ -175,14 +175,14 @@ class _Drawing:
             holder = self.holders.get(change.slot.path[0])
             owners.add(holder)
             if holder is None or step.by in (None, holder):
-                told.append(short(change, step.by))
+                lines.append(short(change, step.by))
             else:
                 held.setdefault(holder, []).append(short(change, None))
-        if told or not (row or sends or held):
-            # What nobody in particular does is noted where it shows, or over everyone.
+        if lines or not (row or sends or held):
+            # A change by no actor in particular is noted where it shows, or over everyone.
             where = step.by if step.by is not None else owners.pop() if len(owners) == 1 else None
             over = (where,) if where is not None else ()
-            self.notes.append(Note(over, tuple(told) or ("nothing changes",), Point(number, row)))
+            self.notes.append(Note(over, tuple(lines) or ("nothing changes",), Point(number, row)))
             row += 1
         for holder, texts in held.items():
             at_holder = Point(number, row)
@@ -214,8 +214,8 @@ class _Drawing:
 
 
 def holders(protocol: Protocol) -> dict[str, str]:
-    """Who holds each variable that was declared with ``held_by``."""
-    return {name: v.held_by for name, v in type(protocol)._declared_variables.items() if v.held_by is not None}
+    """The holder of each variable that was declared with ``held_by``."""
+    return {name: v.held_by for name, v in variables_of(protocol).items() if v.held_by is not None}
 
 
 def peers(protocol: Protocol, name: str) -> list[str]:

@@ -177,7 +177,7 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
 
 
 def _fair(behaviour: Behaviour) -> str:
-    """What a lasso is, and why its loop is fair."""
+    """An explanation of a lasso, and why its loop is fair."""
     if behaviour.trace.loop is None:
         return ""
     reasons = f"<p>The loop is fair:</p><ul>{_listed(behaviour.fair)}</ul>" if behaviour.fair else ""

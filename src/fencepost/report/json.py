@@ -19,7 +19,7 @@ def to_json(result: Findings, *, indent: int = 2) -> str:
 
 
 def data(result: Findings) -> dict[str, Any]:
-    """What :func:`to_json` writes, as plain dicts and lists.
+    """The document that :func:`to_json` writes, as plain dicts and lists.
 
     ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error``
     and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``,
@@ -32,8 +32,8 @@ def data(result: Findings) -> dict[str, Any]:
     ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial one
     first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0) that
     the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state each
-    demand is met. One of what is to be sometimes true has no trace, but ``never``: with which parameters it is not.
-    Values are written as :func:`plain` says.
+    requirement of fairness is met. One of a property that is to be sometimes true has no trace, but ``never``: with
+    which parameters it is not. Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
     return {
@@ -100,7 +100,7 @@ def _violation(violation: Violation) -> dict[str, Any]:
 
 
 def _refuted(found: Refuted) -> dict[str, Any]:
-    """What a step changes of the protocol that it should be one of, and the actions of that one that come near."""
+    """The changes of a step to the protocol that it should be a step of, and the actions of that one that come near."""
 
     def differences(given: Sequence[Difference]) -> list[dict[str, Any]]:
         return [{"part": slot.name, "before": plain(old), "after": plain(new)} for slot, old, new in given]

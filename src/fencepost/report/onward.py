@@ -7,7 +7,7 @@ import sys
 
 from fencepost.errors import FencepostError
 from fencepost.protocols import SHIPPED
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import Protocol, constants_of
 from fencepost.trace import Trace
 from fencepost.trace.path import path_of
 from fencepost.trace.words import constant_text
@@ -28,14 +28,14 @@ def explore_command(trace: Trace) -> str | None:
         return None
     protocol = trace.protocol
     words = ["fencepost", "explore", _given(protocol)]
-    for name, constant in protocol._declared_constants.items():
+    for name, constant in constants_of(protocol).items():
         if protocol.constants[name] != constant.default:
             words += ["-D", f"{name}={constant_text(protocol.constants[name])}"]
     return shlex.join([*words, "--path", f"{path}@0"])
 
 
 def _given(protocol: Protocol) -> str:
-    """What the command line calls a protocol."""
+    """The name of a protocol on the command line."""
     kind = type(protocol)
     if SHIPPED.get(protocol.name) == f"{kind.__module__}:{kind.__name__}":
         return protocol.name

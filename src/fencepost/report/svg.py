@@ -199,7 +199,7 @@ class _Canvas:
         return f'<g class="loop">{path}{text}</g>'
 
     def _loop_words(self) -> str:
-        """What comes after the last step of a lasso; nothing for other behaviours."""
+        """The end of a lasso, after its last step; nothing for other behaviours."""
         loop = self.diagram.loop
         if loop is None:
             return ""

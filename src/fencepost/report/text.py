@@ -1,7 +1,7 @@
 """A result in the terminal and in plain text: the verdict, the counterexample step by step, statistics, coverage.
 
 :func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out
-the same :class:`Line`, so that neither can tell more than the other.
+the same :class:`Line`, so that neither can show more than the other.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from fencepost.report.diagram import event_text
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
-from fencepost.spec.values import Value, printable, show
+from fencepost.spec.text import printable
+from fencepost.spec.values import Value, show
 from fencepost.step import State
 from fencepost.step.symmetry import listed
 from fencepost.trace import Step, Trace
 from fencepost.trace import messages as fate
 from fencepost.trace.evidence import Evidence, after, looked_at
 from fencepost.trace.messages import At, Passage, channels, passages
-from fencepost.trace.refinement import Refuted, refuted, told, why
+from fencepost.trace.refinement import Refuted, difference_texts, refuted, why
 from fencepost.trace.words import ARROW, abridged, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ STYLES = {
 """How Rich shows what the lines below mark."""
 
 FEW = 4
-"""Up to how many demands that the loop never enables are named."""
+"""Up to how many requirements of fairness that the loop never enables are named."""
 
 MAX_EVIDENCE = 30
 """The most parts of the state that are listed as what a property looked at."""
@@ -92,12 +93,12 @@ def trace_story(trace: Trace, *, width: int = WIDTH) -> str:
 
 def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
     """The same without what there is before the first step, for the end of a longer behaviour."""
-    _, *told = _Story(max(width, NARROWEST)).moments(trace)
-    return "\n".join(line.text for lines in told for line in lines) + "\n"
+    _, *moments = _Story(max(width, NARROWEST)).moments(trace)
+    return "\n".join(line.text for lines in moments for line in lines) + "\n"
 
 
 class Rendered:
-    """A result for Rich: ``console.print(render(result))``. Laid out for the width it is printed in."""
+    """A result for Rich: ``console.print(render(result))``. It takes the width that it is printed in."""
 
     def __init__(self, result: Findings, profile: bool) -> None:
         self.result = result
@@ -124,7 +125,7 @@ def rich_text(line: Line) -> Text:
 
 
 def story_lines(result: Findings, width: int = WIDTH, profile: bool = False) -> list[Line]:
-    """The whole result, laid out for ``width`` columns."""
+    """The whole result, in lines of ``width`` columns."""
     return list(_Story(max(width, NARROWEST)).result(result, profile))
 
 
@@ -195,9 +196,9 @@ class _Story:
             yield Line()
             yield self.heading("The loop is fair")
             rows = fairness(violation.fairness, trace.loop)
-            column = max(len(demand) for demand, _ in rows)
-            for demand, how in rows:
-                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(demand, "", how))
+            column = max(len(requirement) for requirement, _ in rows)
+            for requirement, how in rows:
+                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(requirement, "", how))
 
     def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
         """Why the last step is none of the protocol that is refined."""
@@ -219,12 +220,12 @@ class _Story:
             yield from self.row(4, column, Happening(what, "", how))
 
     def witnesses(self, result: Findings) -> Iterator[Line]:
-        """The ways to what was reached; how long they are, if something else is to be told first."""
+        """The ways to what was reached; how long they are, if something else is reported first."""
         if result.violations:
-            told = unfinished(result)
-            yield from ([Line()] if told else ())
-            for said in told:
-                yield from self.wrapped("", f"{said}.")
+            lines = unfinished(result)
+            yield from ([Line()] if lines else ())
+            for line in lines:
+                yield from self.wrapped("", f"{line}.")
             return
         for witness in result.witnesses:
             yield Line()
@@ -236,7 +237,7 @@ class _Story:
             yield from self.seen(seen) if seen is not None and seen.slots else self.end(witness.trace)
 
     def seen(self, seen: Evidence) -> Iterator[Line]:
-        """What a property looked at."""
+        """The parts of the state that a property looked at."""
         yield Line()
         yield from self.wrapped("", f"{seen.title} {seen.when}; it looked at:", "heading")
         yield from self.evidence(seen.slots)
@@ -250,11 +251,11 @@ class _Story:
     def steps(self, trace: Trace) -> Iterator[Line]:
         """A behaviour step by step; the loop of a lasso has a line down its left side."""
         if trace.loop is None:
-            for told in self.moments(trace):
-                yield from told
+            for lines in self.moments(trace):
+                yield from lines
             return
-        for number, told in enumerate(_Story(self.width - 1).moments(trace)):
-            for place, line in enumerate(told):
+        for number, lines in enumerate(_Story(self.width - 1).moments(trace)):
+            for place, line in enumerate(lines):
                 first = number == trace.loop + 1 and place == 0
                 mark = "╭" if first else "│" if number > trace.loop else " "
                 yield Line(((mark, "loop"), *line.spans))
@@ -278,14 +279,14 @@ class _Story:
             step = trace.steps[number - 1] if number else None
             who = f"{step.by or '' if step else '':<{actors}}  " if actors else ""
             title = abridged(step.title) if step else "initial state"
-            told = [Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))]
+            lines = [Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))]
             if step and not rows:
                 rows = [Happening("", "", "nothing changes")]
             for row in rows:
                 if row.style and shorten:
                     row = replace(row, text=briefly(row.text, 0))
-                told += self.row(margin, passed if row.style else slots, row)
-            yield told
+                lines += self.row(margin, passed if row.style else slots, row)
+            yield lines
 
     def row(self, margin: int, column: int, row: Happening) -> Iterator[Line]:
         """One thing that happened: what, how, and what became of it, in two columns."""
@@ -420,7 +421,7 @@ class _Story:
             )
 
     def _rounds(self, rounds: object) -> Iterator[Line]:
-        """What tasks on Spark did in a simulation, and how many of their walks the driver had to go on with."""
+        """The work of the tasks on Spark in a simulation, and how many of their walks the driver had to go on with."""
         if isinstance(rounds, Sequence) and rounds:
             taken, steps, parked, seconds = (
                 sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds")
@@ -515,19 +516,17 @@ class _Story:
 
 
 def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """What a heading says of a refuted refinement, and the differences in words."""
-    other = found.other.name
+    """The heading of a refuted refinement, and the differences in words."""
+    other, differences = found.other.name, difference_texts(found, found.differences)
     if not found.initial:
-        return f"The last step is no step of {other}. Under {name} it changes", told(found, found.differences)
+        return f"The last step is no step of {other}. Under {name} it changes", differences
     if not found.differences:
         return f"{other} has no initial state", []
-    return f"This is no initial state of {other}. Under {name} it differs from the nearest one", told(
-        found, found.differences
-    )
+    return f"This is no initial state of {other}. Under {name} it differs from the nearest one", differences
 
 
 def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
-    """What a counterexample or the way to a witness is, as a heading: only a search finds a shortest one."""
+    """The heading of a counterexample, or of the way to a witness: only a search finds a shortest one."""
     if of is not None and of.walk is not None:
         return _met(trace, of, of.walk)
     if isinstance(of, Witness):
@@ -543,7 +542,7 @@ def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
 
 
 def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
-    """What a behaviour is that a walk of a simulation met."""
+    """The heading of a behaviour that a walk of a simulation met."""
     what = numbers.plural(len(trace), "state")
     if trace.loop is not None:
         around = len(trace.steps) - trace.loop
@@ -559,14 +558,14 @@ def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
 
 
 def and_so_on(trace: Trace, loop: int) -> str:
-    """What comes after the last step of a lasso."""
+    """The words after the last step of a lasso."""
     if loop == len(trace.steps):
         return "and nothing more happens, for ever"
     return f"and again as {after(loop)}, for ever"
 
 
 def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
-    """How a loop meets what is to be fair: the demand and the reason, in words."""
+    """How a loop meets what is to be fair: each requirement and the reason, in words."""
     found = []
     never = [one for one in met if one.how == NEVER_ENABLED]
     for one in met:
@@ -581,11 +580,11 @@ def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
 
 
 def choices(step: Step) -> list[str]:
-    """The choices of a step that its messages do not already tell."""
-    told = {"delivered", "lost"}
+    """The choices of a step that its messages do not already show."""
+    shown = {"delivered", "lost"}
     for event in step.events:
-        told |= {event.text, show(event.source), show(event.dest)}
-    return [show(c) for c in step.choices if not (show(c) in told or (isinstance(c, str) and c in told))]
+        shown |= {event.text, show(event.source), show(event.dest)}
+    return [show(c) for c in step.choices if not (show(c) in shown or (isinstance(c, str) and c in shown))]
 
 
 @dataclass(frozen=True)
@@ -601,7 +600,7 @@ class Happening:
 
 
 def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happening]:
-    """What step ``number`` of a behaviour did; ``found`` are all the messages of the behaviour."""
+    """The happenings of step ``number`` of a behaviour; ``found`` are all the messages of the behaviour."""
     step = trace.steps[number - 1]
     chosen = choices(step)
     if chosen:

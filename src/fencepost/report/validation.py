@@ -1,4 +1,4 @@
-"""What came of traces that were held to a protocol, as text and as data."""
+"""The verdicts on traces that were held to a protocol, as text and as data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_ROWS = 20
 
 
 def explaining(last: int, width: int) -> Explain:
-    """Tells the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence
+    """Shows the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence
     diagram.
     """
 
@@ -32,15 +32,15 @@ def explaining(last: int, width: int) -> Explain:
             return "", ""
         trace = behaviour_of(verdict.follower, verdict.path, last)
         names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
-        told = steps_story(trace, width=width)
-        words = set(re.findall(r"\w+", " ".join([told, *(r.step.title for r in verdict.refusals)])))
+        text = steps_story(trace, width=width)
+        words = set(re.findall(r"\w+", " ".join([text, *(r.step.title for r in verdict.refusals)])))
         named = [f"{value} is {name}" for value, name in names.items() if value in words]
         legend = f"\nThere {', '.join(named)}.\n" if named else ""
         heading = f"What led there: the last {numbers.plural(len(trace.steps), 'step')} that changed something"
         ended = (
             "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
         )
-        return f"{heading}\n\n{told}{legend}", written(diagram(trace), ended, names)
+        return f"{heading}\n\n{text}{legend}", written(diagram(trace), ended, names)
 
     return explain
 

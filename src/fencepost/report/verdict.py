@@ -25,7 +25,7 @@ BEHAVIOUR = {
     "eventually_always": "A fair behaviour is possible in which it becomes false again and again.",
     "leads_to": "A fair behaviour is possible in which the one happens and the other never follows.",
 }
-"""What a behaviour that violates a temporal property of each kind shows."""
+"""The words for a behaviour that violates a temporal property, by its kind."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def violated(result: Findings, violation: Violation) -> Verdict:
 
 
 def reached(result: Findings, witness: Witness) -> Verdict:
-    """What is said of one witness."""
+    """The words about one witness."""
     said = described(result, "sometimes", witness.name.partition("(")[0])
     if witness.walk is None:
         said = (*said, "No shorter behaviour leads to such a state.")
@@ -117,7 +117,7 @@ def reached(result: Findings, witness: Witness) -> Verdict:
 
 
 def unfinished(result: Findings) -> list[str]:
-    """What was reached of all that is to be, and what was not so far."""
+    """The properties that were reached, of all that are to be, and those that were not so far."""
     said = [f"Reached: {_ways(result)}"] if result.witnesses else []
     never = {title for violation in result.violations for title in violation.never}
     waiting = [title for title in result.unreached if title not in never]
@@ -129,7 +129,7 @@ def _ways(result: Findings) -> str:
 
 
 def _never(result: Findings, violation: Violation) -> str:
-    """What is never reached, of how many states."""
+    """The property that is never reached, and of how many states."""
     titles = violation.never
     what = "It is" if titles == (violation.name,) else f"{listed(titles)} {'is' if len(titles) == 1 else 'are'}"
     states = plural(result.distinct_states, "reachable state")
@@ -137,7 +137,7 @@ def _never(result: Findings, violation: Violation) -> str:
 
 
 def not_returned(result: Findings) -> tuple[str, ...]:
-    """What had not returned when the search ended, if anything had not."""
+    """The evaluation that had not returned when the search ended, if there is one."""
     one = result.unfinished
     if one is None:
         return ()

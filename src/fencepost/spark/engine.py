@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from fencepost import __version__
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     INITIAL,
     PARKED,
@@ -27,7 +28,8 @@ from fencepost.compiler.encoding import (
     link_parent,
     reference_outcome,
 )
-from fencepost.compiler.tables import Array
+from fencepost.compiler.profile import exploding
+from fencepost.compiler.snapshot import restore, snapshot
 from fencepost.digest import digest, sealed
 from fencepost.engines import conclusion
 from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
@@ -46,8 +48,8 @@ from fencepost.spark.level import Piece, Plan, Run, Shape
 from fencepost.spark.liveness import Judge
 from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.session import require_spark
-from fencepost.spark.table import Sheets, resumed
-from fencepost.spec.protocol import TEMPORAL
+from fencepost.spark.table import Outputs, resumed
+from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage
@@ -186,7 +188,7 @@ class OnSpark:
         self.judge: Judge | None = None
         self._tables: tuple[tuple[int, ...], Any, str] | None = None
         self.table: Writer | None = None
-        self.sheets: Sheets | None = None
+        self.outputs: Outputs | None = None
 
     def close(self) -> None:
         """Remove files that were for this search only."""
@@ -198,6 +200,7 @@ class OnSpark:
     def take_over_next(self) -> None:
         """Take over before the next level: Spark can not be had, and says why when all that was found is in files."""
         self.is_next = True
+        self.handover = -1  # no level is small enough to be expanded in this process
 
     def relief_of_embedded(self) -> OnSpark | None:
         """This executor, if the embedded one has to give way: for the size of a level, or a quarter of the memory."""
@@ -223,7 +226,7 @@ class OnSpark:
 
     def _write_to(self, table: Writer | None) -> None:
         self.search.table = self.table = table
-        self.sheets = Sheets(table) if table is not None else None
+        self.outputs = Outputs(table) if table is not None else None
 
     def _take_over(self) -> None:
         """Put into files what the embedded executor has found."""
@@ -315,7 +318,7 @@ class OnSpark:
                 raise ValueError("values are numbered otherwise")
         except (ValueError, KeyError, TypeError) as error:
             raise checkpoint.refused(self.files, f"does not fit this version of the protocol: {error}") from None
-        own.tables.restore(checkpoint.tables(self.files, kept))
+        restore(own.tables, checkpoint.tables(self.files, kept))
         own.fit()
         own.number_initial()
         search.restore(kept.kept(kept.queue, own.decode(kept.found)))
@@ -408,7 +411,7 @@ class OnSpark:
             runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions, version=__version__,
-            sheet=self.sheets.next(small, self.cluster) if self.sheets is not None else None,
+            output=self.outputs.next(small, self.cluster) if self.outputs is not None else None,
         )  # fmt: skip
 
     def _shared(self, small: bool) -> tuple[Any, str]:
@@ -423,7 +426,7 @@ class OnSpark:
             self._tables = (version, Held(arrays) if small else self.cluster.share(arrays), uuid.uuid4().hex)
         return self._tables[1:]
 
-    def _run(self, plan: Plan) -> list[stages.Told]:
+    def _run(self, plan: Plan) -> list[stages.Report]:
         """The level, on Spark or in this process: what its tasks tell."""
         if isinstance(plan.tables, Held):
             told = stages.here(plan)
@@ -431,7 +434,7 @@ class OnSpark:
             told = self.cluster.run(plan, f"{self._level_name}: {plan.total:,} states", self._tell)
         return [stages.reports.decode(one) for one in told]
 
-    def _take_steps(self, told: Iterable[stages.Told]) -> None:
+    def _take_steps(self, told: Iterable[stages.Report]) -> None:
         """Make the steps out of the level that was expanded part of the table, if they were written down."""
         if self.table is not None and self.table.edges is not None:
             self.table.take_edges(
@@ -487,7 +490,7 @@ class OnSpark:
         self.stage = stage
         self.search.report_progress(self.search.result.distinct, self.search.queue, at_once=True)
 
-    def _account(self, plan: Plan, told: Iterable[stages.Told]) -> None:
+    def _account(self, plan: Plan, told: Iterable[stages.Report]) -> None:
         """Make the level that was built the current one: count, complete, judge."""
         search, own = self.search, self.workspace
         counted = own.work[0]
@@ -635,7 +638,7 @@ class OnSpark:
             return
         if self.saved_level == self.level or not self.runs or not self.last_is_whole:
             return
-        content = msgspec.msgpack.encode(own.tables.snapshot())
+        content = msgspec.msgpack.encode(snapshot(own.tables))
         name = self._name("tables", 0)
         self.files.write(name, content)
         kept = self.search.kept()
@@ -681,7 +684,7 @@ class OnSpark:
 
     def progress(self) -> dict[str, Any]:
         """Fields of the progress that only this executor knows."""
-        return {"exploding": self.workspace.tables.exploding(), "shuffled": self.shuffled, "stage": self.stage}
+        return {"exploding": exploding(self.workspace.tables), "shuffled": self.shuffled, "stage": self.stage}
 
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""

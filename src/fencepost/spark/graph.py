@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Measures
 from fencepost.spark.level import bounds
 from fencepost.spark.notes import Note, read_note

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from fencepost.compiler.arrays import Array, Compiled
 from fencepost.compiler.encoding import meta_end, meta_first, pack_meta
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.native import repack
-from fencepost.compiler.tables import Array, Compiled, Tables
+from fencepost.compiler.tables import Tables
 from fencepost.digest import digest
 from fencepost.engines.kernel import Arena
 from fencepost.storage import Storage, open_storage
@@ -78,7 +79,7 @@ class Run(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Sheet(msgspec.Struct, frozen=True):
+class Output(msgspec.Struct, frozen=True):
     """The table that the states are written to, as every task gets to know it: its directory, the level to be written,
     whether steps are too, and the columns, a broadcast variable.
     """
@@ -95,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True):
     The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is
     the broadcast variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout
     that rows have had, the last one being that of the level. ``actions``: whether the successors of what is found will
-    be asked for. ``sheet``: where the states are written down, if they are.
+    be asked for. ``output``: where the states are written down, if they are.
     """
 
     place: str
@@ -115,7 +116,7 @@ class Plan(msgspec.Struct, frozen=True):
     stepwise: bool
     actions: bool
     version: str
-    sheet: Sheet | None = None
+    output: Output | None = None
 
     @property
     def words(self) -> int:

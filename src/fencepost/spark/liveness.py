@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.engines.conclusion import Verdicts
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.search import Search

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     PARKS,
     meta_count,
@@ -21,9 +22,8 @@ from fencepost.compiler.encoding import (
     span_end,
     span_first,
 )
-from fencepost.compiler.machine import load, store
+from fencepost.compiler.instructions import load, store
 from fencepost.compiler.native import RESOLVED, entry_of, inner, njit, resolve
-from fencepost.compiler.tables import Array
 from fencepost.engines import kernel
 
 

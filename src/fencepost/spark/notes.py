@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.digest import digest
 from fencepost.engines.kernel import Arena
 from fencepost.engines.recording import list_truths, steps_of, truths_of

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.tables import Array, Compiled
+from fencepost.compiler.arrays import Array, Compiled
 from fencepost.engines.kernel import Arena, Work
 from fencepost.engines.recording import steps_of
 from fencepost.spark import level
-from fencepost.spark.level import Plan, Sheet
+from fencepost.spark.level import Output, Plan
 from fencepost.states.columns import Kinds
 from fencepost.states.files import BLOCK, Part, Place, writing
 from fencepost.storage import open_storage
@@ -27,22 +27,22 @@ SOME = BLOCK // 4
 
 def write_states(plan: Plan, home: int, c: Compiled) -> Part | None:
     """Write the states of a home."""
-    sheet = _sheet(plan)
-    columns = sheet.columns.value
+    output = _output(plan)
+    columns = output.columns.value
     schema = columns.schema()
 
     def blocks() -> Iterator[Any]:
         for fps, outcomes, rows in level.read_states(plan, home, BLOCK):
-            yield columns.states(schema, sheet.depth, fps, fps ^ c.delta[outcomes], c.outcome_root[outcomes], rows)
+            yield columns.states(schema, output.depth, fps, fps ^ c.delta[outcomes], c.outcome_root[outcomes], rows)
 
-    return _written(sheet, "states", home, blocks())
+    return _written(output, "states", home, blocks())
 
 
 def write_steps(plan: Plan, home: int, c: Compiled, old: Arena, work: Work) -> Part | None:
     """Write the steps out of the states of a home, whose rows are these; nothing if steps are not asked for."""
-    if plan.sheet is None or not plan.sheet.edges:
+    if plan.output is None or not plan.output.edges:
         return None
-    columns = plan.sheet.columns.value
+    columns = plan.output.columns.value
     roots = np.arange(plan.roots, dtype=np.uint16)
     no_demands = np.zeros((plan.roots, 0), np.uint64)
 
@@ -55,7 +55,7 @@ def write_steps(plan: Plan, home: int, c: Compiled, old: Arena, work: Work) -> P
                 part = slice(at, at + BLOCK)
                 yield columns.edges(sources[part], targets[part], taken[part])
 
-    return _written(plan.sheet, "edges", home, blocks())
+    return _written(plan.output, "edges", home, blocks())
 
 
 def rewritten(directory: str, number: int, name: str, kinds: Kinds) -> Part:
@@ -64,11 +64,11 @@ def rewritten(directory: str, number: int, name: str, kinds: Kinds) -> Part:
         return Place(open_storage(directory), "states").rewrite(number, name, kinds)
 
 
-def _sheet(plan: Plan) -> Sheet:
-    assert plan.sheet is not None
-    return plan.sheet
+def _output(plan: Plan) -> Output:
+    assert plan.output is not None
+    return plan.output
 
 
-def _written(sheet: Sheet, table: str, home: int, blocks: Iterator[Any]) -> Part | None:
-    with writing(sheet.place):
-        return Place(open_storage(sheet.place), table).write(home, blocks)
+def _written(output: Output, table: str, home: int, blocks: Iterator[Any]) -> Part | None:
+    with writing(output.place):
+        return Place(open_storage(output.place), table).write(home, blocks)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__, numbers
+from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
     END,
@@ -37,7 +38,6 @@ from fencepost.compiler.encoding import (
     pack_meta,
 )
 from fencepost.compiler.layout import packed, unpacked
-from fencepost.compiler.tables import Array
 from fencepost.engines import simulate, walks
 from fencepost.engines.interface import Exploration, Report
 from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
+from fencepost.compiler.arrays import Array, Compiled, Growing
 from fencepost.compiler.encoding import (
     COUNT,
     COUNTERS,
@@ -34,9 +35,8 @@ from fencepost.compiler.encoding import (
     reference_outcome,
     reference_parent,
 )
-from fencepost.compiler.machine import reserve
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS
-from fencepost.compiler.tables import Array, Compiled, Growing
 from fencepost.engines.kernel import Arena, Candidates, Levels, Work
 from fencepost.spark import loops
 from fencepost.spark.level import (
@@ -118,8 +118,8 @@ class Built(msgspec.Struct, tag="built"):
     seconds: float
 
 
-Told = Expanded | Deduplicated | Built
-reports = msgspec.msgpack.Decoder(Told)
+Report = Expanded | Deduplicated | Built
+reports = msgspec.msgpack.Decoder(Report)
 written = msgspec.msgpack.Decoder(Part)
 
 
@@ -267,7 +267,7 @@ class Expand(_Stage):
                 shuffled += len(payload)
                 yield row(target, home, payload)
         steps = write_steps(plan, home, c, old, work)
-        told = Expanded(
+        done = Expanded(
             _sparse(work.leaf_count),
             _sparse(work.cut_count),
             stuck,
@@ -278,7 +278,7 @@ class Expand(_Stage):
             time.perf_counter() - begin,
             steps,
         )
-        yield row(home % len(plan.runs), home, msgspec.msgpack.encode(told), report=True)
+        yield row(home % len(plan.runs), home, msgspec.msgpack.encode(done), report=True)
 
 
 class Deduplicate(_Stage):
@@ -329,8 +329,8 @@ class Deduplicate(_Stage):
                 payload = mine[at : at + 2 * BLOCK].tobytes()
                 shuffled += len(payload)
                 yield row(home, target, payload)
-        told = Deduplicated(target, runs, received, distinct, len(low), shuffled, time.perf_counter() - begin)
-        yield row(target % plan.homes, target, msgspec.msgpack.encode(told), report=True)
+        done = Deduplicated(target, runs, received, distinct, len(low), shuffled, time.perf_counter() - begin)
+        yield row(target % plan.homes, target, msgspec.msgpack.encode(done), report=True)
 
     def _kept(self, target: int, runs: list[Run], low: Array, high: Array, outcome: Array) -> list[Run]:
         """The runs of the target with the new states among them. When there are too many, the smallest are merged, and
@@ -415,7 +415,7 @@ class Build(_Stage):
             new = new._replace(meta=metas, leaves=leaves)
         piece = None
         if rows:
-            outcomes = reference_outcome(new.ref[:rows]) if plan.sheet is not None else None
+            outcomes = reference_outcome(new.ref[:rows]) if plan.output is not None else None
             shape, written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
             piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
         new_count = np.bincount(reference_outcome(new.ref[:rows]), minlength=1)

@@ -9,20 +9,20 @@ from typing import Any
 from fencepost.engines.options import SparkOptions
 from fencepost.errors import SystemFailure
 from fencepost.spark.cluster import Cluster, Held
-from fencepost.spark.level import Sheet
+from fencepost.spark.level import Output
 from fencepost.states.writer import Mark, Writer
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
 
-class Sheets:
+class Outputs:
     """What tasks need to know of a table, level after level."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self._sent: tuple[tuple[bool, int], Any] | None = None
 
-    def next(self, small: bool, cluster: Cluster) -> Sheet:
+    def next(self, small: bool, cluster: Cluster) -> Output:
         """For the level that is to be written next, or the one that was written last is to be expanded. The columns are
         shared anew when they have grown; if the level is ``small``, they stay in this process.
         """
@@ -34,7 +34,7 @@ class Sheets:
             if self._sent is not None:
                 cluster.discard(self._sent[1])
             self._sent = (version, Held(columns) if small else cluster.share(columns))
-        return Sheet(writer.storage.place, writer.depth + 1, writer.edges is not None, self._sent[1])
+        return Output(writer.storage.place, writer.depth + 1, writer.edges is not None, self._sent[1])
 
 
 def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoint: str) -> Writer | None:

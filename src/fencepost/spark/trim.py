@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Property
 from fencepost.spark import sweeps
 from fencepost.spark.graph import (

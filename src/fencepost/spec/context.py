@@ -1,8 +1,7 @@
-"""What an action says to whoever runs it: ``require``, ``one_of``, and the cursor through which it reads and writes the
-state.
+"""The context of an action: ``require``, ``one_of``, and the cursor through which it reads and writes the state.
 
 The spec knows no engine. It knows a :class:`Cursor`, which `fencepost.step` provides: every read, write and choice of
-the author's Python goes through one, and that is all that anything below needs to see of it.
+the author's Python goes through one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
-from fencepost.spec.values import Map, Set, Value, canonical, printable, show
+from fencepost.spec.text import printable
+from fencepost.spec.values import Map, Set, Value, canonical, show
 
 T = TypeVar("T")
 
@@ -57,9 +57,9 @@ def _key_name(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something an action told about itself for the reader of a trace; never part of a state.
+    """Something that an action did, for the reader of a trace; never part of a state.
 
-    ``kind`` is ``send`` (``lost`` tells its fate), ``receive`` or ``timeout``; ``passed`` is what passed.
+    ``kind`` is ``send`` (``lost``: it never arrives), ``receive`` or ``timeout``; ``passed`` has the messages.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """What passed, as a person reads it."""
+        """The messages, as a person reads them."""
         return ", ".join(map(show, self.passed))
 
 
@@ -89,7 +89,7 @@ class Cursor(Protocol):
 
     def choose(self, options: Sequence[Value]) -> Value: ...
 
-    def tell(self, event: Event) -> None: ...
+    def emit(self, event: Event) -> None: ...
 
 
 current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None)
@@ -98,7 +98,7 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 def require(condition: object) -> None:
     """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state."""
     if not condition:
-        # Who asks why an action is not enabled wants to know the next reason too.
+        # A cursor that looks for the reasons why an action is not enabled goes on to the next one.
         forgive = getattr(current.get(), "forgive", None)
         if forgive is None:
             raise _disabled()

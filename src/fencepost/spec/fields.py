@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError
+from fencepost.spec.contents import permute
 from fencepost.spec.context import Cursor, Slot, slot_name
 from fencepost.spec.values import (
     Map,
@@ -27,7 +28,6 @@ from fencepost.spec.values import (
     encode,
     finite,
     freeze,
-    permute,
     refuse_equal,
     show,
 )
@@ -47,14 +47,14 @@ KEYS = type("keys", (), {})
 
 
 class Shape:
-    """How a variable is laid out. Made once per protocol from its declaration, with the constants known."""
+    """The layout of a variable in slots. Made once per protocol from its declaration, with the constants known."""
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         """The slots that exist in every state."""
         raise NotImplementedError
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Any:
-        """What the author sees when reading the variable: a value, or a view of its parts."""
+        """The variable as the author reads it: a value, or a view of its parts."""
         raise NotImplementedError
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
@@ -198,11 +198,13 @@ class TableShape(Shape):
         self._initial = {encode(key): value for key, value in self.default.items()}
         self._slots: dict[Any, Slot] = {}
 
-    def _keys(self, path: tuple[Any, ...]) -> Slot:
+    def keys(self, path: tuple[Any, ...]) -> Slot:
+        """The slot of a table's set of keys."""
         slot = self._slots.get(path)
         return slot if slot is not None else self._slots.setdefault(path, Slot((*path, KEYS), Set(self.default)))
 
-    def _cell(self, path: tuple[Any, ...], key: Any) -> Slot:
+    def cell(self, path: tuple[Any, ...], key: Any) -> Slot:
+        """The slot of what a table holds under a key."""
         code = encode(key)  # by content: the keys 1 and True are two
         at = (path, code)
         slot = self._slots.get(at)
@@ -213,9 +215,9 @@ class TableShape(Shape):
         return slot
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
-        yield self._keys(path)
+        yield self.keys(path)
         for key in self.default:
-            yield self._cell(path, key)
+            yield self.cell(path, key)
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> TableView[Any, Any]:
         return TableView(self, cursor, path)
@@ -234,11 +236,11 @@ class TableShape(Shape):
         self.set(cursor, path, self.default)
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
-        return Map({key: read(self._cell(path, key))[0] for key in read(self._keys(path))})
+        return Map({key: read(self.cell(path, key))[0] for key in read(self.keys(path))})
 
 
 class View:
-    """What the author sees of a variable of several slots. It is equal to whatever holds the same value."""
+    """A variable of several slots as the author sees it. It is equal to anything that holds the same value."""
 
     __slots__ = ()
     _cursor: Cursor
@@ -258,10 +260,25 @@ class View:
         return show(self.__value__())
 
 
+def path_of(view: View) -> tuple[Any, ...]:
+    """The path of the variable, or of the part of one, that is seen. It is no attribute: those of a record are its
+    fields.
+    """
+    return view._path
+
+
+def record_shape(view: RecordView) -> Struct:
+    """The shape of a record that is seen."""
+    shape: Struct = view._shape
+    return shape
+
+
 class RecordView(View):
     """A record that lives in the state: its fields are read and assigned one by one."""
 
     __slots__ = ("_cursor", "_path", "_shape")
+
+    _shape: Struct
 
     def __init__(self, shape: Struct, cursor: Cursor, path: tuple[Any, ...]) -> None:
         object.__setattr__(self, "_shape", shape)
@@ -370,14 +387,14 @@ class TableView(View, Table[K, V]):
         self._path = path
 
     def __getitem__(self, key: K) -> V:
-        cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
+        cell = self._cursor.read(self._shape.cell(self._path, freeze(key)))
         try:
             return cast(V, cell[0])
         except IndexError:
             raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}") from None
 
     def get(self, key: K, default: Any = None) -> Any:
-        cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
+        cell = self._cursor.read(self._shape.cell(self._path, freeze(key)))
         return cell[0] if cell else default
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -385,9 +402,9 @@ class TableView(View, Table[K, V]):
             key = freeze(key)
         except NotAValue as error:
             raise NotAValue(f"a key of {'.'.join(map(str, self._path))} is {error}") from None
-        cell = self._shape._cell(self._path, key)
+        cell = self._shape.cell(self._path, key)
         if not self._cursor.read(cell):
-            slot = self._shape._keys(self._path)
+            slot = self._shape.keys(self._path)
             keys = self._cursor.read(slot)
             refuse_equal(keys, key, slot_name(self._path))
             self._cursor.write(slot, keys | {key})
@@ -395,21 +412,21 @@ class TableView(View, Table[K, V]):
 
     def __delitem__(self, key: K) -> None:
         key = freeze(key)
-        cell = self._shape._cell(self._path, key)
+        cell = self._shape.cell(self._path, key)
         if not self._cursor.read(cell):
             raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}")
-        keys = self._shape._keys(self._path)
+        keys = self._shape.keys(self._path)
         self._cursor.write(keys, self._cursor.read(keys) - {key})
         self._cursor.write(cell, ())
 
     def __contains__(self, key: object) -> bool:
-        return bool(self._cursor.read(self._shape._cell(self._path, freeze(key))))
+        return bool(self._cursor.read(self._shape.cell(self._path, freeze(key))))
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._cursor.read(self._shape._keys(self._path)))
+        return iter(self._cursor.read(self._shape.keys(self._path)))
 
     def __len__(self) -> int:
-        return len(self._cursor.read(self._shape._keys(self._path)))
+        return len(self._cursor.read(self._shape.keys(self._path)))
 
     def keys(self) -> Iterable[K]:
         return list(self)
@@ -423,7 +440,7 @@ class TableView(View, Table[K, V]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerKeyOf:
-    """What :func:`per_key` declares, until the constants are known."""
+    """A declaration by :func:`per_key`, until the constants are known."""
 
     keys: Keys
     element: Any
@@ -431,14 +448,14 @@ class PerKeyOf:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableOf:
-    """What :func:`table` declares."""
+    """A declaration by :func:`table`."""
 
     default: Mapping[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariableOf:
-    """What :func:`state` declares: an initial value, or a record class, and whose lifeline it belongs to."""
+    """A declaration by :func:`state`: an initial value, or a record class, and whose lifeline it belongs to."""
 
     initial: Any
     held_by: str | None = None
@@ -471,7 +488,7 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
     if isinstance(declared, VariableOf):
         return shape_of(declared.initial, protocol)
     if isinstance(declared, PerKeyOf):
-        keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
+        keys = resolve(declared.keys, protocol)
         if type(keys) is range and keys:
             return PerKeyShape(EachOf(keys, shape_of(declared.element, protocol)))
         elements: dict[Any, Shape] = {}
@@ -498,9 +515,14 @@ def _frozen_key(key: Any) -> Value:
         raise NotAValue(f"a key that is {error}") from None
 
 
-def _resolve(keys: Any, protocol: Any) -> Iterable[Any]:
-    constant = getattr(keys, "__constant_name__", None)
-    return typing.cast("Iterable[Any]", getattr(protocol, constant) if constant is not None else keys)
+def resolve(given: Any, protocol: Any) -> Any:
+    """A part of a declaration, resolved with the constants: it was given as a function of the protocol, as one of its
+    constants, or as it is.
+    """
+    if callable(given):
+        return given(protocol)
+    constant = getattr(given, "__constant_name__", None)
+    return getattr(protocol, constant) if constant else given
 
 
 def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struct:

@@ -1,8 +1,9 @@
 """A network: one channel per kind of message, sender and receiver.
 
-What a channel has in flight is one part of the state, what it lost another, and each message it remembers as processed
-a third: so an action that looks for a timeout is not told apart by what is in flight, and a history that only grows
-never multiplies. Of a kind of message with a topic, what is in flight is a part for each topic.
+The messages that a channel has in flight are one part of the state, those that it has lost another, and each message
+that it remembers as processed a third. So an action that looks for a timeout does not depend on the messages in flight,
+and a history that only grows never multiplies. Of a kind of message with a topic, the messages in flight are a part for
+each topic.
 
 The semantics are chosen where the network is declared, so that both families of published specifications can be
 written: BookKeeper's (a message may be lost, is sent at most once ever, and is remembered after it was processed) and
@@ -19,7 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Event, Slot, one_of, require, slot_name
-from fencepost.spec.fields import Shape, View, _resolve
+from fencepost.spec.fields import Shape, View, resolve
 from fencepost.spec.values import (
     Map,
     Message,
@@ -52,7 +53,7 @@ _NO_TOPIC: Any = object()
 
 
 class Channel(Record):
-    """What one channel holds, put together for people to read; see :meth:`NetworkShape.channels`.
+    """The messages of one channel, put together for people to read; see :meth:`NetworkShape.channels`.
 
     ``in_flight``: messages that can be received; a map from message to copies, or for ordered channels a tuple, oldest
     first. ``processed``: messages that were received, where the network remembers them. ``lost``: messages that were
@@ -75,7 +76,7 @@ class Envelope(Generic[M]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NetworkOf:
-    """What :func:`network` declares, until the constants are known."""
+    """A declaration by :func:`network`, until the constants are known."""
 
     routes: Mapping[type[Message], tuple[Any, Any]]
     lossy: Any
@@ -127,7 +128,7 @@ class NetworkShape(Shape):
 
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
-            resolved = end(protocol) if callable(end) else _resolve(end, protocol)
+            resolved = resolve(end, protocol)
             if isinstance(resolved, ModelValue):
                 return (resolved,)
             if isinstance(resolved, str) or not isinstance(resolved, Iterable):
@@ -135,7 +136,7 @@ class NetworkShape(Shape):
             return tuple(e for part in finite(resolved, "one end of a route of a network(...)") for e in ends(part))
 
         def flag(value: Any) -> bool:
-            return bool(value(protocol) if callable(value) else _resolve(value, protocol))
+            return bool(resolve(value, protocol))
 
         self.routes = {kind: (ends(s), ends(d)) for kind, (s, d) in declared.routes.items()}
         self.lossy = flag(declared.lossy)
@@ -151,7 +152,7 @@ class NetworkShape(Shape):
         self._slots: dict[tuple[Any, ...], Slot] = {}
 
     def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Who sends messages of ``kind``, and who receives them."""
+        """The senders and the receivers of messages of ``kind``."""
         route = self.routes.get(kind)
         if route is None:
             raise FencepostError(f"{kind.__name__} is not a kind of message of {'.'.join(map(str, path))}")
@@ -219,7 +220,7 @@ class NetworkShape(Shape):
 
     @staticmethod
     def part(slot: Slot) -> str:
-        """What a slot of a network is: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
+        """The part that a slot of a network is: ``in flight``, ``lost``, ``processed``, ``connected`` or ``topics``."""
         return slot.path[1] if isinstance(slot.path[1], str) else IN_FLIGHT
 
     def channels(self, slots: Iterable[tuple[Slot, Value]]) -> dict[tuple[Any, ...], Channel]:
@@ -313,7 +314,7 @@ class Network(View):
             fate = LOST
         elif shape.lossy:
             fate = one_of((DELIVERED, LOST))
-        self._cursor.tell(Event("send", source, dest, (message,), lost=fate == LOST))
+        self._cursor.emit(Event("send", source, dest, (message,), lost=fate == LOST))
         if fate == DELIVERED:
             self._put(message, source, dest, in_flight, self._with(in_flight, message))
         elif shape.loses:
@@ -358,7 +359,7 @@ class Network(View):
         in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
         candidates = [m for m in _receivable(in_flight, self._shape.ordered) if where is None or where(m)]
         message = one_of(candidates)
-        self._cursor.tell(Event("receive", source, to, (message,)))
+        self._cursor.emit(Event("receive", source, to, (message,)))
         self._put(message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)
         return Envelope(message, source, to)
@@ -399,7 +400,7 @@ class Network(View):
         """The sender acted on its timeout: lost messages of this channel become processed ones."""
         lost = self.lost(kind, source, dest)
         if lost:
-            self._cursor.tell(Event("timeout", source, dest, tuple(lost)))
+            self._cursor.emit(Event("timeout", source, dest, tuple(lost)))
             self._cursor.write(self._shape.lost(self._path, kind, source, dest), Set())
             for message in lost:
                 self._remember(message, source, dest)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.errors import NotAProtocol
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol
 
 
 @dataclass
 class Refinement(Declared):
-    """What :func:`refines` declares. ``other``: the protocol of which every step is one."""
+    """A declaration by :func:`refines`. ``other``: the protocol of which every step is one."""
 
     other: type[Protocol] = Protocol
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -23,7 +24,7 @@ class Refinement(Declared):
 
     @property
     def doc(self) -> str:
-        """What the author says of it, or else what any refinement is."""
+        """The author's text, or else one that fits any refinement."""
         return self.said or f"Every step is a step of {self.other.name}, or one that changes nothing of it."
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import math
 import struct
 import weakref
 import zlib
@@ -23,6 +22,7 @@ from operator import is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from fencepost.errors import NotAProtocol
+from fencepost.spec.text import abbreviated, printable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -253,6 +253,8 @@ def _register(cls: type) -> None:
 class Record:
     """A named group of values, declared like a dataclass.
 
+    ``_fields`` has the names of its fields, as of a named tuple.
+
     Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which
     actions read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a
     changed copy with :meth:`replace`.
@@ -346,7 +348,7 @@ def _is_plain(cls: type[Record]) -> bool:
 
 
 def _plain_init(cls: type[Record]) -> Callable[..., None]:
-    """What the ``__init__`` of a dataclass does, without asking for each field whether it may be assigned."""
+    """An ``__init__`` like that of a dataclass, which does not ask for each field whether it may be assigned."""
     made = cls.__init__
     lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
     source = "\n".join(
@@ -483,58 +485,6 @@ def encode(value: Value) -> bytes:
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
 
 
-def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
-    """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member
-    (``e``, ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the bytes are no
-    value.
-    """
-    value, end = _decode(code, 0, named)
-    if end != len(code):
-        raise ValueError("trailing bytes")
-    return value
-
-
-_CLOSED_BY = {b"(": b")", b"{": b"}", b"[": b"]", b"r": b"."}
-
-
-def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Value, int]:
-    tag, at = code[at : at + 1], at + 1
-    if tag in b"NTF" and tag:
-        return {b"N": None, b"T": True, b"F": False}[tag], at
-    if tag in b"ix" and tag:
-        end = code.index(b";", at)
-        return int(code[at:end], 10 if tag == b"i" else 16), end + 1
-    if tag == b"f":
-        return struct.unpack("<d", code[at : at + 8])[0], at + 8
-    record: Any = None
-    if tag in b"smebr" and tag:
-        colon = code.index(b":", at)
-        end = colon + 1 + int(code[at:colon])
-        raw = code[colon + 1 : end]
-        if tag == b"b":
-            return raw, end
-        text = raw.decode("utf-8", "surrogatepass")
-        if tag == b"s":
-            return text, end
-        record = named(tag.decode(), text)
-        if tag != b"r":
-            return record, end
-        at = end
-    if tag not in _CLOSED_BY:
-        raise ValueError(f"no value begins with {tag!r}")
-    parts: list[Value] = []
-    while code[at : at + 1] != _CLOSED_BY[tag]:
-        part, at = _decode(code, at, named)
-        parts.append(part)
-    if tag == b"(":
-        return tuple(parts), at + 1
-    if tag == b"{":
-        return Set(parts), at + 1
-    if tag == b"[":
-        return Map(zip(parts[::2], parts[1::2], strict=True)), at + 1
-    return record(*parts), at + 1
-
-
 _ATOMS: set[type] = {type(None), bool, int, str, ModelValue, bytes}  # and every class of enum members met so far
 _ADVICE: dict[type, str] = {
     list: "a tuple",
@@ -627,61 +577,8 @@ def _frozen_field(record: Record, name: str, value: Value) -> Value:
         raise NotAValue(f"a {type(record).__name__} whose field {name} is {error}") from None
 
 
-def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
-    """The value with model values exchanged for others, wherever in it they stand; ``swap`` says which for which."""
-    if isinstance(value, ModelValue):
-        return swap.get(value, value)
-    if isinstance(value, tuple):
-        return tuple(permute(v, swap) for v in value)
-    if isinstance(value, frozenset):
-        return Set(permute(v, swap) for v in frozenset.__iter__(value))
-    if isinstance(value, Record):
-        return value.replace(**{n: permute(getattr(value, n), swap) for n in value._fields})
-    if isinstance(value, Map):
-        return Map({permute(k, swap): permute(v, swap) for k, v in value.items()})
-    return value
-
-
-def model_values_in(value: Value) -> Iterator[ModelValue]:
-    """Every model value that stands somewhere in a value."""
-    if isinstance(value, ModelValue):
-        yield value
-    elif isinstance(value, (tuple, frozenset)):
-        for part in value:
-            yield from model_values_in(part)
-    elif isinstance(value, Record):
-        for name in value._fields:
-            yield from model_values_in(getattr(value, name))
-    elif isinstance(value, Map):
-        for key, part in value.items():
-            yield from model_values_in(key)
-            yield from model_values_in(part)
-
-
-def classes_in(value: Value) -> Iterator[type]:
-    """Every class by whose name something in a value, or in the path of a slot, is encoded."""
-    if isinstance(value, type):
-        yield value
-    elif isinstance(value, enum.Enum):
-        yield type(value)
-    elif isinstance(value, (tuple, frozenset)):
-        for part in value:
-            yield from classes_in(part)
-    elif isinstance(value, Record):
-        yield type(value)
-        for name in value._fields:
-            yield from classes_in(getattr(value, name))
-    elif isinstance(value, Map):
-        for item in value.items():
-            yield from classes_in(item)
-
-
 def _member(value: enum.Enum) -> str:
     return value.name or repr(value)  # no flag at all has no name
-
-
-MOST_DIGITS = 100
-"""Digits of a whole number up to which all of them are shown."""
 
 
 def show(value: Value) -> str:
@@ -690,7 +587,7 @@ def show(value: Value) -> str:
     All of it is printable. Of a whole number of more than :data:`MOST_DIGITS` digits the first and the last are shown.
     """
     if type(value) is int:
-        return repr(value) if value.bit_length() < 3 * MOST_DIGITS else _abbreviated(value)
+        return abbreviated(value)
     if isinstance(value, enum.Enum):
         return printable(_member(value))
     if isinstance(value, ModelValue):
@@ -704,50 +601,3 @@ def show(value: Value) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
     return repr(value)
-
-
-def printable(text: str) -> str:
-    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are
-    escaped.
-    """
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def _abbreviated(number: int) -> str:
-    count, ends = _digits(number), MOST_DIGITS // 5
-    if count <= MOST_DIGITS:
-        return repr(number)
-    first, last = abs(number) // 10 ** (count - ends), abs(number) % 10**ends
-    return f"{'-' * (number < 0)}{first}…{last:0{ends}} ({count:,} digits)"
-
-
-def _digits(number: int) -> int:
-    """How many decimal digits a number has, without writing them."""
-    number = abs(number)
-    count = int(number.bit_length() * math.log10(2)) + 1
-    return count if number >= 10 ** (count - 1) else count - 1
-
-
-_SAFE = 600
-"""Digits that ``str`` and ``int`` take whatever their limit is, which can not be less than 640."""
-
-
-def decimal(number: int) -> str:
-    """All the digits of a whole number, however many. (``str`` refuses some thousands of them.)"""
-    if number.bit_length() < 3 * _SAFE:
-        return str(number)
-    half = _digits(number) // 2
-    high, low = divmod(abs(number), 10**half)
-    return f"{'-' * (number < 0)}{decimal(high)}{decimal(low).zfill(half)}"
-
-
-def whole_number(text: str) -> int:
-    """The whole number that is written in decimal digits, however many. Raises ValueError if it is none."""
-    if len(text) <= _SAFE:
-        return int(text)
-    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
-    if not (digits.isascii() and digits.isdecimal()):
-        raise ValueError("this is not a whole number")
-    half = len(digits) // 2
-    number: int = whole_number(digits[:-half]) * 10**half + whole_number(digits[-half:])
-    return -number if sign == "-" else number

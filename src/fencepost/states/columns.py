@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.errors import OptionError
 from fencepost.spec.values import Value, show
 from fencepost.states.kinds import (
@@ -50,7 +50,7 @@ TEXT = pa.dictionary(pa.int32(), STRING)
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
-"""What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the
+"""The key of the metadata of a file:  what :class:`fencepost.states.manifest.About` says, and the kinds of the
 columns.
 """
 
@@ -236,11 +236,11 @@ class Columns:
         # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
         steps = [root if root.kind == "action" else None for root in stepper.roots]
         self._no_step = len(steps)
-        told = {
+        texts_by_column = {
             "action": [root.name if root else None for root in steps],
             "parameters": [parameters_text(root.parameters) if root else None for root in steps],
         }
-        self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in told.items()}
+        self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in texts_by_column.items()}
 
     @property
     def version(self) -> int:

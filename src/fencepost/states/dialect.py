@@ -121,7 +121,7 @@ def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[s
     return query.sql("duckdb"), names
 
 
-def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], apart: set[str]) -> None:
+def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], fractional: set[str]) -> None:
     views = {cte.alias for cte in query.find_all(exp.CTE)}
     for table in query.find_all(exp.Table):
         if table.db or not isinstance(table.this, exp.Identifier):
@@ -135,7 +135,7 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], apart:
     given += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
     held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}
     used = {column.name: column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)}
-    if not apart.isdisjoint(used):
+    if not fractional.isdisjoint(used):
         raise Otherwise("numbers that are not whole")
     unknown = used.keys() - columns - set(given) - held
     if any(

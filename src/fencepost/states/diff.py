@@ -19,12 +19,12 @@ from fencepost.states.manifest import StateSpace
 from fencepost.states.questions import By, must_be_for_spark, opened
 
 MOST_VALUES = 8
-"""How many of the values that only one side has are told for each part of the state."""
+"""How many of the values that only one side has are listed for each part of the state."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one state space has and the other has not.
+    """The difference of two state spaces: rows that only one of them has.
 
     ``distinct``: its states, projected on the common parts; ``only``: those that the other one lacks. ``nearest``:
     fingerprint and depth of the first of them. ``values``: for each part that holds values here which it never holds
@@ -63,7 +63,7 @@ class Tables:
 
 
 def difference(one: StateSpace, other: StateSpace, by: By, parts: Sequence[str] = ()) -> Difference:
-    """What each of two state spaces has that the other has not. ``parts``: compare only these parts of the state, with
+    """The rows that only one of two state spaces has. ``parts``: compare only these parts of the state, with
     all below them (``bookie`` is ``bookie.b1.fenced`` and others).
 
     Raises :class:`fencepost.OptionError` if they have no parts in common, and :class:`fencepost.SystemFailure` if

@@ -359,5 +359,5 @@ def _named(number: int, part: Part) -> File:
 
 
 def part_name(number: int) -> str:
-    """What the n-th file of a table is called."""
+    """The name of the n-th file of a table."""
     return f"part-{number:05}.parquet"

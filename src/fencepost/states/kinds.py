@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.spec.values import Map, Record, Value, decimal, show
+from fencepost.spec.text import decimal
+from fencepost.spec.values import Map, Record, Value, show
 
 Kind = None | str | dict[str, Any]
 Plain = Any

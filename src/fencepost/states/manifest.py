@@ -1,4 +1,4 @@
-"""What a state space that was written says about itself: of which protocol it is, what its columns are, whether it is
+"""The manifest of a state space that was written: of which protocol it is, what its columns are, whether it is
 whole.
 """
 
@@ -19,8 +19,8 @@ from fencepost.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
 from fencepost.protocols import SHIPPED
 from fencepost.source import source_digest
+from fencepost.spec.decoding import decode
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import decode
 from fencepost.states.kinds import Kind
 from fencepost.step.state import Store
 from fencepost.storage import Storage, open_storage
@@ -39,7 +39,7 @@ EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text
 
 
 class About(msgspec.Struct):
-    """What is known before anything is explored; it is in the metadata of every file too.
+    """The part that is known before anything is explored; it is in the metadata of every file too.
 
     ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file,
     ``constants`` are encoded, and ``shown`` are the same for people.
@@ -88,14 +88,14 @@ def about(protocol: Protocol) -> dict[str, Any]:
         "schema": SCHEMA,
         "fencepost": __version__,
         "protocol": protocol.name,
-        "home": _home(type(protocol)),
+        "home": _locator(type(protocol)),
         "source": source_digest(protocol),
         "constants": encoded_constants(protocol),
         "shown": {name: constant_text(value) for name, value in protocol.constants.items()},
     }
 
 
-def _home(protocol: type[Protocol]) -> str:
+def _locator(protocol: type[Protocol]) -> str:
     if SHIPPED.get(protocol.name) == f"{protocol.__module__}:{protocol.__qualname__}":
         return protocol.name
     try:

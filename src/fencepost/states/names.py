@@ -18,20 +18,20 @@ def quoted(sql: str, columns: Iterable[str]) -> str:
     quotes. It may have those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
     """
     names = sorted((name for name in columns if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
-    told, at = [], 0
+    pieces, at = [], 0
     while at < len(sql):
         name = next((n for n in names if sql.startswith(n, at) and not re.match(r"\w", sql[at + len(n) :])), None)
         if name is not None:
-            told.append(_backquoted(name))
+            pieces.append(_backquoted(name))
             at += len(name)
             continue
         token = _TOKEN.match(sql, at)
         assert token is not None
-        told.append(
+        pieces.append(
             _backquoted(token[0][1:-1].replace('""', '"')) if len(token[0]) > 1 and token[0][0] == '"' else token[0]
         )
         at = token.end()
-    return "".join(told)
+    return "".join(pieces)
 
 
 def _backquoted(name: str) -> str:

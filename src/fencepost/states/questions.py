@@ -24,7 +24,7 @@ from fencepost.storage import URL
 ENGINES = ("auto", "duckdb", "spark")
 
 TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
-"""What Spark calls the types of columns that are not text."""
+"""Spark's names for the types of columns that are not text."""
 
 """A map whose keys have parts: as such DuckDB gives it as two lists."""
 
@@ -153,7 +153,7 @@ def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
 
 
 def _type(kind: Kind) -> str:
-    """What Spark calls the type of a column."""
+    """Spark's name for the type of a column."""
     if not isinstance(kind, dict):
         return TYPES.get(str(kind), "string")
     if "struct" in kind:

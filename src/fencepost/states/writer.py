@@ -1,8 +1,8 @@
 """Writes the explored space down as Parquet, level by level.
 
 The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and
-are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). What
-is a row, and what is a file, is in `columns` and in `files`.
+are encoded at the end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). Rows
+are the business of `columns`, files that of `files`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.compiler.tables import Array
+from fencepost.compiler.arrays import Array
 from fencepost.engines.interface import Table
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
@@ -23,7 +23,7 @@ from fencepost.states.spool import Spool
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Is told how many states were encoded, and of how many. May raise KeyboardInterrupt."""
 
 
@@ -120,7 +120,7 @@ class Writer:
 
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
-    def _encode(self, certain: bool = False, tell: Tell | None = None) -> None:
+    def _encode(self, certain: bool = False, progress: Progress | None = None) -> None:
         """Put the states of the spool into complete files, with the columns as they are now. ``certain``: no more
         values will come.
         """
@@ -130,8 +130,8 @@ class Writer:
         schema = self.columns.schema(self.columns.fields() if certain and not self.states.listed else ())
         with writing(self.directory):
             for block in self.spool.blocks():
-                if tell is not None:
-                    tell(done, total)
+                if progress is not None:
+                    progress(done, total)
                 self.states.write(kinds, self.columns.states(schema, *block))
                 done += len(block[1])
             self.states.close()
@@ -168,12 +168,12 @@ class Writer:
         for files in self._files:
             files.sweep()
 
-    def finish(self, complete: bool, ended: str | None, tell: Tell | None = None) -> Table:
-        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``tell`` is called
+    def finish(self, complete: bool, ended: str | None, progress: Progress | None = None) -> Table:
+        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``progress`` is called
         before each row group.
         """
         self.begin()
-        self._encode(True, tell)
+        self._encode(True, progress)
         kinds = self.columns.kinds
         with writing(self.directory):
             self.states.finish(kinds, self.columns.metadata)

@@ -1,4 +1,4 @@
-"""Whose code is whose: the author's, Fencepost's or Python's."""
+"""The owner of a file: the author, Fencepost or Python."""
 
 from __future__ import annotations
 

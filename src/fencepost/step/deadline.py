@@ -1,7 +1,7 @@
 """Ends the author's Python when a limit on time or memory is reached, for it may never come back by itself.
 
-An engine looks at its limits between evaluations. What it can not see is one evaluation that does not return: for that
-a thread looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers
+An engine looks at its limits between evaluations. It can not see one evaluation that does not return: for that a thread
+looks on and, once a limit is reached, raises :class:`LimitReached` in the thread that runs it. Python delivers
 such an exception before one of its next instructions, so a single call into C that never returns is not ended by it.
 """
 
@@ -21,7 +21,7 @@ from fencepost.step.state import State, Store
 LOOK = 0.05
 """Seconds between two looks at the limits."""
 SHORT = 0.2
-"""Seconds that an evaluation has to come to its end after a limit was reached, and to obey after it was told to end."""
+"""Seconds that an evaluation has to come to its end after a limit was reached, and to end after it was interrupted."""
 LONG = 1.0
 """Seconds from which on an evaluation that the user interrupts is one that did not return."""
 
@@ -62,7 +62,7 @@ class Deadline:
         )
         self._refuses = False  # evaluations that have not begun yet
         self._reached_at = 0.0
-        self._told = 0.0  # when the running evaluation was last told to end; 0.0 for never
+        self._interrupted_at = 0.0  # when the running evaluation was last interrupted; 0.0 for never
         self._lock = threading.Lock()
 
     def restart(self) -> None:
@@ -95,9 +95,9 @@ class Deadline:
                 with contextlib.suppress(LimitReached):
                     over.set()
                     watch.join()
-                    if self._told:
+                    if self._interrupted_at:
                         _take()
-                    self._refuses, self._told, self._running = False, 0.0, None
+                    self._refuses, self._interrupted_at, self._running = False, 0.0, None
                     break
 
     def begin(self, what: Any, store: Store | None = None, ids: Any = ()) -> None:
@@ -113,18 +113,18 @@ class Deadline:
             raise LimitReached(self.reached)
 
     def end(self) -> None:
-        """The evaluation ended. Raises :class:`LimitReached` if it was told to, whatever the author's code made of
+        """The evaluation ended. Raises :class:`LimitReached` if it was interrupted, whatever the author's code made of
         that.
         """
         while True:
             # What was sent may arrive here just as well.
             with contextlib.suppress(LimitReached):
                 self._running = None
-                if not self._told:
+                if not self._interrupted_at:
                     return
                 with self._lock:
                     _take()
-                    self._told = 0.0
+                    self._interrupted_at = 0.0
                 break
         raise LimitReached(self.reached)
 
@@ -141,7 +141,7 @@ class Deadline:
             self.end()
 
     def interrupted(self) -> None:
-        """The user interrupted the running evaluation: it is noted down if it had been running for long."""
+        """The user interrupted the running evaluation: it is kept as unfinished if it had been running for long."""
         if self._running is not None and time.monotonic() - self._running[3] >= LONG:
             self.unfinished = self._unfinished(*self._running)
 
@@ -151,21 +151,21 @@ class Deadline:
                 self.reached, self._reached_at = look(), time.monotonic()
             if self.reached is not None:
                 self._refuses = refuse
-                self._tell()
+                self._interrupt()
 
-    def _tell(self) -> None:
-        """Tell the running evaluation to end, again if it did not obey."""
+    def _interrupt(self) -> None:
+        """Interrupt the running evaluation, and again if it did not end."""
         now = time.monotonic()
         with self._lock:
             running = self._running
-            if running is None or now - max(running[3], self._reached_at, self._told) < SHORT:
+            if running is None or now - max(running[3], self._reached_at, self._interrupted_at) < SHORT:
                 return
             unfinished = self._unfinished(*running)
-            # Either the thread sees that it was told, and waits until it is sent what it then takes back, or it has
-            # ended before.
-            self._told = now
+            # Either the thread sees that it was interrupted, and waits until it is sent what it then takes back, or it
+            # has ended before.
+            self._interrupted_at = now
             if self._running is not running:
-                self._told = 0.0
+                self._interrupted_at = 0.0
                 return
             self.unfinished = unfinished
             _send(running[4])

@@ -1,4 +1,4 @@
-"""What the fairness of a protocol requires of behaviours, for each binding that it tells apart."""
+"""Fairness requirements: what a protocol declares to be fair, for each binding of parameters that it names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FairnessRequirement:
 
 
 def fairness_requirements(protocol: Protocol, actions: Sequence[Root]) -> list[FairnessRequirement]:
-    """What a protocol declares to be fair, of its actions.
+    """The requirements of a protocol on its actions.
 
     Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
     """

@@ -3,8 +3,9 @@
 A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then
 taken in every state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard`
 watches one evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of
-whatever the author's modules hold; it costs many times the evaluation itself. What Python itself makes different in
-each process, the order of a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
+whatever the author's modules hold; it costs many times the evaluation itself. It can not see the
+differences that Python itself makes between processes, in the order of a set say: :mod:`fencepost.engines.hashseeds`
+does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Any
 
 from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol, declarations_of
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
 from fencepost.step.authors import authors_frame, is_authors
 
@@ -210,9 +212,9 @@ class _Surroundings:
     """All that an author's functions could change besides the state.
 
     That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes,
-    functions and objects, and containers in all of these. What belongs to the library, to installed packages or to
-    Fencepost is not looked into. Whatever appears later can be reached only through something that has changed, so one
-    walk is enough.
+    functions and objects, and containers in all of these. The library, installed packages and Fencepost are not
+    looked into. A thing that appears later can be reached only through another one that has changed, so one walk is
+    enough.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -220,9 +222,9 @@ class _Surroundings:
         self._holders: list[_Holder] = []
         self._met: dict[int, Any] = {}
         self._waiting: collections.deque[tuple[str, Any]] = collections.deque()
-        for declared in protocol._declared.values():
+        for declared in declarations_of(protocol).values():
             self._hold_names("", getattr(declared.function, "__globals__", {}))
-        self._hold_names(type(protocol).__name__, vars(protocol)["_constants"])
+        self._hold_names(type(protocol).__name__, protocol.constants)
         for owner in (*type(protocol).__mro__, Record, Message, ModelValue, Map, Set):
             if owner is not object:
                 self._hold_names(owner.__name__, owner)
@@ -281,7 +283,7 @@ class _Surroundings:
         if id(space) in self._met:
             return
         self._met[id(space)] = space
-        held = space if isinstance(space, dict) else vars(space)
+        held = space if isinstance(space, Mapping) else vars(space)
         self._holders.append(_Holder(title, space, lambda: held, dict(held), is_namespace=True))
         for name, value in held.items():
             if not name.startswith(_OF_PYTHON):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 
-from fencepost.spec.values import Map, ModelValue, Record, Value, encode
+from fencepost.spec.values import Map, ModelValue, Record, Value, encode, full_name
 
 MASK = (1 << 64) - 1
 
@@ -34,7 +34,7 @@ MOST_OPERANDS = 1 << 16
 """The stack of the compiled machine."""
 
 CONSTANT, MEMBER, ORDERED, UNORDERED = range(4)
-"""What an instruction is: two bits, above them a member's number or how many operands are joined. A constant's two
+"""The kind of an instruction: two bits, above them a member's number or how many operands are joined. A constant's two
 halves follow.
 """
 KIND_BITS = 2
@@ -56,7 +56,7 @@ def mixed(word: int) -> int:
 
 @dataclass(slots=True)
 class Term:
-    """What one slot says with one value: its program (empty if a view hides it), and the members that are in it.
+    """One slot with one value: its program (empty if a view hides it), and the members that are in it.
     ``known``: its hashes, by the colours of these.
     """
 
@@ -129,7 +129,7 @@ class Labelling:
         elif isinstance(value, tuple):
             parts, kind, name = list(value), ORDERED, b"tuple"
         elif isinstance(value, Record):
-            parts, kind, name = [getattr(value, n) for n in value._fields], ORDERED, type(value)._full_name.encode()
+            parts, kind, name = [getattr(value, n) for n in value._fields], ORDERED, full_name(type(value)).encode()
         else:
             return False
         body: list[int] = []

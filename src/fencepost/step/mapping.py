@@ -1,8 +1,8 @@
-"""What a state of one protocol is in another one: the mapping of a refinement, slot by slot.
+"""The mapping of a refinement: the state of one protocol as a state of another one, slot by slot.
 
 A part of the other protocol's state is a part of this one's with another name, or a function of the state computes it,
-or it is a network whose channels hold what those of a network here do, message by message. Which it is, is laid out
-once; values are read when they are asked for.
+or it is a network whose channels hold what those of a network here do, message by message. That is resolved once, and
+values are read when they are asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencepost.step.state import Store, encode_path
 
 
 def wrong(name: str, what: str) -> NotAProtocol:
-    """What is wrong with the refinement of this name, said as the rest of a sentence."""
+    """An error about the refinement of this name; ``what`` is the rest of the sentence."""
     return NotAProtocol(f"refinement {name} {what}")
 
 
@@ -48,8 +48,8 @@ class Part:
 
 
 class _Route(NamedTuple):
-    """What a kind of message of this protocol is in the other one: ``back`` leads from there to here, where it has to
-    be known.
+    """The kind of message of the other protocol that one of this protocol becomes: ``back`` leads from there to here,
+    where it has to be known.
     """
 
     kind: type[Message]
@@ -70,7 +70,8 @@ class _Messages:
 
 _Source = _Same | Part | _Messages
 _Counterpart = tuple[Shape, tuple[Any, ...]] | str
-"""What a part of the other protocol's state is called after in this one, with its path; or why there is nothing."""
+"""The part of this protocol's state that a part of the other one's is named after, with its path; or why there is none.
+"""
 
 
 class _Collector:
@@ -94,7 +95,7 @@ class _Collector:
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("a mapping can not choose")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("a mapping can not send")
 
 
@@ -123,7 +124,7 @@ class StateMapping:
         self._own: dict[bytes, list[_Same | _Messages]] = {}
         for name, shape in other.shapes.items():
             own = protocol.shapes.get(name)
-            self._lay_out(
+            self._resolve(
                 shape, (name,), (name,), (), f"{protocol.name} has no {name}" if own is None else (own, (name,))
             )
         unused = [given for given in self.given if given not in self._used]
@@ -135,7 +136,7 @@ class StateMapping:
         self._own_slots: dict[int, Slot] = {}
         self._touched: dict[int, tuple[int, ...]] = {}
 
-    # -- laying out ---------------------------------------------------------------------------------------------------
+    # -- resolving -----------------------------------------------------------------------------------------------------
 
     def _wrong(self, what: str) -> NotAProtocol:
         return wrong(self.name, what)
@@ -157,10 +158,10 @@ class StateMapping:
             walk(shape, name)
         return list(dict.fromkeys(found))
 
-    def _lay_out(
+    def _resolve(
         self, shape: Shape, path: tuple[Any, ...], where: tuple[str, ...], keys: tuple[Value, ...], own: _Counterpart
     ) -> None:
-        """Settle what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
+        """Resolve what a part of the other protocol's state is. ``where`` names it, without the ``keys`` on the way
         there.
         """
         name = ".".join(where)
@@ -168,11 +169,11 @@ class StateMapping:
         if given is not None:
             self._used.add(name)
         if isinstance(shape, PerKeyShape):
-            # What is given is given for each of the elements.
+            # A mapping for it is one for each of the elements.
             if not shape.elements:
                 self._used |= {below for below in self.given if below.startswith(f"{name}.")}
             for key, element in shape.elements.items():
-                self._lay_out(element, (*path, key), where, (*keys, key), self._element(own, key))
+                self._resolve(element, (*path, key), where, (*keys, key), self._element(own, key))
             return
         if isinstance(given, Mapping):
             self._map_messages(shape, path, name, given)
@@ -186,7 +187,7 @@ class StateMapping:
             own = own if given is None else self._named(given, keys, name)
             if isinstance(shape, Struct):
                 for field, part in shape.parts.items():
-                    self._lay_out(part, (*path, field), (*where, field), keys, self._field(own, field))
+                    self._resolve(part, (*path, field), (*where, field), keys, self._field(own, field))
             else:
                 self._same(shape, path, name, own)
 
@@ -366,7 +367,7 @@ class StateMapping:
     # -- a mapped state -----------------------------------------------------------------------------------------------
 
     def source(self, index: int) -> _Source:
-        """What a slot of the other protocol is in this one."""
+        """The source in this protocol of a slot of the other one."""
         known = self._of.get(index)
         if known is None:
             path = self.others.slots[index].path
@@ -386,9 +387,9 @@ class StateMapping:
             rest = slot.path[len(source.other) :]
             if isinstance(source.shape, TableShape):
                 known = (
-                    source.shape._keys(source.own)
+                    source.shape.keys(source.own)
                     if isinstance(rest[0], type)
-                    else source.shape._cell(source.own, rest[0])
+                    else source.shape.cell(source.own, rest[0])
                 )
             else:
                 known = Slot((*source.own, *rest), slot.default, constant=False)
@@ -414,7 +415,7 @@ class StateMapping:
         path = (*source.other, *slot.path[len(source.own) :])
         shape = self._shape_at(source.other)
         if isinstance(shape, TableShape):
-            return shape._keys(source.other) if isinstance(path[-1], type) else shape._cell(source.other, path[-1])
+            return shape.keys(source.other) if isinstance(path[-1], type) else shape.cell(source.other, path[-1])
         if isinstance(shape, NetworkShape):
             return Slot(path, slot.default, constant=False)
         (leaf,) = shape.slots(source.other)
@@ -427,7 +428,7 @@ class StateMapping:
         return shape  # type: ignore[no-any-return]
 
     def compute(self, part: Part, cursor: Cursor) -> dict[int, int]:
-        """What a computed part comes to: the numbers of values, by slot of the other protocol."""
+        """The content of a computed part: the numbers of values, by slot of the other protocol."""
         collector = _Collector()
         try:
             part.shape.set(collector, part.other, part.function(self.protocol.bound_to(cursor), *part.keys))
@@ -466,7 +467,7 @@ class Side:
         return others.intern(index, _in_channel(source, slot, self.cursor))
 
     def part(self, part: Part) -> dict[int, int]:
-        """What a computed part comes to."""
+        """The content of a computed part, as :meth:`StateMapping.compute` gives it."""
         held = self._parts.get(part)
         if held is None:
             held = self._parts[part] = self.mapping.compute(part, self.cursor)
@@ -497,7 +498,7 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
     if part == PROCESSED:
         *_, sender, receiver, message = slot.path
         for route in source.routes.get(type(message), ()):
-            there = _told(route, message)
+            there = _translated(route, message)
             if there is not None:
                 yield source.shape.processed(source.other, there, sender, receiver)
         return
@@ -509,8 +510,8 @@ def _channels(source: _Messages, slot: Slot) -> Iterator[Slot]:
             yield source.shape.in_flight(source.other, route.kind, sender, receiver)
 
 
-def _told(route: _Route, message: Any) -> Any:
-    """What a message is in the other protocol; None if it is nothing there."""
+def _translated(route: _Route, message: Any) -> Any:
+    """A message as one of the other protocol; None if it is nothing there."""
     there = route.there(message)
     if there is not None and type(there) is not route.kind:
         raise NotAValue(f"{show(message)} comes to {there!r}, which is no {route.kind.__name__}")
@@ -518,7 +519,7 @@ def _told(route: _Route, message: Any) -> Any:
 
 
 def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
-    """What a slot of the other network holds."""
+    """The content of a slot of the other network."""
     part, mine, path = source.shape.part(slot), source.own_shape, source.own
     if part == CONNECTED:
         return cursor.read(mine.connection(path, *slot.path[-2:]))
@@ -537,7 +538,7 @@ def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
         own = mine.lost(path, kind, sender, receiver) if part == LOST else mine.in_flight(path, kind, sender, receiver)
         messages: Any = cursor.read(own)
         for message in messages:
-            there = _told(route, message)
+            there = _translated(route, message)
             if there is not None:
                 queue.append(there)
                 copies = messages[message] if isinstance(messages, Mapping) else 1

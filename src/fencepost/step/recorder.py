@@ -95,5 +95,5 @@ class Recorder:
         self.options[self.taken :] = [options]
         return options
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self.path.events.append(event)

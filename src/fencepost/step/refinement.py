@@ -6,8 +6,8 @@ something that has. So nothing is read of what stayed the same, however large th
 action of the other protocol must do just that: one is looked for without recording anything, and what it reads is then
 recorded as the reason. Where none does it, what all of them read is.
 
-What is known of a step without reading, its **change**, is which action takes it, which slots differ, and which
-computed parts may come to something else for that reason. Compiled loops know the number of the change for each
+The **change** of a step is known without reading: the action that takes it, the slots that differ, and the computed
+parts that may differ for that reason. Compiled loops know the number of the change for each
 outcome; the trie of a refinement asks for it first.
 """
 
@@ -21,7 +21,8 @@ from typing import Protocol as Interface
 from fencepost.errors import FencepostError, Misbehaved, OptionError
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol, constants_of
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
@@ -34,8 +35,8 @@ default.
 
 
 class Change(NamedTuple):
-    """What is known of a step without reading: the number of the action, the slots that differ, and, by the numbers of
-    their roots, the computed parts of the mapping that may come to something else.
+    """A step as far as it is known without reading: the number of the action, the slots that differ, and, by the
+    numbers of their roots, the computed parts of the mapping that may differ.
     """
 
     action: int
@@ -175,7 +176,7 @@ class Refinement:
                 raise wrong(
                     self.name, f"has no constant {name} for {declared.other.name}: {type(error).__name__}: {error}"
                 ) from error
-        for name in declared.other._declared_constants:
+        for name in constants_of(declared.other):
             if name not in given and name in self.protocol.constants:
                 given[name] = self.protocol.constants[name]
         try:
@@ -210,7 +211,7 @@ class Refinement:
 
     @property
     def decided(self) -> list[Any]:
-        """What was decided to be read next, after what was read: plain data."""
+        """The decisions about the next read, by the reads before it: plain data."""
         return [
             [[list(read[1:]) for read in trail], None if what is None else list(what)]
             for trail, what in self._decided.items()
@@ -394,7 +395,7 @@ class Trial:
         self.choices.append((len(options), taken))
         return options[taken]
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         pass
 
 
@@ -412,7 +413,7 @@ class Steps(NamedTuple):
     after: Side
 
     def difference(self, change: Change) -> dict[int, int]:
-        """What the step changes: the new numbers, by slot of the other protocol."""
+        """The changes of the step: the new numbers, by slot of the other protocol."""
         mapping = self.before.mapping
         slots = {index: None for own in sorted(change.slots) for index in mapping.touched(own)}
         for part in mapping.parts:
@@ -443,7 +444,7 @@ class After:
     def choose(self, options: Sequence[Value]) -> Value:
         return self._before.choose(options)
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("a mapping can not send")
 
 

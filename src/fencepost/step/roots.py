@@ -1,4 +1,4 @@
-"""The roots of a protocol: whatever is evaluated in every state, actions and properties with their parameters bound."""
+"""The roots of a protocol: its actions and properties with their parameters bound, evaluated in every state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import inspect
 from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.declarations import Declared
+from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value, show
 from fencepost.step.authors import brief
 from fencepost.step.deadline import Deadline
@@ -47,8 +48,8 @@ class Root:
 
     @property
     def reported(self) -> str:
-        """What a violation or a witness of it is called: by its name, but what is to be sometimes true by its title,
-        for each binding.
+        """The name in a violation or a witness: the root's name, but for a ``sometimes`` property its title, one for
+        each binding.
         """
         return self.title if self.kind == "sometimes" else self.name
 

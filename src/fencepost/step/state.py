@@ -7,10 +7,11 @@ from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
 
+from fencepost.spec.contents import classes_in
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Value, classes_in, encode, full_name, shared_names
+from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
@@ -60,7 +61,7 @@ class Store:
         place = encode_path(slot.path)
         index = self._index.get(place)
         if index is None:
-            # Whatever ends this in between leaves nothing that counts: what is there beyond the slots is overwritten.
+            # An exception in between leaves nothing that counts: the entries beyond the slots are overwritten.
             index = len(self.slots)
             self._ids[index:] = [{encode(slot.default): 0}]
             self.hashes[index:] = [[0]]
@@ -178,7 +179,7 @@ class State:
         found: dict[str, Value] = {}
         for name, shape in self.store.protocol.shapes.items():
             if isinstance(shape, NetworkShape):
-                # What it remembers has slots that only the states tell of.
+                # The messages that it remembers have slots that only states know of.
                 found[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
             else:
                 found[name] = shape.value(self.read, (name,))

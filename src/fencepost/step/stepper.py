@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemFailure
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
+from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
+from fencepost.spec.protocol import Protocol, cursor_of
 from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script
@@ -92,7 +93,7 @@ class Stepper:
         return [r for r in self.roots if r.kind in kinds]
 
     def fairness_requirements(self) -> list[FairnessRequirement]:
-        """What the protocol declares to be fair, for each binding that it tells apart.
+        """The fairness that the protocol declares, for each binding of the parameters that it names.
 
         Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
         """
@@ -171,7 +172,7 @@ class Stepper:
             if following is None:
                 return
             script = following
-            # What is chosen from follows from the choices before.
+            # The options of a choice follow from the choices before.
             del options[len(script) :]
         raise self._raised(root, ids, f"has more than {MAX_WAYS:,} ways through its choices: is one infinite?")
 
@@ -348,8 +349,8 @@ def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[st
 
 
 def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
-    """Computes a part of the state of the protocol that is refined. What it reads is all that matters."""
-    refinement.mapping.compute(part, state.__dict__["_cursor"])
+    """Computes a part of the state of the protocol that is refined. Its reads are all that matters."""
+    refinement.mapping.compute(part, cursor_of(state))
     return True
 
 

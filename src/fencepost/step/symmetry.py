@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.spec.constants import Symmetric
+from fencepost.spec.contents import model_values_in, permute
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, no_such
-from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
+from fencepost.spec.protocol import Protocol, constants_of, unknown_name
+from fencepost.spec.values import ModelValue, Value, encode, full_name
 from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.roots import PROPERTIES, STEP_PROPERTIES, Root
 from fencepost.step.state import LOW, SEED, State, content_hash
@@ -55,10 +57,9 @@ class Symmetry:
         self.names = _chosen(protocol, asked)
         # Two constants may have the same members.
         members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
-        _refuse_what_is_lost(stepper)
         self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
         for swap in self._neighbours:
-            self._refuse_what_tells_apart(swap)
+            self._refuse_asymmetry(swap)
         self.size = math.prod(math.factorial(len(m)) for m in members)
         self.labelling: Labelling | None = None
         if self.size > MAX_PERMUTATIONS:
@@ -93,7 +94,7 @@ class Symmetry:
     # -- images of states ---------------------------------------------------------------------------------------------
 
     def permuted(self, ids: Sequence[int], g: int) -> tuple[int, ...]:
-        """The row that permutation ``g`` takes a row to. What it holds is interned."""
+        """The row that permutation ``g`` takes a row to. The values in it are interned."""
         images = [self._image(g, index, number) for index, number in enumerate(ids) if number]
         row = [0] * len(self.store.slots)
         for index, number in images:
@@ -110,7 +111,7 @@ class Symmetry:
         return known
 
     def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
-        # What a computed view makes of a state is in a slot of no variable.
+        # The value of a computed view is in a slot of no variable.
         shape = self.store.protocol.shapes.get(slot.path[0])
         return slot.path if shape is None else shape.permuted(slot.path, swap)
 
@@ -134,7 +135,7 @@ class Symmetry:
     # -- the keys of orbits -------------------------------------------------------------------------------------------
 
     def key(self, ids: Sequence[int]) -> int:
-        """What the orbit of a row is known by: the least hash of its images or labellings, by low halves first, then
+        """The key of the orbit of a row: the least hash of its images or labellings, by low halves first, then
         scattered.
         """
         fingerprint = self.store.fingerprint(ids)
@@ -153,7 +154,7 @@ class Symmetry:
         return low, high
 
     def term(self, index: int, number: int) -> Term:
-        """What a slot with this value adds to the hash of a labelling; see `labelling`."""
+        """The term of a slot with this value in the hash of a labelling; see `labelling`."""
         assert self.labelling is not None
         known = self._terms.get((index, number))
         if known is None:
@@ -192,7 +193,7 @@ class Symmetry:
         return memoryview(packed.to_bytes(8 * self.images, sys.byteorder)).cast("Q").tolist()
 
     def hashes(self, index: int, number: int) -> list[int]:
-        """What a slot with this value adds to the fingerprint (128 bits) of each image of a state."""
+        """The hashes (128 bits) of a slot with this value in the fingerprint of each image of a state."""
         slot, value = self.store.slots[index], self.store.values[index][number]
         if not number or self._hidden(slot):
             return [0] * self.images
@@ -238,17 +239,17 @@ class Symmetry:
             found = self._steps(image)
             if expected.keys() != found.keys() and self._unviewed(expected) == self._unviewed(found):
                 view = self.store.protocol.declared("view")[0]
-                raise self._tells_apart("view", view.name, g, ids)
-            apart = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
-            apart |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
-            for after in () if apart else steps:
+                raise self._asymmetric("view", view.name, g, ids)
+            differing = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
+            differing |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
+            for after in () if differing else steps:
                 there = self._broken(STEP_PROPERTIES, image, self.permuted(after, g))
-                apart |= self._broken(STEP_PROPERTIES, ids, after) ^ there
-            if apart:
-                root = next(r for r in self._stepper.roots if r.name in apart)
-                raise self._tells_apart(root.kind.replace("_", " "), root.name, g, ids)
+                differing |= self._broken(STEP_PROPERTIES, ids, after) ^ there
+            if differing:
+                root = next(r for r in self._stepper.roots if r.name in differing)
+                raise self._asymmetric(root.kind.replace("_", " "), root.name, g, ids)
 
-    def _tells_apart(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
+    def _asymmetric(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
         moved = self.permutations[g]
         constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
         return ProtocolRaised(
@@ -275,7 +276,7 @@ class Symmetry:
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _refuse_what_tells_apart(self, swap: Swap) -> None:
+    def _refuse_asymmetry(self, swap: Swap) -> None:
         """Raises if constants, or what the variables are declared with, are not the same once two members change
         places.
         """
@@ -286,7 +287,7 @@ class Symmetry:
         )
         for name, value in protocol.constants.items():
             image = permute(value, swap)
-            if protocol._declared_constants[name].prefix is not None:
+            if constants_of(protocol)[name].prefix is not None:
                 value, image = frozenset(value), frozenset(image)
             if encode(image) != encode(value):
                 raise OptionError(f"{cannot} the constant {name}")
@@ -297,26 +298,16 @@ class Symmetry:
                 raise OptionError(f"{cannot} how {slot.name} is declared")
 
 
-def _refuse_what_is_lost(stepper: Stepper) -> None:
-    """Raises for what the states that are kept can not tell."""
-    for root in stepper.of_kind(*TEMPORAL):
-        raise OptionError(
-            f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no"
-            " behaviour; name the invariants to check with {invariants}",
-            "invariants",
-        )
-
-
 def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
     """The constants that were asked for, in the order of declaration. Raises unless all are declared symmetric, and are
     so here.
     """
-    declared = {n: c.symmetric for n, c in protocol._declared_constants.items() if c.symmetric is not False}
+    declared = {n: c.symmetric for n, c in constants_of(protocol).items() if c.symmetric is not False}
     if not declared:
         raise OptionError(f"no constant of {protocol.name} is declared symmetric (model_values(..., symmetric=True))")
     for name in () if isinstance(asked, bool) else asked:
         if name not in declared:
-            raise OptionError(no_such("symmetric constant", name, declared, protocol.name))
+            raise OptionError(unknown_name("symmetric constant", name, declared, protocol.name))
     names = tuple(n for n in declared if isinstance(asked, bool) or n in asked)
     for name in names:
         reason = _reason(name, declared[name], protocol)

@@ -23,7 +23,7 @@ class Outcome:
     """One way an evaluation can end.
 
     ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old,
-    new) value numbers, only where they differ. ``events`` are what the action told for a trace.
+    new) value numbers, only where they differ. ``events``: what it did, for a trace.
     """
 
     choices: tuple[int, ...]
@@ -89,7 +89,7 @@ def tree_of(paths: list[Path], depth: int, ids: Sequence[int]) -> Branch:
         return alone
     shared = depth
     while True:
-        # What was read and between how many options was chosen follows from the choices before it.
+        # The reads, and the number of options of a choice, follow from the choices before.
         if len({_entry(p, shared) for p in paths}) > 1:
             raise Misbehaved("was not deterministic: it must depend on the state alone")
         if shared == len(first.trail) or first.trail[shared][0] == "choose":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.fields import PerKeyView, RecordView, TableView
+from fencepost.spec.fields import PerKeyView, RecordView, TableView, path_of
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
@@ -20,7 +20,7 @@ def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any
         paths = _picked_paths(view(protocol.bound_to(picker)))
     except Exception:
         return None
-    # What it read and did not return, it decided something by.
+    # A part that it read and did not return has decided something.
     return paths if paths is not None and _only_picks(view) and picker.read_paths <= set(paths) else None
 
 
@@ -67,7 +67,7 @@ class _Picker:
     def choose(self, options: Sequence[Value]) -> Value:
         raise TypeError
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise TypeError
 
 
@@ -81,7 +81,7 @@ def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
     if isinstance(viewed, _Picked):
         return [viewed.path]
     if isinstance(viewed, (RecordView, PerKeyView, TableView, Network)):
-        return [viewed._path]
+        return [path_of(viewed)]
     if type(viewed) in (tuple, list):
         parts = [_picked_paths(v) for v in viewed]
         return None if any(p is None for p in parts) else [path for p in parts for path in p or ()]

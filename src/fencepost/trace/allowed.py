@@ -1,4 +1,4 @@
-"""What a typed expression may do, decided value by value while it is evaluated.
+"""The rules of a typed expression: what it may do, decided value by value while it is evaluated.
 
 An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
 looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
@@ -19,7 +19,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import require
-from fencepost.spec.fields import PerKeyView, RecordView, TableView, View
+from fencepost.spec.fields import PerKeyView, RecordView, TableView, View, record_shape
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Map, ModelValue, Record, Set, Value, canonical, freeze, subsets
@@ -151,7 +151,7 @@ _METHODS: list[tuple[tuple[type, ...], frozenset[str]]] = [
 
 
 class Scope:
-    """What belongs to one protocol's author: his functions, his classes, and what they hold."""
+    """The things of one protocol's author: his functions, his classes, and what they hold."""
 
     def __init__(self, protocol: type[Protocol]) -> None:
         self._modules = {owner.__module__ for owner in protocol.__mro__ if _is_authors(owner.__module__)}
@@ -202,7 +202,11 @@ class Scope:
     def attribute(self, thing: Any, name: str) -> Any:
         """``thing.name``. Raises :class:`Refused` unless an expression may have it."""
         owner = (
-            thing if isinstance(thing, type) else thing._shape.record if isinstance(thing, RecordView) else type(thing)
+            thing
+            if isinstance(thing, type)
+            else record_shape(thing).record
+            if isinstance(thing, RecordView)
+            else type(thing)
         )
         if _is_listed(thing, name):
             return getattr(thing, name)
@@ -233,11 +237,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     " LShift": shift,
     " Mod": remainder,
 }
-"""What the code of an expression calls in the place of an operator, by names that nobody can type."""
+"""The functions that the code of an expression calls in the place of an operator, by names that can not be typed."""
 
 
 def bound(scope: Scope) -> dict[str, Callable[..., Any]]:
-    """What the code of an expression calls in the place of attributes, calls and operators."""
+    """The functions that the code of an expression calls in the place of attributes, calls and operators."""
     return {" attribute": scope.attribute, " call": scope.call, **OPERATORS}
 
 
@@ -265,7 +269,7 @@ def _is_listed(thing: Any, name: str) -> bool:
     if isinstance(thing, Protocol):
         return name in thing.shapes or name in thing.constants or name in ("constants", "name")
     if isinstance(thing, RecordView):
-        return name in thing._shape.parts or name == "replace"
+        return name in record_shape(thing).parts or name == "replace"
     if isinstance(thing, type):
         return False
     if isinstance(thing, Record) and (name in thing._fields or name == "replace"):

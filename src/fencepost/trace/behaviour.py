@@ -13,7 +13,7 @@ from fencepost.step.state import State
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the action taken with its parameters, who took it, what it chose, what it told, and the state it led
+    """One step: the action taken with its parameters, who took it, what it chose, its events, and the state it led
     to.
 
     ``by`` is the actor's name or None; ``choices`` are the options taken, in order; ``changes`` are (slot, old, new).

@@ -11,7 +11,8 @@ import itertools
 from fencepost.errors import OptionError
 from fencepost.spec.network import Channel
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, printable, show
+from fencepost.spec.text import printable
+from fencepost.spec.values import Value, show
 from fencepost.step import State, Stepper
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.words import abridged, channel_lines, held, kind_of, wrap

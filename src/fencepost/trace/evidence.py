@@ -1,4 +1,4 @@
-"""What a violated property looked at: the parts of the state that decided it."""
+"""The evidence of a violation: the parts of the state that the property looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared
+from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
@@ -32,13 +32,13 @@ class Reader:
     def choose(self, options: Sequence[Value]) -> Value:
         raise NotAValue("nothing can be chosen here: this state is only looked at")
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         raise NotAValue("nothing can be sent here: this state is only looked at")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a property that does not hold, or one of which this is the witness, has looked at.
+    """The parts of the state that a property has looked at, one that does not hold or one with a witness.
 
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty
     channels left out; each has its value in the last state, for a step invariant its values before and after the last
@@ -52,8 +52,8 @@ class Evidence:
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """What the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has the
-    parameters too); None if it is no such property, or nothing of the kind is so there.
+    """The parts that the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has
+    the parameters too); None if it is no such property, or nothing of the kind is so there.
     """
     declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
     if declared is None or kind not in JUDGED:

@@ -23,7 +23,7 @@ from fencepost.trace.evidence import Reader
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an expression is in one state: ``value``, or, if it could not be told, ``error`` in one line."""
+    """The outcome of an expression in one state: its ``value``, or, if it has none, the ``error`` in one line."""
 
     value: Value = None
     error: str | None = None
@@ -50,14 +50,14 @@ class Expression:
         self._globals = {"__builtins__": {}, **bound(scope), **names}
 
     def of(self, bound_protocol: Protocol) -> Any:
-        """What it comes to in the state that a protocol is bound to; it reads what it names and nothing else.
+        """Its value in the state that a protocol is bound to; it reads what it names and nothing else.
 
         Raises whatever the expression raises.
         """
         return eval(self._code, {**self._globals, STATE: bound_protocol})
 
     def at(self, state: State) -> Evaluated:
-        """What it is in ``state``; an error is its result there."""
+        """Its outcome in ``state``, which may be an error."""
         try:
             return Evaluated(value_of(self.of(state.store.protocol.bound_to(Reader(state)))))
         except Disabled:
@@ -89,7 +89,7 @@ MAX_DEPTH = 100
 """How deeply an expression may be nested."""
 
 STATE = " state"
-"""The name of the state in the code of an expression, which nobody can type."""
+"""The name of the state in the code of an expression, which can not be typed."""
 
 
 def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -131,7 +131,7 @@ _NODES = (
     ast.arguments, ast.arg,
     ast.NamedExpr,
 )  # fmt: skip
-"""What an expression may be made of. Not on the list: formatted text, ``await`` and ``yield``."""
+"""The syntax that an expression may be made of. Not on the list: formatted text, ``await`` and ``yield``."""
 
 _NOT_FOR_IT = {ast.JoinedStr: "a formatted text", ast.FormattedValue: "a formatted text"}
 
@@ -209,7 +209,7 @@ def _called(name: str, where: ast.expr, *arguments: ast.expr) -> ast.expr:
 
 
 def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
-    """What an expression can name besides the variables; of two things with one name, the closer one to the
+    """The names that an expression can use besides the variables; of two things with one name, the closer one to the
     protocol.
     """
     known: dict[str, Any] = dict(FUNCTIONS)

@@ -2,7 +2,7 @@
 
 Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key,
 value], ...]}``, records objects; model values and members of enums are strings. The format has no null: ``None`` is the
-variant ``{"tag": "None", "value": {"#tup": []}}``. What it can not say at all, floats and bytes, is
+variant ``{"tag": "None", "value": {"#tup": []}}``. Values that it can not express, floats and bytes, are
 ``{"#unserializable": "..."}``.
 """
 
@@ -12,7 +12,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show
+from fencepost.spec.text import decimal
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.json import dumps
 
@@ -29,7 +30,7 @@ def to_itf(trace: Trace, *, indent: int = 2) -> str:
 def itf(trace: Trace) -> dict[str, Any]:
     """The behaviour as plain dicts and lists.
 
-    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state tells the action
+    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state names the action
     that led to it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of
     the state that comes after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there,
     unless the last state is stayed in.
@@ -47,7 +48,7 @@ def itf(trace: Trace) -> dict[str, Any]:
                 meta["by"] = step.by
         given = {} if index else {name: expression(value) for name, value in constants.items()}
         found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
-    # What closes a lasso is no state of its own there.
+    # The step that closes a lasso has no state of its own there.
     closing = {n: v for n, v in found.pop()["#meta"].items() if n != "index"} if closes else None
     return {
         "#meta": {

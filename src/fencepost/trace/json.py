@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.errors import OptionError
-from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show, whole_number
+from fencepost.spec.text import decimal, whole_number
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 
 FORMAT = 1
@@ -35,7 +36,7 @@ def dumps(document: Any, indent: int = 0) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """What JSON from anywhere says. Raises :class:`fencepost.OptionError` if it is none."""
+    """The document in JSON from anywhere. Raises :class:`fencepost.OptionError` if it is none."""
     try:
         return json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text, parse_int=whole_number)
     except UnicodeDecodeError as error:
@@ -61,7 +62,7 @@ def behaviour(trace: Trace) -> dict[str, Any]:
 
 def states(trace: Trace) -> list[dict[str, Any]]:
     """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, who took it (``by``),
-    its ``choices``, the ``events`` it told (messages sent, lost, received, timed out), and the ``state``, variable by
+    its ``choices``, its ``events`` (messages sent, lost, received, timed out), and the ``state``, variable by
     variable.
     """
     nothing: dict[str, Any] = {"action": None, "parameters": {}, "by": None, "choices": [], "events": []}

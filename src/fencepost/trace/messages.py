@@ -1,4 +1,4 @@
-"""What became of every message of a behaviour: sent in one step, received in a later one, lost, timed out or
+"""The fate of every message of a behaviour: sent in one step, received in a later one, lost, timed out or
 dropped.
 """
 
@@ -15,7 +15,7 @@ from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
 
 Key = tuple[str, str, str]
-"""Source, receiver and text of a message: what tells messages apart."""
+"""Source, receiver and text of a message: what distinguishes messages."""
 
 RECEIVED = "received"
 LOST = "lost"
@@ -54,7 +54,7 @@ class Passage:
 
     @property
     def key(self) -> Key:
-        """What tells this message apart from others."""
+        """The key that distinguishes this message from others."""
         return (self.source, self.dest, self.text)
 
 
@@ -94,7 +94,7 @@ def passages(trace: Trace) -> list[Passage]:
 
 
 def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
-    """What the state no longer holds without anyone having received it was dropped, or never was a second message."""
+    """A message that the state no longer holds, and that was not received, was dropped, or never was a second one."""
     flying: dict[Key, list[Passage]] = {}
     for passage in found:
         if passage.fate == IN_FLIGHT:

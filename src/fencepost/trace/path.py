@@ -1,7 +1,7 @@
 """A behaviour as a short text, for links and command lines: ``0/12/3.1:5f0c9a``.
 
 The number of the initial state, then one move for each step: the number of its action (among the actions with their
-parameters bound) and those of its choices. What follows ``:`` tells whether the same protocol with the same constants
+parameters bound) and those of its choices. The part after ``:`` shows whether the same protocol with the same constants
 read it: a part of the fingerprint of the last state. ``+`` at the end: the behaviour stays there for ever.
 """
 
@@ -16,7 +16,7 @@ from fencepost.step import Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 
 Move = tuple[int, tuple[int, ...]]
-"""What is done in a step: the number of the action, and the numbers of its choices."""
+"""A step: the number of the action, and the numbers of its choices."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Path:
 
 
 def check_of(state: State) -> str:
-    """What a path that ends in this state has after its ``:``."""
+    """The part after the ``:`` of a path that ends in this state."""
     return f"{state.fingerprint & 0xFFFFFF:06x}"
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show, whole_number
+from fencepost.spec.text import whole_number
+from fencepost.spec.values import Value, show
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 from fencepost.trace.itf import NONE, expression
@@ -22,7 +23,8 @@ from fencepost.trace.replay import taken
 
 @dataclass(frozen=True)
 class WrittenStep:
-    """A step as a file tells it; what it does not tell is None. ``state`` is the one the step leads to, by variable."""
+    """A step as a file has it; what the file leaves out is None. ``state`` is the one the step leads to, by
+    variable."""
 
     action: str | None
     parameters: Mapping[str, Any] | None
@@ -32,7 +34,7 @@ class WrittenStep:
 
 @dataclass(frozen=True)
 class Written:
-    """A behaviour as a file tells it. ``constants`` are as the command line takes them, in text.
+    """A behaviour as a file has it. ``constants`` are as the command line takes them, in text.
 
     ``value`` and ``parameter`` write a value of a state, and of a parameter, as this file does.
     """
@@ -62,19 +64,19 @@ def read(text: str | bytes) -> Written:
 
 
 def _from_json(document: dict[str, Any]) -> Written:
-    told = document
+    behaviour = document
     if "trace" not in document:
         violations = document.get("violation") or {}, *document.get("violations", ())
         ways = [*violations, document.get("error") or {}, *document.get("witnesses", ())]
-        told = next((way for way in ways if way.get("trace")), {})
-    if not told.get("trace"):
+        behaviour = next((way for way in ways if way.get("trace")), {})
+    if not behaviour.get("trace"):
         raise OptionError("it holds no behaviour: the check that wrote it found no counterexample and no witness")
-    first, *rest = told["trace"]
-    if type(told.get("loop")) not in (int, type(None)):
+    first, *rest = behaviour["trace"]
+    if type(behaviour.get("loop")) not in (int, type(None)):
         raise TypeError("its loop is no number")
     steps = [WrittenStep(s["action"], s["parameters"], s["choices"], s["state"]) for s in rest]
     constants = {name: _text(value) for name, value in document.get("constants", {}).items()}
-    return Written(document.get("protocol", ""), constants, first["state"], steps, told.get("loop"), plain, plain)
+    return Written(document.get("protocol", ""), constants, first["state"], steps, behaviour.get("loop"), plain, plain)
 
 
 def _from_itf(document: dict[str, Any]) -> Written:
@@ -82,12 +84,12 @@ def _from_itf(document: dict[str, Any]) -> Written:
     loop = document.get("loop")
     if type(loop) not in (int, type(None)):
         raise TypeError("its loop is no number")
-    told = [(state.get("#meta", {}), state) for state in states]
+    entries = [(state.get("#meta", {}), state) for state in states]
     if loop is not None and "closing" in about:
-        told.append((about["closing"], states[loop]))
+        entries.append((about["closing"], states[loop]))
     steps = [
         WrittenStep(meta.get("action"), meta.get("parameters"), None, {name: state[name] for name in names})
-        for meta, state in told[1:]
+        for meta, state in entries[1:]
     ]
     constants = {name: _text(_plainly(states[0][name])) for name in document.get("params", ())}
     initial = {name: states[0][name] for name in names}
@@ -173,5 +175,5 @@ def _candidates(written: Written, step: WrittenStep, state: State, stepper: Step
             yield from ((root, outcome) for outcome in stepper.outcomes(root, state.ids))
 
 
-def _is(written: Written, state: State, told: Mapping[str, Any]) -> bool:
-    return {name: written.value(value) for name, value in state.variables().items()} == told
+def _is(written: Written, state: State, variables: Mapping[str, Any]) -> bool:
+    return {name: written.value(value) for name, value in state.variables().items()} == variables

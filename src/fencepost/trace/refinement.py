@@ -23,10 +23,10 @@ from fencepost.step.mapping import Side
 from fencepost.step.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.evidence import Reader
-from fencepost.trace.words import tell_slot
+from fencepost.trace.words import slot_change
 
 NEAREST = 3
-"""The most actions that are told of."""
+"""The most actions that are reported as near."""
 MOST_WAYS = 500
 """The most ways through the choices of one action that are looked at."""
 
@@ -76,7 +76,7 @@ class Refuted:
 
 def refuted(trace: Trace, name: str) -> Refuted | None:
     """Why the last step of ``trace``, or its initial state if it has no step, is none under the refinement ``name``;
-    None if that can not be told.
+    None if that can not be found out.
     """
     declared = next((d for d in trace.protocol.declared("refinement") if d.name == name), None)
     if not isinstance(declared, spec.Refinement):
@@ -88,14 +88,14 @@ def refuted(trace: Trace, name: str) -> Refuted | None:
         return None
 
 
-def told(refuted: Refuted, differences: Sequence[Difference]) -> list[tuple[str, str]]:
+def difference_texts(refuted: Refuted, differences: Sequence[Difference]) -> list[tuple[str, str]]:
     """Differences in words: each part of the other protocol's state, and how it changes."""
-    return [(slot.name, tell_slot(refuted.other, slot, old, new)) for slot, old, new in differences]
+    return [(slot.name, slot_change(refuted.other, slot, old, new)) for slot, old, new in differences]
 
 
 def why(refuted: Refuted, near: Near) -> str:
     """Why an action is not what the step does, in words."""
-    doing = ", ".join(f"{name} {how}" for name, how in told(refuted, near.differences)) or "nothing"
+    doing = ", ".join(f"{name} {how}" for name, how in difference_texts(refuted, near.differences)) or "nothing"
     asked = " and ".join(map(str, near.refused))
     if near.raised:
         return f"raises {near.raised}"
@@ -166,9 +166,9 @@ def _distance(way: Way, wanted: Row) -> tuple[int, int, int]:
     refused.
     """
     assert isinstance(way.trial, _Forgiving)
-    apart = len(way.effect.items() ^ wanted.items())
+    differing = len(way.effect.items() ^ wanted.items())
     touched = len(way.effect.keys() ^ wanted.keys())
-    return touched, apart, len(way.trial.refusals) + (way.refused is not None) + (way.raised is not None)
+    return touched, differing, len(way.trial.refusals) + (way.refused is not None) + (way.raised is not None)
 
 
 def _near(refinement: Refinement, way: Way, side: Side, wanted: Row) -> Near:
@@ -195,15 +195,15 @@ def _start(trace: Trace, refinement: Refinement) -> Refuted:
     """How the first state differs from the initial state of the other protocol that is nearest to it."""
     others = refinement.others
     mine = dict(enumerate(Side(refinement.mapping, Reader(trace.initial)).row(trace.initial.ids)))
-    apart = [
+    differing = [
         {slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()
     ]
-    nearest = min(range(len(apart)), key=lambda number: len(apart[number]), default=None)
+    nearest = min(range(len(differing)), key=lambda number: len(differing[number]), default=None)
     if nearest is None:
         return Refuted(refinement.other, True, (), ())
     its = list(refinement.initial())[nearest]
     differences = tuple(
         (others.slots[slot], others.values[slot][its.get(slot, 0)], others.values[slot][mine.get(slot, 0)])
-        for slot in sorted(apart[nearest])
+        for slot in sorted(differing[nearest])
     )
     return Refuted(refinement.other, True, differences, ())

@@ -1,4 +1,4 @@
-"""Replays a path through the author's Python, so that nothing is ever told that the protocol does not do."""
+"""Replays a path through the author's Python, so that nothing is reported that the protocol does not do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def taken(stepper: Stepper, state: State, root: Root, outcome: Outcome) -> Step:
 
 
 def actor(root: Root) -> str | None:
-    """Who takes an action: what its ``by`` says, else its first parameter, else nobody in particular."""
+    """The actor of an action: the one in its ``by``, else its first parameter, else None."""
     by = root.declared.by
     if by is None:
         return show(next(iter(root.parameters.values()))) if root.parameters else None

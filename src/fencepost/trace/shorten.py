@@ -47,7 +47,7 @@ def shortened_lasso(
 
 
 class _Walker:
-    """Takes steps in the author's Python, and remembers what it was told."""
+    """Takes steps in the author's Python, and remembers the outcomes."""
 
     def __init__(self, stepper: Stepper, initial: Row) -> None:
         self.stepper = stepper
@@ -135,7 +135,7 @@ class _Shortening(_Walker):
 
 
 class _LassoShortening(_Walker):
-    """What closes a loop may be spread over it, so runs of the steps of one action are left out too."""
+    """The steps that close a loop may be spread over it, so runs of the steps of one action are left out too."""
 
     def __init__(
         self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessRequirement], initial: Row

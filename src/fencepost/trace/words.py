@@ -1,6 +1,6 @@
-"""What changed, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
+"""Changes, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
 
-Used by everything that shows a behaviour. A channel of a network is never told as a raw value: what its messages went
+Used by everything that shows a behaviour. A channel of a network is never shown as a raw value: what its messages went
 through is in `messages`, and :func:`changes` leaves those slots out.
 """
 
@@ -21,8 +21,8 @@ from fencepost.trace.behaviour import Step
 ARROW = " → "
 
 MOST_TEXT = 1_000
-"""Characters of one thing that is told, and of one line of it, after which the rest is left out. JSON and ITF leave out
-nothing.
+"""Characters of one thing that is shown, and of one line of it, after which the rest is left out. JSON and ITF leave
+out nothing.
 """
 
 MOST_LINES = 200
@@ -45,8 +45,8 @@ class Change:
 
 
 def kind_of(protocol: Protocol, slot: Slot) -> str:
-    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``, ``connected``
-    or ``topics`` of a network, or ``view``.
+    """The kind of a slot: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``,
+    ``connected`` or ``topics`` of a network, or ``view``.
     """
     shape: Shape | None = protocol.shapes.get(slot.path[0])
     rest = slot.path[1:]
@@ -76,7 +76,7 @@ ABSENT = Absent()
 
 
 def held(kind: str, value: Value) -> Value:
-    """What a slot of this kind holds, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel
+    """The value of a slot of this kind, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel
     the messages.
     """
     if kind == "cell":
@@ -87,7 +87,7 @@ def held(kind: str, value: Value) -> Value:
 
 
 def changes(protocol: Protocol, step: Step) -> list[Change]:
-    """What a step changed, network channels and the bookkeeping of tables and views left out."""
+    """The changes of a step, network channels and the bookkeeping of tables and views left out."""
     return changed(protocol, step.changes)
 
 
@@ -97,39 +97,39 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
     for slot, old, new in differences:
         kind = kind_of(protocol, slot)
         if kind == "value":
-            found.append(Change(slot, old, new, abridged(tell(old, new), MOST_TEXT + len(ARROW))))
+            found.append(Change(slot, old, new, abridged(change_text(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "cell":
-            found.append(Change(slot, old, new, abridged(_tell_cell(old, new), MOST_TEXT + len(ARROW))))
+            found.append(Change(slot, old, new, abridged(_cell_change(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "connected":
             found.append(Change(slot, old, new, "healed" if new else "cut"))
     return found
 
 
-def tell_slot(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
+def slot_change(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
     """How a slot changed, also one of a network."""
     kind = kind_of(protocol, slot)
     if kind in ("in flight", "lost"):
         before, after = (", ".join(map(message_text, held)) or "nothing" for held in (old, new))
         return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
-    told = changed(protocol, [(slot, old, new)])
-    return told[0].text if told else tell(old, new)
+    found = changed(protocol, [(slot, old, new)])
+    return found[0].text if found else change_text(old, new)
 
 
-def _tell_cell(old: Value, new: Value) -> str:
+def _cell_change(old: Value, new: Value) -> str:
     if not old:
         return f"added {show(new[0])}"
     if not new:
         return f"removed {show(old[0])}"
-    return tell(old[0], new[0])
+    return change_text(old[0], new[0])
 
 
-def tell(old: Value, new: Value) -> str:
+def change_text(old: Value, new: Value) -> str:
     """How ``new`` differs from ``old``: what was added or removed where that is shorter than both values."""
     before, after = show(old), show(new)
     parts = list(_differences(old, new))
-    told = ", ".join(parts)
-    if parts and len(told) <= len(before) + len(ARROW) + len(after) + len(" appended"):
-        return told
+    text = ", ".join(parts)
+    if parts and len(text) <= len(before) + len(ARROW) + len(after) + len(" appended"):
+        return text
     return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
 
 
@@ -147,7 +147,7 @@ def _differences(old: Value, new: Value) -> Iterator[str]:
             if key not in old:
                 yield f"[{show(key)}] added {show(new[key])}"
             elif new[key] != old[key]:
-                yield f"[{show(key)}] {tell(old[key], new[key])}"
+                yield f"[{show(key)}] {change_text(old[key], new[key])}"
         for key in old:
             if key not in new:
                 yield f"[{show(key)}] removed"
@@ -155,7 +155,7 @@ def _differences(old: Value, new: Value) -> Iterator[str]:
         for name in old._fields:
             before, after = getattr(old, name), getattr(new, name)
             if before != after:
-                yield f"{name} {tell(before, after)}"
+                yield f"{name} {change_text(before, after)}"
 
 
 def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
@@ -168,12 +168,12 @@ def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterato
     elif len(new) == len(old):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             if before != after:
-                yield f"[{place}] {tell(before, after)}"
+                yield f"[{place}] {change_text(before, after)}"
 
 
 def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
-    """What a channel holds, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty ones
-    left out.
+    """The messages of a channel, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty
+    ones left out.
     """
     copies = channel.in_flight if isinstance(channel.in_flight, Mapping) else dict.fromkeys(channel.in_flight, 1)
     held = [

@@ -32,7 +32,7 @@ Where the rules come from, by section of BP-46:
   that are not closed are fenced, which is ``fence_closed_ledgers=false``.
 - *Scenario 2*, step 4: the owner's change of the ensemble is refused, since the metadata have changed.
 
-What is not here, and why nothing is hidden by that:
+Left out, and why nothing is hidden by that:
 
 - *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what
   it takes was not. A second crash may take what the first has left, which is more than can happen.
@@ -78,6 +78,7 @@ from fencepost import (
     subsets,
     weak,
 )
+from fencepost.protocols.bookkeeper.ledger import Bookies
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import write_set
@@ -86,11 +87,10 @@ WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"
 
 Entries = frozenset[int]
-Bookies = frozenset[ModelValue]
 
 
 class WriterStatus(enum.Enum):
-    """What the owner of the ledger believes: that it is open, that it has closed it, or that somebody recovers it."""
+    """The status of the ledger as its owner sees it: it is open, the owner has closed it, or somebody recovers it."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -116,7 +116,7 @@ SERVING = (Boot.BEHIND, Boot.UP)
 
 
 class Cookie(enum.Enum):
-    """What a disk has in place of a cookie, or whether it is the one that the metadata service has."""
+    """The cookie of a disk, compared with the one that the metadata service has."""
 
     CURRENT = "current"
     OLD = "old"
@@ -137,8 +137,8 @@ class RecoveryPhase(enum.Enum):
 
 
 class Code(enum.Enum):
-    """What a bookie says to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it never
-    had it.
+    """The answer of a bookie to a read of an entry. ``NO_SUCH_ENTRY`` is an explicit negative: it promises that it
+    never had it.
     """
 
     OK = "ok"
@@ -147,7 +147,7 @@ class Code(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger."""
+    """The ledger in the metadata store."""
 
     status: LedgerStatus = LedgerStatus.OPEN
     last_entry: int = 0
@@ -187,7 +187,7 @@ class Bookie(Record):
 
 
 class Writer(Record):
-    """What the owner of the ledger knows: its last add pushed and confirmed, and how many have confirmed the entry
+    """The owner of the ledger: its last add pushed and confirmed, and how many have confirmed the entry
     between them.
     """
 
@@ -198,7 +198,7 @@ class Writer(Record):
 
 
 class Recovery(Record):
-    """What a recoverer knows: how many bookies are fenced, how many answered what to the read of the entry after
+    """A recoverer: how many bookies are fenced, how many answered what to the read of the entry after
     ``lap``, how many have confirmed each entry that it wrote back.
     """
 
@@ -213,7 +213,7 @@ class Recovery(Record):
 
 
 class Reader(Record):
-    """What a reader knows: which entry it has asked for, who has answered without it, how many of them do not know, and
+    """A reader: which entry it has asked for, who has answered without it, how many of them do not know, and
     what it believes.
     """
 
@@ -288,51 +288,6 @@ class RecoveryResponse(Message):
 
 Ask = TypeVar("Ask", Fence, Read, Add)
 Answer = TypeVar("Answer", Fenced, ReadResult, Added)
-
-
-def _counts_bookies(protocol: BookKeeperBoot, value: int) -> bool:
-    return type(value) is int and 0 <= value <= len(protocol.bookies)
-
-
-def _is_entry_id(protocol: BookKeeperBoot, value: int) -> bool:
-    return value in protocol.entry_ids
-
-
-def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
-    return type(value) is int and 0 <= value <= protocol.send_limit
-
-
-TYPES: Mapping[str, Test] = {
-    "meta.status": one_of_kind(LedgerStatus),
-    "meta.last_entry": _is_position,
-    "bookie.boot": one_of_kind(Boot),
-    "bookie.journals_adds": one_of_kind(bool),
-    "bookie.marked_journaling": one_of_kind(bool),
-    "bookie.entries": each(_is_entry_id),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.limbo": one_of_kind(bool),
-    "bookie.lost": each(_is_entry_id),
-    "bookie.disk.cookie": one_of_kind(Cookie),
-    "bookie.disk.unclean": one_of_kind(bool),
-    "cookie_of": one_of_kind(bool),
-    "writer.status": one_of_kind(WriterStatus),
-    "writer.lap": _is_position,
-    "writer.lac": _is_position,
-    "writer.confirmed": _counts_bookies,
-    "recovery.phase": one_of_kind(RecoveryPhase),
-    "recovery.fenced": _counts_bookies,
-    "recovery.lap": _is_position,
-    "recovery.lac": _is_position,
-    "recovery.found": _counts_bookies,
-    "recovery.denied": _counts_bookies,
-    "recovery.unknown": _counts_bookies,
-    "recovery.written_back": _counts_bookies,
-    "reader.entry_id": _is_position,
-    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
-    "reader.unknown": _counts_bookies,
-    "reader.outcome": or_none(one_of_kind(Code)),
-    "crashes": at_least(0),
-}
 
 
 STATUSES = frozenset(status.value for status in LedgerStatus)
@@ -467,154 +422,6 @@ class BookKeeperBoot(Protocol):
         },
         ordered=connections_in_order,
     )
-
-    configurations = {
-        "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
-        "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
-        "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
-        "two-crashes": configuration(
-            max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
-        ),
-        "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
-        "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
-        "two-disks": configuration(
-            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
-        ),
-        "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
-        "journaling-varies": configuration(
-            journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
-        ),
-        "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
-        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
-        "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
-        "operator-fixes": configuration(
-            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
-        ),
-        "operator-deletes": configuration(
-            fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
-        ),
-        "with-the-journal": configuration(
-            journal_adds=True,
-            detect_unclean_shutdown=False,
-            fix_cookies=False,
-            doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
-        ),
-        "scenario-1": configuration(
-            bookies=3,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
-            crashes_when=frozenset({"closed"}),
-            journal_fences=False,
-            phase_one_fences=False,
-            disk_loss=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
-        ),
-        "scenario-1-closed-ledger": configuration(
-            bookies=3,
-            crashes_when=frozenset({"closed"}),
-            fence_closed_ledgers=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
-        ),
-        "scenario-2": configuration(
-            bookies=3,
-            sends_when=frozenset({"open"}),
-            crashes_when=frozenset({"in recovery"}),
-            phase_one_sets_limbo=False,
-            disk_loss=False,
-            clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
-        ),
-        "fences-not-journaled": configuration(
-            journal_adds=True,
-            detect_unclean_shutdown=False,
-            fix_cookies=False,
-            journal_fences=False,
-            expect=CUT_OFF,
-            doc="with the journal, but a fence is answered before it is in there",
-        ),
-        "unclean-shutdown-not-detected": configuration(
-            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
-        ),
-        "marked-late": configuration(
-            mark_before_serving=False,
-            expect=CUT_OFF,
-            doc="a bookie serves before it sets the mark of an unclean shutdown",
-        ),
-        "journal-turned-on": configuration(
-            journal_adds_varies=True,
-            detect_while_journaling=False,
-            expect=CUT_OFF,
-            doc="a bookie that journals adds from now on does not look at the mark",
-        ),
-        "phase-one-not-awaited": configuration(
-            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
-        ),
-        "cookies-not-checked": configuration(
-            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
-        ),
-        "one-cookie-is-enough": configuration(
-            disks=2,
-            check_every_disk=False,
-            expect=CUT_OFF,
-            doc="the other disk has its cookie, the one with the ledger not",
-        ),
-        "any-cookie-will-do": configuration(
-            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
-        ),
-        "cookie-on-disks-only": configuration(
-            cookie_in_metadata=False,
-            phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="a bookie that has lost all its disks is taken for a new one",
-        ),
-        "taken-for-new": configuration(
-            fix_cookies=False,
-            operator_deletes_cookies=True,
-            phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="an operator makes it a new bookie, and it serves as one",
-        ),
-        "cookies-before-marks": configuration(
-            max_crashes=2,
-            cookie_after_marks=False,
-            expect=CUT_OFF,
-            doc="cookies are replaced, and a crash comes before the ledger is marked",
-        ),
-        "limbo-denies": configuration(
-            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
-        ),
-        "limbo-in-memory": configuration(
-            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
-        ),
-        "limbo-left-unrecovered": configuration(
-            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
-        ),
-        "limbo-left-early": configuration(
-            max_crashes=2,
-            repair_before_leaving_limbo=False,
-            expect="every_acknowledged_entry_has_a_copy",
-            doc="limbo ends with recovery, before missing entries are copied",
-        ),
-        "an-ack-quorum-to-recover": configuration(
-            bookies=3,
-            clean_shutdown=False,
-            copies_to_recover=2,
-            expect="recovery_reads_are_decided",
-            doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
-        ),
-        "too-many-crashes": configuration(
-            max_crashes=2,
-            copies_at_risk=2,
-            expect="every_acknowledged_entry_has_a_copy",
-            doc="crashes destroy an ack quorum of copies: more than anything protects from",
-        ),
-    }
 
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
@@ -1186,7 +993,7 @@ class BookKeeperBoot(Protocol):
         self.network.send_all([(RecoveryRequest(ask), b) for b in bookies], r)
 
     def _receive_answer(self, kind: type[Answer], r: ModelValue, b: ModelValue) -> Answer:
-        """An answer of a bookie, which comes after those to all that was asked of it before. Who is done with recovery
+        """An answer of a bookie, which comes after those to all that was asked of it before. A recoverer that is done
         hears none.
         """
         require(self.recovery[r].phase is not RecoveryPhase.DONE)
@@ -1257,3 +1064,201 @@ class BookKeeperBoot(Protocol):
         """A bookie leaves limbo, unless so many are in limbo that they are an ack quorum."""
         limbo = self.bookie[b].limbo
         return limbo, not limbo or sum(self.bookie[peer].limbo for peer in self.bookies) >= self.ack_quorum
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    configurations = {
+        "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
+        "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
+        "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
+        "two-crashes": configuration(
+            max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
+        ),
+        "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
+        "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
+        "two-disks": configuration(
+            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
+        ),
+        "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
+        "journaling-varies": configuration(
+            journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
+        ),
+        "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
+        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
+        "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
+        "operator-fixes": configuration(
+            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
+        ),
+        "operator-deletes": configuration(
+            fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
+        ),
+        "with-the-journal": configuration(
+            journal_adds=True,
+            detect_unclean_shutdown=False,
+            fix_cookies=False,
+            doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
+        ),
+        "scenario-1": configuration(
+            bookies=3,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            crashes_when=frozenset({"closed"}),
+            journal_fences=False,
+            phase_one_fences=False,
+            disk_loss=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
+        ),
+        "scenario-1-closed-ledger": configuration(
+            bookies=3,
+            crashes_when=frozenset({"closed"}),
+            fence_closed_ledgers=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
+        ),
+        "scenario-2": configuration(
+            bookies=3,
+            sends_when=frozenset({"open"}),
+            crashes_when=frozenset({"in recovery"}),
+            phase_one_sets_limbo=False,
+            disk_loss=False,
+            clean_shutdown=False,
+            expect=CUT_OFF,
+            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
+        ),
+        "fences-not-journaled": configuration(
+            journal_adds=True,
+            detect_unclean_shutdown=False,
+            fix_cookies=False,
+            journal_fences=False,
+            expect=CUT_OFF,
+            doc="with the journal, but a fence is answered before it is in there",
+        ),
+        "unclean-shutdown-not-detected": configuration(
+            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+        ),
+        "marked-late": configuration(
+            mark_before_serving=False,
+            expect=CUT_OFF,
+            doc="a bookie serves before it sets the mark of an unclean shutdown",
+        ),
+        "journal-turned-on": configuration(
+            journal_adds_varies=True,
+            detect_while_journaling=False,
+            expect=CUT_OFF,
+            doc="a bookie that journals adds from now on does not look at the mark",
+        ),
+        "phase-one-not-awaited": configuration(
+            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
+        ),
+        "cookies-not-checked": configuration(
+            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
+        ),
+        "one-cookie-is-enough": configuration(
+            disks=2,
+            check_every_disk=False,
+            expect=CUT_OFF,
+            doc="the other disk has its cookie, the one with the ledger not",
+        ),
+        "any-cookie-will-do": configuration(
+            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
+        ),
+        "cookie-on-disks-only": configuration(
+            cookie_in_metadata=False,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="a bookie that has lost all its disks is taken for a new one",
+        ),
+        "taken-for-new": configuration(
+            fix_cookies=False,
+            operator_deletes_cookies=True,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="an operator makes it a new bookie, and it serves as one",
+        ),
+        "cookies-before-marks": configuration(
+            max_crashes=2,
+            cookie_after_marks=False,
+            expect=CUT_OFF,
+            doc="cookies are replaced, and a crash comes before the ledger is marked",
+        ),
+        "limbo-denies": configuration(
+            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
+        ),
+        "limbo-in-memory": configuration(
+            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
+        ),
+        "limbo-left-unrecovered": configuration(
+            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
+        ),
+        "limbo-left-early": configuration(
+            max_crashes=2,
+            repair_before_leaving_limbo=False,
+            expect="every_acknowledged_entry_has_a_copy",
+            doc="limbo ends with recovery, before missing entries are copied",
+        ),
+        "an-ack-quorum-to-recover": configuration(
+            bookies=3,
+            clean_shutdown=False,
+            copies_to_recover=2,
+            expect="recovery_reads_are_decided",
+            doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
+        ),
+        "too-many-crashes": configuration(
+            max_crashes=2,
+            copies_at_risk=2,
+            expect="every_acknowledged_entry_has_a_copy",
+            doc="crashes destroy an ack quorum of copies: more than anything protects from",
+        ),
+    }
+
+
+# -- types of the parts of the state -----------------------------------------------------------------------------------
+
+
+def _counts_bookies(protocol: BookKeeperBoot, value: int) -> bool:
+    return type(value) is int and 0 <= value <= len(protocol.bookies)
+
+
+def _is_entry_id(protocol: BookKeeperBoot, value: int) -> bool:
+    return value in protocol.entry_ids
+
+
+def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
+    return type(value) is int and 0 <= value <= protocol.send_limit
+
+
+TYPES: Mapping[str, Test] = {
+    "meta.status": one_of_kind(LedgerStatus),
+    "meta.last_entry": _is_position,
+    "bookie.boot": one_of_kind(Boot),
+    "bookie.journals_adds": one_of_kind(bool),
+    "bookie.marked_journaling": one_of_kind(bool),
+    "bookie.entries": each(_is_entry_id),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.limbo": one_of_kind(bool),
+    "bookie.lost": each(_is_entry_id),
+    "bookie.disk.cookie": one_of_kind(Cookie),
+    "bookie.disk.unclean": one_of_kind(bool),
+    "cookie_of": one_of_kind(bool),
+    "writer.status": one_of_kind(WriterStatus),
+    "writer.lap": _is_position,
+    "writer.lac": _is_position,
+    "writer.confirmed": _counts_bookies,
+    "recovery.phase": one_of_kind(RecoveryPhase),
+    "recovery.fenced": _counts_bookies,
+    "recovery.lap": _is_position,
+    "recovery.lac": _is_position,
+    "recovery.found": _counts_bookies,
+    "recovery.denied": _counts_bookies,
+    "recovery.unknown": _counts_bookies,
+    "recovery.written_back": _counts_bookies,
+    "reader.entry_id": _is_position,
+    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
+    "reader.unknown": _counts_bookies,
+    "reader.outcome": or_none(one_of_kind(Code)),
+    "crashes": at_least(0),
+}

@@ -10,10 +10,10 @@ may be alive and well.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack
 Vanlightly, 2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that
-nothing is confirmed. What the original leaves out is off by default: ensembles larger than the write quorum, readers,
-and any choice of an ensemble but the first. What protects the ledger is on by default, and each protection is a
-constant, to see what it is there for. Where there is better than the original, or closer to what a real client does,
-the original is the default: the last constants say it.
+nothing is confirmed. The additions to the original are off by default: ensembles larger than the write quorum, readers,
+and any choice of an ensemble but the first. The protections of the ledger are on by default, and each is a constant, to
+see what it is there for. Where there is better than the original, or closer to what a real client does, the original is
+the default: the last constants say it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from fencepost import (
     per_key,
     require,
     state,
-    subsets,
 )
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
@@ -54,16 +53,19 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceResponse,
     Fragment,
     LedgerMetadata,
-    LedgerProtocol,
+    SingleLedger,
     are_bookies,
     changed_fragments,
+    clear_timeout,
     earliest_add,
+    has_timed_out,
     is_fragment,
     is_pending,
     lac_after,
+    one_to_resend,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.ensembles import fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import covers, write_set
 
@@ -71,7 +73,7 @@ NOT_KNOWN = -1
 
 
 class ClientStatus(enum.Enum):
-    """What a client that has taken up the ledger is about."""
+    """The activity of a client that has taken up the ledger."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -81,7 +83,7 @@ class ClientStatus(enum.Enum):
 
 
 OWNERS = (ClientStatus.OPEN, ClientStatus.CLOSED, ClientStatus.CLIENT_WITHDRAWN)
-"""What a client is that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
+"""The statuses of a client that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
 
 
 class RecoveryPhase(enum.Enum):
@@ -93,7 +95,7 @@ class RecoveryPhase(enum.Enum):
 
 
 class ReadResult(enum.Enum):
-    """What a read has come to."""
+    """The result of a read."""
 
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"
@@ -117,7 +119,7 @@ class LedgerOnBookie(ledger.LedgerOnBookie):
 
 
 class Client(Record):
-    """What a client knows: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
+    """A client: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it
     recovers the ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes
     that), who has no such entry as is being read (0: none is), and which entries it has sent to any bookie.
     """
@@ -163,33 +165,7 @@ class ReadResponse(Message):
     fence: bool
 
 
-# -- types of the parts of the state ----------------------------------------------------------------------------------
-
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    "bookie.lac_of_last": at_least(0),
-    "client.meta_version": or_none(at_least(1)),
-    "client.status": or_none(one_of_kind(ClientStatus)),
-    "client.fragments": each(is_fragment),
-    "client.curr_fragment.id": at_least(0),
-    "client.curr_fragment.ensemble": are_bookies,
-    "client.curr_fragment.first_entry_id": at_least(0),
-    "client.pending_add_ops": each(is_pending),
-    "client.lap": at_least(0),
-    "client.lac": at_least(0),
-    "client.confirmed": are_bookies,
-    "client.fenced": are_bookies,
-    "client.recovery_phase": one_of_kind(RecoveryPhase),
-    "client.recovery_ensemble": are_bookies,
-    "client.recovery_lac": at_least(0),
-    "client.curr_read_entry": at_least(0),
-    "client.no_such_entry": are_bookies,
-    "client.last_recoverable_entry": at_least(NOT_KNOWN),
-    "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "reader.asked": are_bookies,
-    "reader.result": or_none(one_of_kind(ReadResult)),
-}
+ADD = (AddEntryRequest, AddEntryResponse)
 
 
 def _clients_and_readers(protocol: BookKeeper) -> Iterable[ModelValue]:
@@ -208,7 +184,7 @@ def _why_bookies_differ(protocol: Any) -> str:
     return ""
 
 
-class BookKeeper(LedgerProtocol):
+class BookKeeper(SingleLedger):
     """The life of one ledger: clients that write and recover it, bookies, readers and a metadata store."""
 
     name: ClassVar[str] = "bookkeeper"
@@ -275,175 +251,6 @@ class BookKeeper(LedgerProtocol):
         remember=True,
     )
 
-    configurations = {
-        "published": configuration(doc="the published configuration: a very large space"),
-        "small": configuration(bookies=2, write_quorum=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
-        "one-copy": configuration(
-            bookies=2, write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"
-        ),
-        "prompt-recovery": configuration(
-            bookies=2,
-            write_quorum=2,
-            ack_quorum=1,
-            recovery_waits_needlessly=False,
-            doc="two bookies, and recovery waits for nothing but answers",
-        ),
-        "striped": configuration(
-            bookies=3,
-            ensemble_size=3,
-            write_quorum=2,
-            ack_quorum=2,
-            send_limit=2,
-            message_loss=False,
-            recovery_waits_needlessly=False,
-            doc="entries striped over three bookies, two copies of each",
-        ),
-        "any-ensemble": configuration(
-            bookies=3, write_quorum=1, ack_quorum=1, choose_ensembles=True, doc="any bookie may be the next"
-        ),
-        "reader": configuration(
-            bookies=2,
-            readers=1,
-            write_quorum=2,
-            ack_quorum=2,
-            message_loss=False,
-            recovery_waits_needlessly=False,
-            doc="somebody reads while the ledger is written and recovered",
-        ),
-        "reads-without-fencing": configuration(
-            bookies=2,
-            write_quorum=2,
-            recovery_reads_fence=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
-        ),
-        "reads-without-fencing-by-delay": configuration(
-            bookies=2,
-            write_quorum=2,
-            recovery_reads_fence=False,
-            message_loss=False,
-            recovery_waits_needlessly=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="the same without a lost message",
-        ),
-        "hasty-negatives": configuration(
-            bookies=2,
-            write_quorum=2,
-            ack_quorum=1,
-            strict_negative_reads=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="recovery takes one bookie's word that there is no such entry",
-        ),
-        "reads-move-on": configuration(
-            bookies=2,
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            inflight_limit=2,
-            recovery_reads_stay=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="recovery reads from the ensemble that it has changed to",
-        ),
-        "fragments-at-once": configuration(
-            bookies=2,
-            write_quorum=1,
-            ack_quorum=1,
-            recovery_keeps_fragments=False,
-            expect="all_acked_entries_are_readable",
-            doc="recovery tells of its ensemble before the entries are there",
-        ),
-    }
-
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
-
-    @assumption
-    def write_quorum_within_ensemble(self) -> bool:
-        """An entry is sent to bookies of the ensemble."""
-        return self.write_quorum <= self.bookies_of_an_ensemble
-
-    @assumption
-    def everybody_is_one(self) -> bool:
-        """Nobody is taken for somebody else."""
-        everybody = (*self.bookies, *self.clients, *self.readers)
-        return len(set(everybody)) == len(everybody)
-
-    @property
-    def bookies_of_an_ensemble(self) -> int:
-        """How many bookies an ensemble has."""
-        return self.ensemble_size or self.write_quorum
-
-    # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
-
-    def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
-        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further
-        on.
-        """
-        return frozenset(write_set(entry_id, ensemble, self.write_quorum))
-
-    def _write_set_of(self, entry_id: int) -> Bookies:
-        """The bookies that have an entry as far as the metadata tell."""
-        return self._write_set(entry_id, fragment_of(self.meta.fragments, entry_id).ensemble)
-
-    def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
-        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them,
-        and is not yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
-
-        Where the order counts, each replacement takes the place of one that failed, so that the others keep their
-        entries.
-        """
-        kept = frozenset(current) - failed
-        taken = [frozenset(fragment.ensemble) for fragment in self.meta.fragments]
-        available = [
-            members
-            for members in subsets(self.bookies, self.bookies_of_an_ensemble)
-            if kept <= members and not members & failed and members not in taken
-        ]
-        require(available)
-        members = one_of(available) if self.choose_ensembles else available[0]
-        if self.bookies_of_an_ensemble == self.write_quorum:
-            return members
-        added = iter(canonical(members - kept))
-        return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
-
-    def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
-        """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
-
-        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all
-        the entries to come are striped over (ensemble coverage).
-        """
-        return covers(bookies, cohort, self.ack_quorum)
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
-        """An entry is to be committed."""
-        client = self.client[c]
-        lac = self._lac_to_carry(c, recovery) if self.adds_keep_lac else 0
-        op = PendingAddOp(entry, client.curr_fragment.id, client.curr_fragment.ensemble, lac)
-        client.pending_add_ops |= {op}
-        return op
-
-    def _lac_to_carry(self, c: ModelValue, recovery: bool) -> int:
-        return self.client[c].recovery_lac if recovery and self.recovery_freezes_lac else self.client[c].lac
-
-    def _send_add(self, c: ModelValue, op: PendingAddOp, to: Iterable[ModelValue], recovery: bool) -> None:
-        lac = op.lac if self.adds_keep_lac else self._lac_to_carry(c, recovery)
-        self.network.send_all([(AddEntryRequest(op.entry, lac, recovery), b) for b in to], c)
-
-    def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether an add of this client to this bookie, or the answer to one, was lost."""
-        return bool(self.network.lost(AddEntryRequest, c, b) or self.network.lost(AddEntryResponse, b, c))
-
-    def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int | None = None) -> bool:
-        """Whether a read of this bookie (of one entry, or of any), or the answer to one, was lost."""
-        reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
-        answers = (answer.entry_id for answer in self.network.lost(ReadResponse, b, c))
-        return any(entry_id in (lost, None) for lost in (*reads, *answers))
-
-    def _may_still_be_answered(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a read of this bookie, or the answer to one, is on its way."""
-        return bool(self.network.in_flight(ReadResponse, b, c) or self.network.in_flight(ReadRequest, c, b))
-
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     @action(b=bookies, c=clients, by="b")
@@ -490,12 +297,9 @@ class BookKeeper(LedgerProtocol):
         require(self.meta.status is None)
         client = self.client[c]
         require(client.meta_version is None)
-        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
-        self.meta.status = LedgerStatus.OPEN
-        self.meta.version = 1
-        self.meta.fragments = (fragment,)
+        fragment = self._create_ledger(self._select_ensemble())
         client.status = ClientStatus.OPEN
-        client.meta_version = 1
+        client.meta_version = self.meta.version
         client.fragments = (fragment,)
         client.curr_fragment = fragment
 
@@ -666,7 +470,7 @@ class BookKeeper(LedgerProtocol):
         return self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
 
     def _end_read(self, c: ModelValue) -> None:
-        """The read is decided: in the original, only when no other bookie may still answer. What comes later is never
+        """The read is decided: in the original, only when no other bookie may still answer. A later answer is never
         received.
         """
         client = self.client[c]
@@ -745,13 +549,13 @@ class BookKeeper(LedgerProtocol):
     def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
         """A fragment with other bookies for those that have not answered takes over after the LAC.
 
-        It replaces the current fragment if that has nothing committed. What a bookie that is replaced has confirmed of
-        entries that are not committed no longer counts, so an entry beyond the LAC can lose its ack quorum. Nothing may
+        It replaces the current fragment if that has nothing committed. Confirmations by a bookie that is replaced, of
+        entries that are not committed, no longer count, so an entry beyond the LAC can lose its ack quorum. Nothing may
         be left to send from the last change.
         """
         client = self.client[c]
         fragment = client.curr_fragment
-        failed = frozenset(b for b in fragment.ensemble if self._write_timed_out(c, b))
+        failed = frozenset(b for b in fragment.ensemble if has_timed_out(self.network, ADD, c, b))
         require(failed)
         require(not any(op.is_behind(fragment) for op in client.pending_add_ops))
         ensemble = self._select_ensemble(fragment.ensemble, failed)
@@ -759,11 +563,9 @@ class BookKeeper(LedgerProtocol):
         fragments = changed_fragments(client.fragments, ensemble, first_entry_id)
         client.fragments = fragments
         client.curr_fragment = fragments[-1]
-        for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            client.confirmed[entry_id] = still_confirmed(client.confirmed[entry_id], failed)
+        self._discount(client.confirmed, first_entry_id, failed)
         for b in failed:
-            self.network.forget_lost(AddEntryRequest, c, b)
-            self.network.forget_lost(AddEntryResponse, b, c)
+            clear_timeout(self.network, ADD, c, b)
         if in_metadata:
             require(client.meta_version == self.meta.version)
             self.meta.fragments = fragments
@@ -776,8 +578,7 @@ class BookKeeper(LedgerProtocol):
         """
         client = self.client[c]
         fragment = client.curr_fragment
-        behind = [op for op in client.pending_add_ops if op.is_behind(fragment)]
-        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        op = one_to_resend(client.pending_add_ops, fragment)
         new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
         self._send_add(c, op, to=new, recovery=recovery)
         sent = op.replace(fragment_id=fragment.id, ensemble=fragment.ensemble)
@@ -789,9 +590,7 @@ class BookKeeper(LedgerProtocol):
         """Close the ledger, unless somebody has changed its metadata since the client last saw them."""
         client = self.client[c]
         require(client.meta_version == self.meta.version)
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = last_entry
-        self.meta.version += 1
+        self._close_ledger(last_entry)
         client.status = ClientStatus.CLOSED
         client.meta_version = self.meta.version
 
@@ -833,6 +632,68 @@ class BookKeeper(LedgerProtocol):
         require(reader.result is None and reader.asked)
         require(all(self._read_timed_out(r, b) for b in reader.asked))
         reader.result = ReadResult.UNKNOWN
+
+    # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
+
+    def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
+        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further
+        on.
+        """
+        return frozenset(write_set(entry_id, ensemble, self.write_quorum))
+
+    def _write_set_of(self, entry_id: int) -> Bookies:
+        """The bookies that have an entry as far as the metadata tell."""
+        return self._write_set(entry_id, fragment_of(self.meta.fragments, entry_id).ensemble)
+
+    def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
+        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them,
+        and is not yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
+
+        Where the order counts, each replacement takes the place of one that failed, so that the others keep their
+        entries.
+        """
+        kept = frozenset(current) - failed
+        available = self._available_ensembles(kept, failed)
+        members = one_of(available) if self.choose_ensembles else available[0]
+        if self.bookies_of_an_ensemble == self.write_quorum:
+            return members
+        added = iter(canonical(members - kept))
+        return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
+
+    def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
+        """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
+
+        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all
+        the entries to come are striped over (ensemble coverage).
+        """
+        return covers(bookies, cohort, self.ack_quorum)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
+        """An entry is to be committed."""
+        client = self.client[c]
+        lac = self._lac_to_carry(c, recovery) if self.adds_keep_lac else 0
+        op = PendingAddOp(entry, client.curr_fragment.id, client.curr_fragment.ensemble, lac)
+        client.pending_add_ops |= {op}
+        return op
+
+    def _lac_to_carry(self, c: ModelValue, recovery: bool) -> int:
+        return self.client[c].recovery_lac if recovery and self.recovery_freezes_lac else self.client[c].lac
+
+    def _send_add(self, c: ModelValue, op: PendingAddOp, to: Iterable[ModelValue], recovery: bool) -> None:
+        lac = op.lac if self.adds_keep_lac else self._lac_to_carry(c, recovery)
+        self.network.send_all([(AddEntryRequest(op.entry, lac, recovery), b) for b in to], c)
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int | None = None) -> bool:
+        """Whether a read of this bookie (of one entry, or of any), or the answer to one, was lost."""
+        reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
+        answers = (answer.entry_id for answer in self.network.lost(ReadResponse, b, c))
+        return any(entry_id in (lost, None) for lost in (*reads, *answers))
+
+    def _may_still_be_answered(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether a read of this bookie, or the answer to one, is on its way."""
+        return bool(self.network.in_flight(ReadResponse, b, c) or self.network.in_flight(ReadRequest, c, b))
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
@@ -896,3 +757,131 @@ class BookKeeper(LedgerProtocol):
         if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
             return True
         return reader.entry_id is not None and reader.entry_id <= self.meta.last_entry
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def write_quorum_within_ensemble(self) -> bool:
+        """An entry is sent to bookies of the ensemble."""
+        return self.write_quorum <= self.bookies_of_an_ensemble
+
+    @assumption
+    def everybody_is_one(self) -> bool:
+        """Nobody is taken for somebody else."""
+        everybody = (*self.bookies, *self.clients, *self.readers)
+        return len(set(everybody)) == len(everybody)
+
+    @property
+    def bookies_of_an_ensemble(self) -> int:
+        """How many bookies an ensemble has."""
+        return self.ensemble_size or self.write_quorum
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    configurations = {
+        "published": configuration(doc="the published configuration: a very large space"),
+        "small": configuration(bookies=2, write_quorum=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
+        "one-copy": configuration(
+            bookies=2, write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"
+        ),
+        "prompt-recovery": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_waits_needlessly=False,
+            doc="two bookies, and recovery waits for nothing but answers",
+        ),
+        "striped": configuration(
+            bookies=3,
+            ensemble_size=3,
+            write_quorum=2,
+            ack_quorum=2,
+            send_limit=2,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            doc="entries striped over three bookies, two copies of each",
+        ),
+        "any-ensemble": configuration(
+            bookies=3, write_quorum=1, ack_quorum=1, choose_ensembles=True, doc="any bookie may be the next"
+        ),
+        "reader": configuration(
+            bookies=2,
+            readers=1,
+            write_quorum=2,
+            ack_quorum=2,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            doc="somebody reads while the ledger is written and recovered",
+        ),
+        "reads-without-fencing": configuration(
+            bookies=2,
+            write_quorum=2,
+            recovery_reads_fence=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
+        ),
+        "reads-without-fencing-by-delay": configuration(
+            bookies=2,
+            write_quorum=2,
+            recovery_reads_fence=False,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="the same without a lost message",
+        ),
+        "hasty-negatives": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            strict_negative_reads=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="recovery takes one bookie's word that there is no such entry",
+        ),
+        "reads-move-on": configuration(
+            bookies=2,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            inflight_limit=2,
+            recovery_reads_stay=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="recovery reads from the ensemble that it has changed to",
+        ),
+        "fragments-at-once": configuration(
+            bookies=2,
+            write_quorum=1,
+            ack_quorum=1,
+            recovery_keeps_fragments=False,
+            expect="all_acked_entries_are_readable",
+            doc="recovery tells of its ensemble before the entries are there",
+        ),
+    }
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+TYPES: Mapping[str, Test] = {
+    **LEDGER_TYPES,
+    "bookie.lac_of_last": at_least(0),
+    "client.meta_version": or_none(at_least(1)),
+    "client.status": or_none(one_of_kind(ClientStatus)),
+    "client.fragments": each(is_fragment),
+    "client.curr_fragment.id": at_least(0),
+    "client.curr_fragment.ensemble": are_bookies,
+    "client.curr_fragment.first_entry_id": at_least(0),
+    "client.pending_add_ops": each(is_pending),
+    "client.lap": at_least(0),
+    "client.lac": at_least(0),
+    "client.confirmed": are_bookies,
+    "client.fenced": are_bookies,
+    "client.recovery_phase": one_of_kind(RecoveryPhase),
+    "client.recovery_ensemble": are_bookies,
+    "client.recovery_lac": at_least(0),
+    "client.curr_read_entry": at_least(0),
+    "client.no_such_entry": are_bookies,
+    "client.last_recoverable_entry": at_least(NOT_KNOWN),
+    "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.asked": are_bookies,
+    "reader.result": or_none(one_of_kind(ReadResult)),
+}

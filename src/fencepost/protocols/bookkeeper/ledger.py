@@ -1,17 +1,18 @@
-"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, what is assumed of
-its constants.
+"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, its rules, and the
+assumptions about its constants.
 
 Fragments, quorums and how far the last add confirmed (LAC) goes are those of the store (`fencepost.store.rules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from fencepost import Message, ModelValue, Network, PerKey, Protocol, Record, assumption, require
+from fencepost import Message, ModelValue, Network, PerKey, Protocol, Record, assumption, one_of, require, subsets
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
 from fencepost.store.rules import adding, ensembles
+from fencepost.store.rules.ensembles import still_confirmed
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import is_committed
 
@@ -61,7 +62,7 @@ class PendingAddOp(Record):
 
 
 class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger. Every change is conditional on the version."""
+    """The ledger in the metadata store. Every change is conditional on the version."""
 
     status: LedgerStatus | None = None
     fragments: tuple[Fragment, ...] = ()
@@ -70,7 +71,7 @@ class LedgerMetadata(Record):
 
 
 class LedgerOnBookie(Record):
-    """What one bookie knows of the ledger."""
+    """The ledger on one bookie."""
 
     entries: frozenset[Entry] = frozenset()
     fenced: bool = False
@@ -108,6 +109,7 @@ class FenceResponse(Message):
 
 
 Add = TypeVar("Add", bound=Message)
+Op = TypeVar("Op", bound=PendingAddOp)
 
 
 def earliest_add(
@@ -126,6 +128,29 @@ def earliest_add(
         return add.entry.id == earliest and where(add)
 
     return network.receive(kind, source=source, to=to, where=is_next).message
+
+
+Exchange = tuple[type[Message], type[Message]]
+"""A kind of request to a bookie, and the kind of the answer to it."""
+
+
+def has_timed_out(network: Network, exchange: Exchange, client: ModelValue, b: ModelValue) -> bool:
+    """Whether a request of a client to a bookie, or the answer to one, was lost."""
+    request, response = exchange
+    return bool(network.lost(request, client, b) or network.lost(response, b, client))
+
+
+def clear_timeout(network: Network, exchange: Exchange, client: ModelValue, b: ModelValue) -> None:
+    """Forget the messages that were lost between a client and a bookie."""
+    request, response = exchange
+    network.forget_lost(request, client, b)
+    network.forget_lost(response, b, client)
+
+
+def one_to_resend(pending: Iterable[Op], fragment: Fragment) -> Op:
+    """Of the adds that were last sent to one same ensemble, which was changed since, the first. The ensemble is any."""
+    behind = [op for op in pending if op.is_behind(fragment)]
+    return one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
 
 
 def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first_entry_id: int) -> tuple[Fragment, ...]:
@@ -191,7 +216,7 @@ def why_bookies_differ(protocol: Any) -> str:
 
 
 class LedgerProtocol(Protocol):
-    """What is assumed of the constants of a protocol about one ledger."""
+    """Assumptions about the constants of a protocol about one ledger."""
 
     name: ClassVar[str] = ""
 
@@ -229,3 +254,49 @@ class LedgerProtocol(Protocol):
     def bookies_of_an_ensemble(self) -> int:
         """How many bookies an ensemble has."""
         return self.write_quorum
+
+
+class SingleLedger(LedgerProtocol):
+    """Rules that the published protocols share: how ensembles are chosen, and how the metadata of the ledger change."""
+
+    name: ClassVar[str] = ""
+
+    meta: LedgerMetadata
+    bookie: PerKey[ModelValue, Any]
+
+    def _available_ensembles(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> list[Bookies]:
+        """The ensembles, in the order that the bookies are declared in, that keep ``include``, avoid ``exclude`` and
+        are not yet the ensemble of a stored fragment. Without one, the action is not enabled.
+        """
+        taken = [frozenset(fragment.ensemble) for fragment in self.meta.fragments]
+        available = [
+            ensemble
+            for ensemble in subsets(self.bookies, self.bookies_of_an_ensemble)
+            if include <= ensemble and not ensemble & exclude and ensemble not in taken
+        ]
+        require(available)
+        return available
+
+    def _create_ledger(self, ensemble: Ensemble) -> Fragment:
+        """The metadata store has the ledger, open, with its first fragment."""
+        fragment = Fragment(id=1, ensemble=ensemble, first_entry_id=1)
+        self.meta.status = LedgerStatus.OPEN
+        self.meta.version = 1
+        self.meta.fragments = (fragment,)
+        return fragment
+
+    def _close_ledger(self, last_entry: int) -> None:
+        """The metadata store has the ledger closed."""
+        self.meta.status = LedgerStatus.CLOSED
+        self.meta.last_entry = last_entry
+        self.meta.version += 1
+
+    def _discount(self, confirmed: PerKey[int, Bookies], first_entry_id: int, failed: Collection[ModelValue]) -> None:
+        """Confirmations by bookies that are replaced, of entries that are not committed, count no more."""
+        for entry_id in self.entry_ids[first_entry_id - 1 :]:
+            confirmed[entry_id] = still_confirmed(confirmed[entry_id], failed)
+
+    def _copies(self, entry_id: int) -> int:
+        """How many bookies of its ensemble store an entry."""
+        ensemble = ensembles.fragment_of(self.meta.fragments, entry_id).ensemble
+        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)

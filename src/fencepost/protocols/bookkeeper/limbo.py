@@ -50,11 +50,9 @@ from fencepost import (
     invariant,
     model_values,
     network,
-    one_of,
     per_key,
     require,
     state,
-    subsets,
 )
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
@@ -67,25 +65,28 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceResponse,
     Fragment,
     LedgerMetadata,
-    LedgerProtocol,
     PendingAddOp,
+    SingleLedger,
     are_bookies,
     changed_fragments,
+    clear_timeout,
+    has_timed_out,
     is_entry,
     is_fragment,
     is_pending,
     lac_after,
+    one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.ensembles import fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import covers
 
 
 class ClientStatus(enum.Enum):
-    """What a client takes the status of the ledger for; WITHDRAWN: it has nothing more to do with it."""
+    """The status of the ledger as a client sees it; WITHDRAWN: the client has nothing more to do with the ledger."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -102,13 +103,13 @@ class ReadCode(enum.Enum):
 
 
 class LedgerOnBookie(ledger.LedgerOnBookie):
-    """What one bookie knows of the ledger."""
+    """The ledger on one bookie."""
 
     limbo: bool = False
 
 
 class Client(Record):
-    """What a client knows: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
+    """A client: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed
     which entry and, if it recovers the ledger, which of them are fenced and what they said of the entry being read.
     """
 
@@ -152,38 +153,11 @@ class ReadResponse(Message):
 Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
 
 
-class Read(NamedTuple):
-    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
-
-    response: ReadResponse
-    ensemble: Bookies
-    has_entry: Bookies
-    no_such_entry: Bookies
-    is_unknown: Bookies
-    over: bool
+ADD = (AddEntryRequest, AddEntryResponse)
+READ = (ReadRequest, ReadResponse)
 
 
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    "bookie.limbo": one_of_kind(bool),
-    "client.meta_version": or_none(at_least(0)),
-    "client.status": or_none(one_of_kind(ClientStatus)),
-    "client.fragments": each(is_fragment),
-    "client.pending_add_ops": each(is_pending),
-    "client.lap": at_least(0),
-    "client.lac": at_least(0),
-    "client.confirmed": are_bookies,
-    "client.fenced": are_bookies,
-    "client.curr_read_entry": or_none(is_entry),
-    "client.has_entry": are_bookies,
-    "client.no_such_entry": are_bookies,
-    "client.is_unknown": are_bookies,
-    "client.recovery_phase": one_of_kind(RecoveryPhase),
-    "crashes": at_least(0),
-}
-
-
-class BookKeeperLimbo(LedgerProtocol):
+class BookKeeperLimbo(SingleLedger):
     """The life of one ledger without the journal: clients, a metadata store, and bookies of which one may crash."""
 
     name: ClassVar[str] = "bookkeeper-limbo"
@@ -224,92 +198,6 @@ class BookKeeperLimbo(LedgerProtocol):
         once=True,
         remember=True,
     )
-
-    configurations = {
-        "protected": configuration(doc="both protections: a crash at any time loses nothing"),
-        "without-fencing": configuration(
-            fence_on_unclean_shutdown=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="limbo alone: a bookie forgets that it was fenced",
-        ),
-        "without-limbo": configuration(
-            limbo_on_unclean_shutdown=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="fencing alone: a bookie forgets an entry, and says that there is none",
-        ),
-        "scenario-1": configuration(
-            fence_on_unclean_shutdown=False,
-            allow_crash_when_ledger_open=False,
-            allow_crash_when_ledger_in_recovery=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="scenario 1 of BP-46: without fencing, an entry is written after the ledger was closed",
-        ),
-        "scenario-2": configuration(
-            limbo_on_unclean_shutdown=False,
-            allow_crash_when_ledger_open=False,
-            allow_crash_when_ledger_closed=False,
-            expect="no_divergence_between_client_and_meta_data",
-            doc="scenario 2 of BP-46: without limbo, recovery cuts off an entry that was acknowledged",
-        ),
-    }
-
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
-
-    @assumption
-    def bookies_are_not_clients(self) -> bool:
-        """Nobody is taken for somebody else."""
-        return not set(self.bookies) & set(self.clients)
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _sharing_with(self, c: ModelValue, recovery: bool = True) -> Iterator[ModelValue]:
-        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the
-        owner alone.
-        """
-        yield c
-        if recovery:
-            yield from (o for o in self.clients if o != c and self._recovers(o))
-
-    def _recovers(self, c: ModelValue) -> bool:
-        return self.client[c].recovery_phase is not RecoveryPhase.NOT_STARTED
-
-    def _receive_in_order(self, kind: type[Add], c: ModelValue, b: ModelValue) -> Add:
-        """Receive an add of ``c`` at ``b``, or the answer to one. They are received in the order of their entries."""
-        source, to = _ends(kind, c, b)
-        add = self.network.receive(kind, source=source, to=to).message
-        if add.entry.id > 1:  # nothing comes before the first
-            for o in self._sharing_with(c, add.recovery):
-                in_flight = self.network.in_flight(kind, *_ends(kind, o, b))
-                require(all(other.entry.id >= add.entry.id for other in in_flight))
-        return add
-
-    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
-        request = AddEntryRequest(entry, self.client[c].lac, recovery)
-        self.network.send_all([(request, b) for b in to], c)
-
-    def _write_timed_out(self, c: ModelValue, b: ModelValue, recovery: bool) -> bool:
-        """Whether an add to this bookie, or the answer to one, was lost."""
-        return any(
-            self.network.lost(AddEntryRequest, o, b) or self.network.lost(AddEntryResponse, b, o)
-            for o in self._sharing_with(c, recovery)
-        )
-
-    def _clear_write_timeout(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
-        for o in self._sharing_with(c, recovery):
-            self.network.forget_lost(AddEntryRequest, o, b)
-            self.network.forget_lost(AddEntryResponse, b, o)
-
-    def _read_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
-        """Whether a recovery read of this bookie, or the answer to one, was lost."""
-        return any(
-            self.network.lost(ReadRequest, o, b) or self.network.lost(ReadResponse, b, o) for o in self._sharing_with(c)
-        )
-
-    def _clear_read_timeouts(self, c: ModelValue, ensemble: Bookies) -> None:
-        for o in self._sharing_with(c):
-            for b in ensemble:
-                self.network.forget_lost(ReadRequest, o, b)
-                self.network.forget_lost(ReadResponse, b, o)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -396,12 +284,9 @@ class BookKeeperLimbo(LedgerProtocol):
         """The ledger is created with the first ensemble there is."""
         require(self.meta.status is None)
         require(self.client[c].meta_version is None)
-        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
-        self.meta.status = LedgerStatus.OPEN
-        self.meta.version = 1
-        self.meta.fragments = (*self.meta.fragments, fragment)
+        self._create_ledger(self._available_ensembles()[0])
         self.client[c].status = ClientStatus.OPEN
-        self.client[c].meta_version = 1
+        self.client[c].meta_version = self.meta.version
         self.client[c].fragments = self.meta.fragments
 
     @action(c=clients)
@@ -664,25 +549,12 @@ class BookKeeperLimbo(LedgerProtocol):
             me.lac = reached
         me.pending_add_ops = frozenset(op for op in me.pending_add_ops if op.entry.id > reached)
 
-    def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
-        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and
-        is not yet the ensemble of a stored fragment. Without one, the action is not enabled.
-        """
-        taken = [fragment.ensemble for fragment in self.meta.fragments]
-        available = [
-            ensemble
-            for ensemble in subsets(self.bookies, self.write_quorum)
-            if include <= ensemble and not ensemble & exclude and ensemble not in taken
-        ]
-        require(available)
-        return available[0]
-
     def _change_ensemble(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
         """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last
         change.
 
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
-        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
+        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
         """
         me = self.client[c]
         current = me.curr_fragment
@@ -690,10 +562,10 @@ class BookKeeperLimbo(LedgerProtocol):
         require(not any(op.is_behind(current) for op in me.pending_add_ops))
         first_entry_id = me.lac + 1
         require(all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments))
-        ensemble = self._select_ensemble(include=frozenset(current.ensemble) - {b}, exclude=frozenset({b}))
+        failed = frozenset({b})
+        ensemble = self._available_ensembles(frozenset(current.ensemble) - failed, failed)[0]
         me.fragments = changed_fragments(me.fragments, ensemble, first_entry_id)
-        for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            me.confirmed[entry_id] = still_confirmed(me.confirmed[entry_id], {b})
+        self._discount(me.confirmed, first_entry_id, failed)
         self._clear_write_timeout(c, b, recovery)
 
     def _send_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
@@ -702,18 +574,59 @@ class BookKeeperLimbo(LedgerProtocol):
         """
         me = self.client[c]
         fragment = me.curr_fragment
-        behind = [op for op in me.pending_add_ops if op.is_behind(fragment)]
-        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        op = one_to_resend(me.pending_add_ops, fragment)
         new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
         self._send_add(c, op.entry, to=new, recovery=recovery)
         me.pending_add_ops = me.pending_add_ops - {op} | {PendingAddOp(op.entry, fragment.id, fragment.ensemble)}
 
     def _close(self, c: ModelValue) -> None:
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = self.client[c].lac
-        self.meta.version += 1
+        self._close_ledger(self.client[c].lac)
         self.client[c].status = ClientStatus.CLOSED
         self.client[c].meta_version = self.meta.version
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _sharing_with(self, c: ModelValue, recovery: bool = True) -> Iterator[ModelValue]:
+        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the
+        owner alone.
+        """
+        yield c
+        if recovery:
+            yield from (o for o in self.clients if o != c and self._recovers(o))
+
+    def _recovers(self, c: ModelValue) -> bool:
+        return self.client[c].recovery_phase is not RecoveryPhase.NOT_STARTED
+
+    def _receive_in_order(self, kind: type[Add], c: ModelValue, b: ModelValue) -> Add:
+        """Receive an add of ``c`` at ``b``, or the answer to one. They are received in the order of their entries."""
+        source, to = _ends(kind, c, b)
+        add = self.network.receive(kind, source=source, to=to).message
+        if add.entry.id > 1:  # nothing comes before the first
+            for o in self._sharing_with(c, add.recovery):
+                in_flight = self.network.in_flight(kind, *_ends(kind, o, b))
+                require(all(other.entry.id >= add.entry.id for other in in_flight))
+        return add
+
+    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
+        request = AddEntryRequest(entry, self.client[c].lac, recovery)
+        self.network.send_all([(request, b) for b in to], c)
+
+    def _write_timed_out(self, c: ModelValue, b: ModelValue, recovery: bool) -> bool:
+        """Whether an add to this bookie, or the answer to one, was lost."""
+        return any(has_timed_out(self.network, ADD, o, b) for o in self._sharing_with(c, recovery))
+
+    def _clear_write_timeout(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
+        for o in self._sharing_with(c, recovery):
+            clear_timeout(self.network, ADD, o, b)
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether a recovery read of this bookie, or the answer to one, was lost."""
+        return any(has_timed_out(self.network, READ, o, b) for o in self._sharing_with(c))
+
+    def _clear_read_timeouts(self, c: ModelValue, ensemble: Bookies) -> None:
+        for o in self._sharing_with(c):
+            for b in ensemble:
+                clear_timeout(self.network, READ, o, b)
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
@@ -752,11 +665,76 @@ class BookKeeperLimbo(LedgerProtocol):
             or self.allow_crash_when_ledger_closed
         )
 
-    def _copies(self, entry_id: int) -> int:
-        """How many bookies of its ensemble store an entry."""
-        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
-        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def bookies_are_not_clients(self) -> bool:
+        """Nobody is taken for somebody else."""
+        return not set(self.bookies) & set(self.clients)
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    configurations = {
+        "protected": configuration(doc="both protections: a crash at any time loses nothing"),
+        "without-fencing": configuration(
+            fence_on_unclean_shutdown=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="limbo alone: a bookie forgets that it was fenced",
+        ),
+        "without-limbo": configuration(
+            limbo_on_unclean_shutdown=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="fencing alone: a bookie forgets an entry, and says that there is none",
+        ),
+        "scenario-1": configuration(
+            fence_on_unclean_shutdown=False,
+            allow_crash_when_ledger_open=False,
+            allow_crash_when_ledger_in_recovery=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="scenario 1 of BP-46: without fencing, an entry is written after the ledger was closed",
+        ),
+        "scenario-2": configuration(
+            limbo_on_unclean_shutdown=False,
+            allow_crash_when_ledger_open=False,
+            allow_crash_when_ledger_closed=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="scenario 2 of BP-46: without limbo, recovery cuts off an entry that was acknowledged",
+        ),
+    }
+
+
+class Read(NamedTuple):
+    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+
+    response: ReadResponse
+    ensemble: Bookies
+    has_entry: Bookies
+    no_such_entry: Bookies
+    is_unknown: Bookies
+    over: bool
 
 
 def _ends(kind: type[Add], c: ModelValue, b: ModelValue) -> tuple[ModelValue, ModelValue]:
     return (c, b) if kind is AddEntryRequest else (b, c)
+
+
+# -- types of the parts of the state -----------------------------------------------------------------------------------
+
+TYPES: Mapping[str, Test] = {
+    **LEDGER_TYPES,
+    "bookie.limbo": one_of_kind(bool),
+    "client.meta_version": or_none(at_least(0)),
+    "client.status": or_none(one_of_kind(ClientStatus)),
+    "client.fragments": each(is_fragment),
+    "client.pending_add_ops": each(is_pending),
+    "client.lap": at_least(0),
+    "client.lac": at_least(0),
+    "client.confirmed": are_bookies,
+    "client.fenced": are_bookies,
+    "client.curr_read_entry": or_none(is_entry),
+    "client.has_entry": are_bookies,
+    "client.no_such_entry": are_bookies,
+    "client.is_unknown": are_bookies,
+    "client.recovery_phase": one_of_kind(RecoveryPhase),
+    "crashes": at_least(0),
+}

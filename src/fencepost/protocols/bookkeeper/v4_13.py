@@ -40,11 +40,9 @@ from fencepost import (
     invariant,
     model_values,
     network,
-    one_of,
     per_key,
     require,
     state,
-    subsets,
 )
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
@@ -55,18 +53,21 @@ from fencepost.protocols.bookkeeper.ledger import (
     Fragment,
     LedgerMetadata,
     LedgerOnBookie,
-    LedgerProtocol,
     PendingAddOp,
+    SingleLedger,
     are_bookies,
     changed_fragments,
+    clear_timeout,
     earliest_add,
+    has_timed_out,
     is_entry,
     is_pending,
     lac_after,
+    one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.ensembles import fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.rules.quorums import covers
 
@@ -76,7 +77,8 @@ WRITERS = (W1, W2)
 
 
 class WriterStatus(enum.Enum):
-    """What a writer takes the status of the ledger for; INVALID: it has asked for what the metadata store refuses."""
+    """The status of the ledger as a writer sees it; INVALID: the writer has asked for a change that the metadata store
+    refuses."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -95,7 +97,7 @@ class RecoveryPhase(enum.Enum):
 
 
 class Writer(Record):
-    """What a writer knows: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
+    """A writer: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
 
     meta_version: int | None = None
     status: WriterStatus | None = None
@@ -144,44 +146,11 @@ class ReadResponse(Message):
     fence: bool
 
 
-class Read(NamedTuple):
-    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
-
-    response: ReadResponse
-    ensemble: Bookies
-    has_entry: Bookies
-    no_such_entry: Bookies
-    over: bool
+ADD = (AddEntryRequest, AddEntryResponse)
+READ = (ReadRequest, ReadResponse)
 
 
-# -- types of the parts of the state ----------------------------------------------------------------------------------
-
-
-WRITER_TYPES: Mapping[str, Test] = {
-    "meta_version": or_none(at_least(0)),
-    "status": or_none(one_of_kind(WriterStatus)),
-    "curr_fragment.id": at_least(0),
-    "curr_fragment.ensemble": are_bookies,
-    "curr_fragment.first_entry_id": at_least(0),
-    "pending_add_ops": each(is_pending),
-    "lap": at_least(0),
-    "lac": at_least(0),
-    "confirmed": are_bookies,
-}
-
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
-    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
-    "w2.fenced": are_bookies,
-    "w2.curr_read_entry": or_none(is_entry),
-    "w2.has_entry": are_bookies,
-    "w2.no_such_entry": are_bookies,
-    "w2.recovery_phase": one_of_kind(RecoveryPhase),
-}
-
-
-class BookKeeper413(LedgerProtocol):
+class BookKeeper413(SingleLedger):
     """The life of one ledger: a writer, a recovering writer, bookies and a metadata store."""
 
     name: ClassVar[str] = "bookkeeper-4.13"
@@ -215,6 +184,426 @@ class BookKeeper413(LedgerProtocol):
         once=True,
         remember=True,
     )
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies, w=WRITERS, by="b")
+    def bookie_sends_add_confirmed_response(self, b: ModelValue, w: ModelValue) -> None:
+        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        add = earliest_add(self.network, AddEntryRequest, w, b)
+        require(w == W2 or not self.bookie[b].fenced)
+        self.bookie[b].entries |= {add.entry}
+        self.bookie[b].lac = add.lac
+        self.network.send(AddEntryResponse(add.entry, success=True), b, w)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_add_fenced_response(self, b: ModelValue) -> None:
+        """A bookie that is fenced refuses an entry of ``w1``."""
+        add = earliest_add(self.network, AddEntryRequest, W1, b)
+        require(self.bookie[b].fenced)
+        self.network.send(AddEntryResponse(add.entry, success=False), b, W1)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue) -> None:
+        """A bookie is fenced, and answers with its LAC."""
+        self.network.receive(FenceRequest, source=W2, to=b)
+        self.bookie[b].fenced = True
+        self.network.send(FenceResponse(self.bookie[b].lac), b, W2)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_read_response(self, b: ModelValue) -> None:
+        """A bookie answers a recovery read with the entry or with none, and is fenced if recovery reads fence."""
+        read = self.network.receive(ReadRequest, source=W2, to=b).message
+        if read.fence:
+            self.bookie[b].fenced = True
+        self.network.send(ReadResponse(self.bookie[b].entry(read.entry_id), read.fence), b, W2)
+
+    # -- the owner of the ledger ---------------------------------------------------------------------------------------
+
+    @action(by=W1)
+    def w1_creates_ledger(self) -> None:
+        """The ledger is created with the first ensemble there is."""
+        require(self.meta.status is None)
+        require(self.w1.meta_version is None)
+        self.w1.curr_fragment = self._create_ledger(self._available_ensembles()[0])
+        self.w1.status = WriterStatus.OPEN
+        self.w1.meta_version = self.meta.version
+
+    @action(by=W1)
+    def w1_sends_add_entry_requests(self) -> None:
+        """The owner sends the next entry to every bookie of its ensemble."""
+        require(self.w1.status is WriterStatus.OPEN)
+        require(self.w1.lap < self.send_limit)
+        entry = Entry(id=self.w1.lap + 1, data=self.w1.lap + 1)
+        fragment = self.w1.curr_fragment
+        self._send_add(W1, self.w1, entry, to=fragment.ensemble)
+        self.w1.lap = entry.id
+        self.w1.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+
+    @action(b=bookies, by=W1)
+    def w1_receives_add_confirmed_response(self, b: ModelValue) -> None:
+        """The owner learns that a bookie has stored an entry."""
+        require(self.w1.status is WriterStatus.OPEN)
+        self._receive_add_confirmed_response(W1, self.w1, b)
+
+    @action(b=bookies, by=W1)
+    def w1_receives_add_fenced_response(self, b: ModelValue) -> None:
+        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        require(self.w1.status is WriterStatus.OPEN)
+        earliest_add(self.network, AddEntryResponse, b, W1, where=lambda add: not add.success)
+        require(b in self.w1.curr_fragment.ensemble)
+        self.w1.status = None
+
+    @action(b=bookies, by=W1)
+    def w1_changes_ensemble(self, b: ModelValue) -> None:
+        """The owner replaces a bookie that did not answer."""
+        require(self.w1.status is WriterStatus.OPEN)
+        require(has_timed_out(self.network, ADD, W1, b))
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._change_ensemble(W1, self.w1, b)
+
+    @action(b=bookies, by=W1)
+    def w1_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
+        """The owner would start a fragment before an existing one.
+
+        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its
+        LAC + 1, and its LAC never goes back.
+        """
+        require(self.w1.status is WriterStatus.OPEN)
+        require(has_timed_out(self.network, ADD, W1, b))
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._try_invalid_ensemble_change(self.w1, b)
+
+    @action(by=W1)
+    def w1_sends_pending_add_op(self) -> None:
+        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
+        require(self.w1.status is WriterStatus.OPEN)
+        self._send_pending_add_op(W1, self.w1)
+
+    @action(by=W1)
+    def w1_close_ledger_success(self) -> None:
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
+        store.
+        """
+        require(self.w1.status is WriterStatus.OPEN)
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._close(self.w1)
+
+    @action(by=W1)
+    def w1_close_ledger_fail(self) -> None:
+        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the
+        metadata.
+
+        It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
+        """
+        require(self.w1.status is WriterStatus.OPEN)
+        require(self.meta.status is not LedgerStatus.OPEN)
+        require(self.w1.meta_version != self.meta.version)
+        self.w1.meta_version = None
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    @action(by=W2)
+    def w2_place_in_recovery(self) -> None:
+        """The second writer marks the ledger as in recovery, and asks every bookie of its last ensemble to fence it."""
+        require(self.w2.status is None)
+        require(self.meta.status is LedgerStatus.OPEN)
+        fragment = self.meta.fragments[-1]
+        self.meta.status = LedgerStatus.IN_RECOVERY
+        self.meta.version += 1
+        self.w2.status = WriterStatus.IN_RECOVERY
+        self.w2.meta_version = self.meta.version
+        self.w2.recovery_phase = RecoveryPhase.FENCING
+        self.w2.curr_fragment = fragment
+        self.network.send_all([(FenceRequest(), b) for b in fragment.ensemble], W2)
+
+    @action(b=bookies, by=W2)
+    def w2_receives_fencing_read_lac_response(self, b: ModelValue) -> None:
+        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
+
+        Once reading has begun, a LAC that comes late is ignored.
+        """
+        response = self.network.receive(FenceResponse, source=b, to=W2).message
+        self.w2.fenced |= {b}
+        if self.w2.recovery_phase is RecoveryPhase.FENCING:
+            lac = max(response.lac, self._minimum_lac())
+            if lac > self.w2.lac:
+                self.w2.lac = lac
+                self.w2.lap = lac
+
+    def _minimum_lac(self) -> int:
+        """The last entry that is certainly committed: all before the current fragment are. That is the fix of defect 2;
+        it used to be nothing.
+        """
+        return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
+
+    @action(by=W2)
+    def w2_sends_read_requests(self) -> None:
+        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
+        to have a fenced bookie.
+        """
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        phase = self.w2.recovery_phase
+        require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
+        # The next entry was never asked for before: between two sends there is a response that completes a read, and
+        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        entry_id = self.w2.lap + 1
+        self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
+        request = ReadRequest(entry_id, self.recovery_reads_fence)
+        self.network.send_all([(request, b) for b in fragment_of(self.meta.fragments, entry_id).ensemble], W2)
+
+    def _every_ack_quorum_is_fenced(self) -> bool:
+        """Too few bookies are left unfenced to make an ack quorum of their own."""
+        return covers(self.w2.fenced, self.w2.curr_fragment.ensemble, self.ack_quorum)
+
+    def _receive_read_response(self, b: ModelValue) -> Read:
+        """Count in one response to a recovery read.
+
+        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and
+        timeouts are neither counted with it nor cleared by it.
+        """
+        response = self.network.receive(ReadResponse, source=b, to=W2).message
+        has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
+        ensemble: Bookies = frozenset()
+        if response.entry is None:
+            no_such_entry |= {b}
+        else:
+            has_entry |= {b}
+            ensemble = frozenset(fragment_of(self.meta.fragments, response.entry.id).ensemble)
+        over = self._is_read_over(len(has_entry) + len(no_such_entry), ensemble - has_entry - no_such_entry)
+        return Read(response, ensemble, has_entry, no_such_entry, over)
+
+    def _is_read_over(self, answers: int, silent: Bookies) -> bool:
+        """Answers and timeouts add up to the write quorum. A bookie that has answered has not timed out, so only the
+        others are looked at, and only until one of them may still answer.
+        """
+        missing = self.write_quorum - answers
+        if missing == len(silent):
+            return all(has_timed_out(self.network, READ, W2, b) for b in silent)
+        return missing == sum(has_timed_out(self.network, READ, W2, b) for b in silent)
+
+    @action(b=bookies, by=W2)
+    def w2_receives_non_final_read(self, b: ModelValue) -> None:
+        """A response to a recovery read, with more to come."""
+        read = self._receive_read_response(b)
+        require(not read.over)
+        self.w2.has_entry = read.has_entry
+        self.w2.no_such_entry = read.no_such_entry
+        if read.response.entry is not None:
+            self.w2.curr_read_entry = read.response.entry
+        self._note_fenced(read, b)
+
+    @action(b=bookies, by=W2)
+    def w2_completes_read_successfully(self, b: ModelValue) -> None:
+        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
+        read.
+        """
+        read = self._receive_read_response(b)
+        require(read.over)
+        require(len(read.has_entry) >= self.ack_quorum)
+        found = read.response.entry or self.w2.curr_read_entry
+        assert found is not None, "an ack quorum has the entry, so one of its bookies has sent it"
+        fragment = self.w2.curr_fragment
+        self.w2.lap += 1
+        entry = Entry(self.w2.lap, found.data)
+        self.w2.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+        self._end_read(read, b, then=RecoveryPhase.READ)
+
+    @action(b=bookies, by=W2)
+    def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
+        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
+        read.
+
+        Only an explicit answer counts as not having it, a timeout does not.
+        """
+        read = self._receive_read_response(b)
+        require(read.over)
+        require(len(read.no_such_entry) > self.write_quorum - self.ack_quorum)
+        self._end_read(read, b, then=RecoveryPhase.WRITE)
+
+    def _end_read(self, read: Read, b: ModelValue, then: RecoveryPhase) -> None:
+        for member in read.ensemble:
+            clear_timeout(self.network, READ, W2, member)
+        self._note_fenced(read, b)
+        self.w2.has_entry = frozenset()
+        self.w2.no_such_entry = frozenset()
+        self.w2.curr_read_entry = None
+        self.w2.recovery_phase = then
+
+    def _note_fenced(self, read: Read, b: ModelValue) -> None:
+        if read.response.fence:
+            self.w2.fenced |= {b}
+
+    @action(by=W2)
+    def w2_writes_back_entry(self) -> None:
+        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
+        recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
+        unsent = [entry for entry in recovered if not self._written_back(entry)]
+        require(unsent)
+        self._send_add(W2, self.w2, unsent[0], to=self.w2.curr_fragment.ensemble)
+
+    def _written_back(self, entry: Entry) -> bool:
+        """Whether recovery has sent this entry to any bookie."""
+        requests = [AddEntryRequest(entry, lac) for lac in range(entry.id)]
+        return any(self.network.is_known(request, W2, b) for request in requests for b in self.bookies)
+
+    @action(b=bookies, by=W2)
+    def w2_receives_add_confirmed_response(self, b: ModelValue) -> None:
+        """Recovery learns that a bookie has stored an entry."""
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        self._receive_add_confirmed_response(W2, self.w2, b)
+
+    @action(b=bookies, by=W2)
+    def w2_changes_ensemble(self, b: ModelValue) -> None:
+        """Recovery replaces a bookie that did not answer a write.
+
+        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is
+        the same.
+        """
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        require(has_timed_out(self.network, ADD, W2, b))
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._change_ensemble(W2, self.w2, b)
+
+    @action(b=bookies, by=W2)
+    def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
+        """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        require(has_timed_out(self.network, ADD, W2, b))
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._try_invalid_ensemble_change(self.w2, b)
+
+    @action(by=W2)
+    def w2_sends_pending_add_op(self) -> None:
+        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        self._send_pending_add_op(W2, self.w2)
+
+    @action(by=W2)
+    def w2_closes_ledger(self) -> None:
+        """Everything that was read is written back: recovery closes the ledger at its LAC."""
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
+        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
+        require(not self.w2.pending_add_ops)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._close(self.w2)
+
+    # -- what both writers do ------------------------------------------------------------------------------------------
+
+    def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
+        request = AddEntryRequest(entry, writer.lac)
+        self.network.send_all([(request, b) for b in to], source)
+
+    def _close(self, writer: Writer) -> None:
+        """Close the ledger at the writer's LAC, unless the metadata have changed since the writer last saw them."""
+        require(writer.meta_version == self.meta.version)
+        self._close_ledger(writer.lac)
+        writer.status = WriterStatus.CLOSED
+        writer.meta_version = self.meta.version
+
+    def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
+        it.
+        """
+        add = earliest_add(self.network, AddEntryResponse, b, w, where=lambda add: add.success)
+        require(b in writer.curr_fragment.ensemble)
+        writer.confirmed[add.entry.id] |= {b}
+        reached = lac_after(0, self.send_limit, writer.confirmed, self.ack_quorum)
+        if reached:
+            if reached > writer.lac:
+                writer.lac = reached
+            writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
+
+    def _replacement(self, writer: Writer, b: ModelValue) -> Bookies:
+        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last
+        change.
+        """
+        require(writer.meta_version == self.meta.version)
+        require(b in writer.curr_fragment.ensemble)
+        require(not any(op.is_behind(writer.curr_fragment) for op in writer.pending_add_ops))
+        failed = frozenset({b})
+        return self._available_ensembles(frozenset(writer.curr_fragment.ensemble) - failed, failed)[0]
+
+    def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
+        """Fragments may only be added at the end."""
+        return all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments)
+
+    def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
+        """A fragment with another bookie for ``b`` takes over after the LAC.
+
+        It replaces the current fragment if that has nothing committed. Confirmations by ``b`` of entries that are not
+        committed no longer count, so an entry beyond the LAC can lose its ack quorum.
+        """
+        ensemble = self._replacement(writer, b)
+        first_entry_id = writer.lac + 1
+        require(self._is_valid_next_fragment(first_entry_id))
+        fragments = changed_fragments(self.meta.fragments, ensemble, first_entry_id)
+        self.meta.fragments = fragments
+        self.meta.version += 1
+        writer.meta_version = self.meta.version
+        writer.curr_fragment = fragments[-1]
+        self._discount(writer.confirmed, first_entry_id, {b})
+        clear_timeout(self.network, ADD, w, b)
+
+    def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
+        """The same, where the new fragment would come before an existing one: the change is refused, the writer
+        stuck.
+        """
+        self._replacement(writer, b)
+        require(not self._is_valid_next_fragment(writer.lac + 1))
+        writer.status = WriterStatus.INVALID
+
+    def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
+        new.
+        """
+        fragment = writer.curr_fragment
+        op = one_to_resend(writer.pending_add_ops, fragment)
+        new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
+        self._send_add(w, writer, op.entry, to=new)
+        writer.pending_add_ops = writer.pending_add_ops - {op} | {
+            PendingAddOp(op.entry, fragment.id, fragment.ensemble)
+        }
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant(part=lambda self: parts(TYPES, {"bookie": self.bookies, "confirmed": self.entry_ids}))
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    @invariant
+    def only_valid_fragments(self) -> bool:
+        """No writer ever asks for a fragment that would come before an existing one."""
+        return self.w1.status is not WriterStatus.INVALID and self.w2.status is not WriterStatus.INVALID
+
+    @invariant(b=bookies)
+    def no_out_of_order_entries(self, b: ModelValue) -> bool:
+        """A bookie stores what ``w1`` wrote, under the id that ``w1`` wrote it as."""
+        return all(entry.id == entry.data for entry in self.bookie[b].entries)
+
+    @invariant
+    def no_divergence_between_writer_and_meta_data(self) -> bool:
+        """No committed entry is lost: a closed ledger ends at or after all that ``w1`` takes for committed."""
+        return self.meta.status is not LedgerStatus.CLOSED or self.w1.lac <= self.meta.last_entry
+
+    @invariant
+    def all_committed_entries_reach_ack_quorum(self) -> bool:
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble. Bookies do not lose data here."""
+        if self.meta.status is not LedgerStatus.CLOSED:
+            return True
+        return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def bookies_are_not_writers(self) -> bool:
+        """Nobody is taken for somebody else."""
+        return not set(self.bookies) & set(WRITERS)
+
+    # -- configurations ------------------------------------------------------------------------------------------------
 
     configurations = {
         "published": configuration(
@@ -263,466 +652,39 @@ class BookKeeper413(LedgerProtocol):
         ),
     }
 
-    # -- what is assumed of the constants ------------------------------------------------------------------------------
 
-    @assumption
-    def bookies_are_not_writers(self) -> bool:
-        """Nobody is taken for somebody else."""
-        return not set(self.bookies) & set(WRITERS)
-
-    # -- fragments and ensembles ---------------------------------------------------------------------------------------
-
-    def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
-        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and
-        is not yet the ensemble of a fragment. Without one, the action is not enabled.
-        """
-        taken = [fragment.ensemble for fragment in self.meta.fragments]
-        available = [
-            ensemble
-            for ensemble in subsets(self.bookies, self.write_quorum)
-            if include <= ensemble and not ensemble & exclude and ensemble not in taken
-        ]
-        require(available)
-        return available[0]
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
-        request = AddEntryRequest(entry, writer.lac)
-        self.network.send_all([(request, b) for b in to], source)
-
-    def _write_timed_out(self, source: ModelValue, b: ModelValue) -> bool:
-        """Whether an add of this writer to this bookie, or the answer to one, was lost."""
-        return bool(self.network.lost(AddEntryRequest, source, b) or self.network.lost(AddEntryResponse, b, source))
-
-    def _clear_write_timeout(self, source: ModelValue, b: ModelValue) -> None:
-        self.network.forget_lost(AddEntryRequest, source, b)
-        self.network.forget_lost(AddEntryResponse, b, source)
-
-    def _read_timed_out(self, b: ModelValue) -> bool:
-        """Whether a recovery read of this bookie, or the answer to one, was lost."""
-        return bool(self.network.lost(ReadRequest, W2, b) or self.network.lost(ReadResponse, b, W2))
-
-    def _clear_read_timeouts(self, ensemble: Bookies) -> None:
-        for b in ensemble:
-            self.network.forget_lost(ReadRequest, W2, b)
-            self.network.forget_lost(ReadResponse, b, W2)
-
-    # -- bookies -------------------------------------------------------------------------------------------------------
-
-    @action(b=bookies, w=WRITERS, by="b")
-    def bookie_sends_add_confirmed_response(self, b: ModelValue, w: ModelValue) -> None:
-        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
-        add = earliest_add(self.network, AddEntryRequest, w, b)
-        require(w == W2 or not self.bookie[b].fenced)
-        self.bookie[b].entries |= {add.entry}
-        self.bookie[b].lac = add.lac
-        self.network.send(AddEntryResponse(add.entry, success=True), b, w)
-
-    @action(b=bookies, by="b")
-    def bookie_sends_add_fenced_response(self, b: ModelValue) -> None:
-        """A bookie that is fenced refuses an entry of ``w1``."""
-        add = earliest_add(self.network, AddEntryRequest, W1, b)
-        require(self.bookie[b].fenced)
-        self.network.send(AddEntryResponse(add.entry, success=False), b, W1)
-
-    @action(b=bookies, by="b")
-    def bookie_sends_fencing_read_lac_response(self, b: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC."""
-        self.network.receive(FenceRequest, source=W2, to=b)
-        self.bookie[b].fenced = True
-        self.network.send(FenceResponse(self.bookie[b].lac), b, W2)
-
-    @action(b=bookies, by="b")
-    def bookie_sends_read_response(self, b: ModelValue) -> None:
-        """A bookie answers a recovery read with the entry or with none, and is fenced if recovery reads fence."""
-        read = self.network.receive(ReadRequest, source=W2, to=b).message
-        if read.fence:
-            self.bookie[b].fenced = True
-        self.network.send(ReadResponse(self.bookie[b].entry(read.entry_id), read.fence), b, W2)
-
-    # -- the owner of the ledger ---------------------------------------------------------------------------------------
-
-    @action(by=W1)
-    def w1_creates_ledger(self) -> None:
-        """The ledger is created with the first ensemble there is."""
-        require(self.meta.status is None)
-        require(self.w1.meta_version is None)
-        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
-        self.meta.status = LedgerStatus.OPEN
-        self.meta.version = 1
-        self.meta.fragments = (*self.meta.fragments, fragment)
-        self.w1.status = WriterStatus.OPEN
-        self.w1.meta_version = 1
-        self.w1.curr_fragment = fragment
-
-    @action(by=W1)
-    def w1_sends_add_entry_requests(self) -> None:
-        """The owner sends the next entry to every bookie of its ensemble."""
-        require(self.w1.status is WriterStatus.OPEN)
-        require(self.w1.lap < self.send_limit)
-        entry = Entry(id=self.w1.lap + 1, data=self.w1.lap + 1)
-        fragment = self.w1.curr_fragment
-        self._send_add(W1, self.w1, entry, to=fragment.ensemble)
-        self.w1.lap = entry.id
-        self.w1.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
-
-    @action(b=bookies, by=W1)
-    def w1_receives_add_confirmed_response(self, b: ModelValue) -> None:
-        """The owner learns that a bookie has stored an entry."""
-        require(self.w1.status is WriterStatus.OPEN)
-        self._receive_add_confirmed_response(W1, self.w1, b)
-
-    @action(b=bookies, by=W1)
-    def w1_receives_add_fenced_response(self, b: ModelValue) -> None:
-        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
-        require(self.w1.status is WriterStatus.OPEN)
-        earliest_add(self.network, AddEntryResponse, b, W1, where=lambda add: not add.success)
-        require(b in self.w1.curr_fragment.ensemble)
-        self.w1.status = None
-
-    @action(b=bookies, by=W1)
-    def w1_changes_ensemble(self, b: ModelValue) -> None:
-        """The owner replaces a bookie that did not answer."""
-        require(self.w1.status is WriterStatus.OPEN)
-        require(self._write_timed_out(W1, b))
-        require(self.meta.status is LedgerStatus.OPEN)
-        self._change_ensemble(W1, self.w1, b)
-
-    @action(b=bookies, by=W1)
-    def w1_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
-        """The owner would start a fragment before an existing one.
-
-        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its
-        LAC + 1, and its LAC never goes back.
-        """
-        require(self.w1.status is WriterStatus.OPEN)
-        require(self._write_timed_out(W1, b))
-        require(self.meta.status is LedgerStatus.OPEN)
-        self._try_invalid_ensemble_change(self.w1, b)
-
-    @action(by=W1)
-    def w1_sends_pending_add_op(self) -> None:
-        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
-        require(self.w1.status is WriterStatus.OPEN)
-        self._send_pending_add_op(W1, self.w1)
-
-    @action(by=W1)
-    def w1_close_ledger_success(self) -> None:
-        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the
-        store.
-        """
-        require(self.w1.status is WriterStatus.OPEN)
-        require(self.meta.status is LedgerStatus.OPEN)
-        require(self.w1.meta_version == self.meta.version)
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = self.w1.lac
-        self.meta.version += 1
-        self.w1.status = WriterStatus.CLOSED
-        self.w1.meta_version = self.meta.version
-
-    @action(by=W1)
-    def w1_close_ledger_fail(self) -> None:
-        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the
-        metadata.
-
-        It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
-        """
-        require(self.w1.status is WriterStatus.OPEN)
-        require(self.meta.status is not LedgerStatus.OPEN)
-        require(self.w1.meta_version != self.meta.version)
-        self.w1.meta_version = None
-
-    # -- recovery ------------------------------------------------------------------------------------------------------
-
-    @action(by=W2)
-    def w2_place_in_recovery(self) -> None:
-        """The second writer marks the ledger as in recovery, and asks every bookie of its last ensemble to fence it."""
-        require(self.w2.status is None)
-        require(self.meta.status is LedgerStatus.OPEN)
-        fragment = self.meta.fragments[-1]
-        self.meta.status = LedgerStatus.IN_RECOVERY
-        self.meta.version += 1
-        self.w2.status = WriterStatus.IN_RECOVERY
-        self.w2.meta_version = self.meta.version
-        self.w2.recovery_phase = RecoveryPhase.FENCING
-        self.w2.curr_fragment = fragment
-        self.network.send_all([(FenceRequest(), b) for b in fragment.ensemble], W2)
-
-    @action(b=bookies, by=W2)
-    def w2_receives_fencing_read_lac_response(self, b: ModelValue) -> None:
-        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
-
-        Once reading has begun, a LAC that comes late is ignored.
-        """
-        response = self.network.receive(FenceResponse, source=b, to=W2).message
-        self.w2.fenced |= {b}
-        if self.w2.recovery_phase is RecoveryPhase.FENCING:
-            lac = max(response.lac, self._minimum_lac())
-            if lac > self.w2.lac:
-                self.w2.lac = lac
-                self.w2.lap = lac
-
-    def _minimum_lac(self) -> int:
-        """What is certainly committed: all before the current fragment. That is the fix of defect 2; it used to be
-        nothing.
-        """
-        return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
-
-    @action(by=W2)
-    def w2_sends_read_requests(self) -> None:
-        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum
-        to have a fenced bookie.
-        """
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        phase = self.w2.recovery_phase
-        require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
-        # The next entry was never asked for before: between two sends there is a response that completes a read, and
-        # that moves the LAP. So there is no need to look through all the requests ever sent, as the original does.
-        entry_id = self.w2.lap + 1
-        self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
-        request = ReadRequest(entry_id, self.recovery_reads_fence)
-        self.network.send_all([(request, b) for b in fragment_of(self.meta.fragments, entry_id).ensemble], W2)
-
-    def _every_ack_quorum_is_fenced(self) -> bool:
-        """Too few bookies are left unfenced to make an ack quorum of their own."""
-        return covers(self.w2.fenced, self.w2.curr_fragment.ensemble, self.ack_quorum)
-
-    def _receive_read_response(self, b: ModelValue) -> Read:
-        """Count in one response to a recovery read.
-
-        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and
-        timeouts are neither counted with it nor cleared by it.
-        """
-        response = self.network.receive(ReadResponse, source=b, to=W2).message
-        has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
-        ensemble: Bookies = frozenset()
-        if response.entry is None:
-            no_such_entry |= {b}
-        else:
-            has_entry |= {b}
-            ensemble = frozenset(fragment_of(self.meta.fragments, response.entry.id).ensemble)
-        over = self._is_read_over(len(has_entry) + len(no_such_entry), ensemble - has_entry - no_such_entry)
-        return Read(response, ensemble, has_entry, no_such_entry, over)
-
-    def _is_read_over(self, answers: int, silent: Bookies) -> bool:
-        """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are
-        looked at, and only until one of them may still answer.
-        """
-        missing = self.write_quorum - answers
-        if missing == len(silent):
-            return all(self._read_timed_out(b) for b in silent)
-        return missing == sum(self._read_timed_out(b) for b in silent)
-
-    @action(b=bookies, by=W2)
-    def w2_receives_non_final_read(self, b: ModelValue) -> None:
-        """A response to a recovery read, with more to come."""
-        read = self._receive_read_response(b)
-        require(not read.over)
-        self.w2.has_entry = read.has_entry
-        self.w2.no_such_entry = read.no_such_entry
-        if read.response.entry is not None:
-            self.w2.curr_read_entry = read.response.entry
-        self._note_fenced(read, b)
-
-    @action(b=bookies, by=W2)
-    def w2_completes_read_successfully(self, b: ModelValue) -> None:
-        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be
-        read.
-        """
-        read = self._receive_read_response(b)
-        require(read.over)
-        require(len(read.has_entry) >= self.ack_quorum)
-        found = read.response.entry or self.w2.curr_read_entry
-        assert found is not None, "an ack quorum has the entry, so one of its bookies has sent it"
-        fragment = self.w2.curr_fragment
-        self.w2.lap += 1
-        entry = Entry(self.w2.lap, found.data)
-        self.w2.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
-        self._end_read(read, b, then=RecoveryPhase.READ)
-
-    @action(b=bookies, by=W2)
-    def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
-        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to
-        read.
-
-        Only an explicit answer counts as not having it, a timeout does not.
-        """
-        read = self._receive_read_response(b)
-        require(read.over)
-        require(len(read.no_such_entry) > self.write_quorum - self.ack_quorum)
-        self._end_read(read, b, then=RecoveryPhase.WRITE)
-
-    def _end_read(self, read: Read, b: ModelValue, then: RecoveryPhase) -> None:
-        self._clear_read_timeouts(read.ensemble)
-        self._note_fenced(read, b)
-        self.w2.has_entry = frozenset()
-        self.w2.no_such_entry = frozenset()
-        self.w2.curr_read_entry = None
-        self.w2.recovery_phase = then
-
-    def _note_fenced(self, read: Read, b: ModelValue) -> None:
-        if read.response.fence:
-            self.w2.fenced |= {b}
-
-    @action(by=W2)
-    def w2_writes_back_entry(self) -> None:
-        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
-        recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
-        unsent = [entry for entry in recovered if not self._written_back(entry)]
-        require(unsent)
-        self._send_add(W2, self.w2, unsent[0], to=self.w2.curr_fragment.ensemble)
-
-    def _written_back(self, entry: Entry) -> bool:
-        """Whether recovery has sent this entry to any bookie."""
-        requests = [AddEntryRequest(entry, lac) for lac in range(entry.id)]
-        return any(self.network.is_known(request, W2, b) for request in requests for b in self.bookies)
-
-    @action(b=bookies, by=W2)
-    def w2_receives_add_confirmed_response(self, b: ModelValue) -> None:
-        """Recovery learns that a bookie has stored an entry."""
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        self._receive_add_confirmed_response(W2, self.w2, b)
-
-    @action(b=bookies, by=W2)
-    def w2_changes_ensemble(self, b: ModelValue) -> None:
-        """Recovery replaces a bookie that did not answer a write.
-
-        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is
-        the same.
-        """
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self._write_timed_out(W2, b))
-        require(self.meta.status is LedgerStatus.IN_RECOVERY)
-        self._change_ensemble(W2, self.w2, b)
-
-    @action(b=bookies, by=W2)
-    def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
-        """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self._write_timed_out(W2, b))
-        require(self.meta.status is LedgerStatus.IN_RECOVERY)
-        self._try_invalid_ensemble_change(self.w2, b)
-
-    @action(by=W2)
-    def w2_sends_pending_add_op(self) -> None:
-        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        self._send_pending_add_op(W2, self.w2)
-
-    @action(by=W2)
-    def w2_closes_ledger(self) -> None:
-        """Everything that was read is written back: recovery closes the ledger at its LAC."""
-        require(self.w2.status is WriterStatus.IN_RECOVERY)
-        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
-        require(not self.w2.pending_add_ops)
-        require(self.meta.status is LedgerStatus.IN_RECOVERY)
-        require(self.w2.meta_version == self.meta.version)
-        self.meta.status = LedgerStatus.CLOSED
-        self.meta.last_entry = self.w2.lac
-        self.meta.version += 1
-        self.w2.status = WriterStatus.CLOSED
-        self.w2.meta_version = self.meta.version
-
-    # -- what both writers do ------------------------------------------------------------------------------------------
-
-    def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
-        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before
-        it.
-        """
-        add = earliest_add(self.network, AddEntryResponse, b, w, where=lambda add: add.success)
-        require(b in writer.curr_fragment.ensemble)
-        writer.confirmed[add.entry.id] |= {b}
-        reached = lac_after(0, self.send_limit, writer.confirmed, self.ack_quorum)
-        if reached:
-            if reached > writer.lac:
-                writer.lac = reached
-            writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
-
-    def _replacement(self, writer: Writer, b: ModelValue) -> Bookies:
-        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last
-        change.
-        """
-        require(writer.meta_version == self.meta.version)
-        require(b in writer.curr_fragment.ensemble)
-        require(not any(op.is_behind(writer.curr_fragment) for op in writer.pending_add_ops))
-        return self._select_ensemble(include=frozenset(writer.curr_fragment.ensemble) - {b}, exclude=frozenset({b}))
-
-    def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
-        """Fragments may only be added at the end."""
-        return all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments)
-
-    def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
-        """A fragment with another bookie for ``b`` takes over after the LAC.
-
-        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not
-        committed no longer counts, so an entry beyond the LAC can lose its ack quorum.
-        """
-        ensemble = self._replacement(writer, b)
-        first_entry_id = writer.lac + 1
-        require(self._is_valid_next_fragment(first_entry_id))
-        fragments = changed_fragments(self.meta.fragments, ensemble, first_entry_id)
-        self.meta.fragments = fragments
-        self.meta.version += 1
-        writer.meta_version = self.meta.version
-        writer.curr_fragment = fragments[-1]
-        for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            writer.confirmed[entry_id] = still_confirmed(writer.confirmed[entry_id], {b})
-        self._clear_write_timeout(w, b)
-
-    def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
-        """The same, where the new fragment would come before an existing one: the change is refused, the writer
-        stuck.
-        """
-        self._replacement(writer, b)
-        require(not self._is_valid_next_fragment(writer.lac + 1))
-        writer.status = WriterStatus.INVALID
-
-    def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
-        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are
-        new.
-        """
-        fragment = writer.curr_fragment
-        behind = [op for op in writer.pending_add_ops if op.is_behind(fragment)]
-        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
-        new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
-        self._send_add(w, writer, op.entry, to=new)
-        writer.pending_add_ops = writer.pending_add_ops - {op} | {
-            PendingAddOp(op.entry, fragment.id, fragment.ensemble)
-        }
-
-    # -- what must hold ------------------------------------------------------------------------------------------------
-
-    @invariant(part=lambda self: parts(TYPES, {"bookie": self.bookies, "confirmed": self.entry_ids}))
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
-
-    @invariant
-    def only_valid_fragments(self) -> bool:
-        """No writer ever asks for a fragment that would come before an existing one."""
-        return self.w1.status is not WriterStatus.INVALID and self.w2.status is not WriterStatus.INVALID
-
-    @invariant(b=bookies)
-    def no_out_of_order_entries(self, b: ModelValue) -> bool:
-        """A bookie stores what ``w1`` wrote, under the id that ``w1`` wrote it as."""
-        return all(entry.id == entry.data for entry in self.bookie[b].entries)
-
-    @invariant
-    def no_divergence_between_writer_and_meta_data(self) -> bool:
-        """No committed entry is lost: a closed ledger ends at or after all that ``w1`` takes for committed."""
-        return self.meta.status is not LedgerStatus.CLOSED or self.w1.lac <= self.meta.last_entry
-
-    @invariant
-    def all_committed_entries_reach_ack_quorum(self) -> bool:
-        """Every entry of a closed ledger is stored by an ack quorum of its ensemble. Bookies do not lose data here."""
-        if self.meta.status is not LedgerStatus.CLOSED:
-            return True
-        return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
-
-    def _copies(self, entry_id: int) -> int:
-        """How many bookies of its ensemble store an entry."""
-        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
-        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
+class Read(NamedTuple):
+    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+
+    response: ReadResponse
+    ensemble: Bookies
+    has_entry: Bookies
+    no_such_entry: Bookies
+    over: bool
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+WRITER_TYPES: Mapping[str, Test] = {
+    "meta_version": or_none(at_least(0)),
+    "status": or_none(one_of_kind(WriterStatus)),
+    "curr_fragment.id": at_least(0),
+    "curr_fragment.ensemble": are_bookies,
+    "curr_fragment.first_entry_id": at_least(0),
+    "pending_add_ops": each(is_pending),
+    "lap": at_least(0),
+    "lac": at_least(0),
+    "confirmed": are_bookies,
+}
+
+TYPES: Mapping[str, Test] = {
+    **LEDGER_TYPES,
+    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
+    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
+    "w2.fenced": are_bookies,
+    "w2.curr_read_entry": or_none(is_entry),
+    "w2.has_entry": are_bookies,
+    "w2.no_such_entry": are_bookies,
+    "w2.recovery_phase": one_of_kind(RecoveryPhase),
+}

@@ -2,9 +2,9 @@
 
 In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to
 ask. A server that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an
-administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. Whoever is
-asked answers at once, without waiting for the command to be committed: it is done, or why not. Who is told that it has
-asked the wrong one asks the right one, if that is known; who is told to wait asks again later.
+administrator asks for it; an administrator who wants a voter removed asks whom it takes for the leader. The server
+that is asked answers at once, without waiting for the command to be committed: it is done, or why not. An asker that
+has asked the wrong server asks the right one, if that is known; one that is to wait asks again later.
 
 None of this is in the published specification: it is what the text that came with it describes.
 """
@@ -45,7 +45,7 @@ from fencepost.protocols.kraft.kip_853 import (
     voters,
 )
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 ADMIN = ModelValue("admin")
 M = TypeVar("M", bound=Message)
@@ -62,12 +62,12 @@ class Refusal(enum.Enum):
 
 
 def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """What can be said to who asks for a voter more: nothing against it, or one of the refusals."""
+    """The answers to a request for a voter more: None, nothing against it, or one of the refusals."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.NOT_MEMBER)]
 
 
 def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
-    """What can be said to who asks for a voter less."""
+    """The answers to a request for a voter less."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
 
 
@@ -113,7 +113,7 @@ Answer = JoinResponse | AddResponse | RemoveResponse
 
 
 class Administrator(Record):
-    """Whom the administrator takes for the leader, and whose answer it waits for."""
+    """The administrator: the server it takes for the leader, and the server whose answer it waits for."""
 
     leader: ModelValue | None = None
     asked: ModelValue | None = None

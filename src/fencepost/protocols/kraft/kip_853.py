@@ -85,14 +85,14 @@ from fencepost.protocols.kraft.server import (
     latest_config,
     truncated,
 )
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 Pair = tuple[ModelValue, ModelValue]
 M = TypeVar("M", bound=Message)
 
 
 class NonMemberFetch(enum.Enum):
-    """What a leader does with a fetch by a voter that is none in its own configuration."""
+    """The answer of a leader to a fetch by a voter that is none in its own configuration."""
 
     IGNORE = "ignore"
     ACCEPT = "accept"
@@ -100,7 +100,7 @@ class NonMemberFetch(enum.Enum):
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning.
+    """The events before the beginning.
 
     ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
     configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
@@ -540,7 +540,7 @@ class KRaft(Protocol):
         self.crash_ctr += 1
 
     def fail_pending_writes(self, me: Server) -> None:
-        """Who waits for an acknowledgement is told that there will be none."""
+        """Clients that wait for an acknowledgement learn that there will be none."""
         for v in self.values:
             if me.pending_ack[v]:
                 me.pending_ack[v] = False
@@ -742,7 +742,7 @@ class KRaft(Protocol):
         me.become_unattached(me.current_epoch, Cause.LEADER_LOST, keep_vote=self.observers_keep_votes)
 
     def handle_common_response(self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None) -> bool:
-        """What is done with every response; whether that is all. A response of an epoch that is over is not even
+        """Handle a response as every response is; whether that is all. A response of an epoch that is over is not even
         read.
         """
         me = self.server[s]

@@ -1,6 +1,6 @@
-"""A KRaft server: what it knows, how that changes, and what servers say to each other.
+"""A KRaft server: its state, the table by which it changes, and the messages between servers.
 
-What happens when, and why, is the protocol's business: see `kip_853`.
+The actions, and what enables them, are in `kip_853`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Members = frozenset[ModelValue]
 
 
 class Role(enum.Enum):
-    """What a server may do: a voter is a full member, an observer keeps a copy of the log."""
+    """The rights of a server: a voter is a full member, an observer keeps a copy of the log."""
 
     VOTER = "voter"
     OBSERVER = "observer"
@@ -90,7 +90,7 @@ TRANSITIONS: Transitions = {
         Cause.LEADER_FOUND: (ServerState.FOLLOWER, _later),
     },
 }
-"""What a voter becomes for a cause in each state, and how its epoch before and after compare.
+"""The state that a voter changes to, by its state and a cause, and how its epoch before and after compare.
 
 It is the table of Kafka's ``QuorumState``, which does not have the two rows by which a server follows another leader of
 its own epoch: from VOTED, and from CANDIDATE.
@@ -105,7 +105,9 @@ BESIDES: Transitions = {
     ServerState.FOLLOWER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
     ServerState.LEADER: {Cause.LEADER_LOST: (ServerState.UNATTACHED, _same)},
 }
-"""What the published specification does besides: observers lose their leader, and a stale vote request is granted."""
+"""Changes that the published specification makes besides: observers lose their leader, and a stale vote request is
+granted.
+"""
 
 
 def transition(state: ServerState | None, cause: Cause, epoch: int, later: int) -> ServerState:
@@ -130,7 +132,7 @@ def is_transition(state: ServerState, epoch: int, now: ServerState, later: int) 
 
 
 class Command(enum.Enum):
-    """What an entry of the log is for."""
+    """The purpose of an entry of the log."""
 
     APPEND = "append"
     INIT_CLUSTER = "init cluster"
@@ -149,7 +151,7 @@ class Error(enum.Enum):
 
 
 class FetchResult(enum.Enum):
-    """What became of a fetch."""
+    """The result of a fetch."""
 
     OK = "ok"
     NOT_OK = "not ok"
@@ -157,14 +159,14 @@ class FetchResult(enum.Enum):
 
 
 class Identity(Record):
-    """Who a server is: an empty disk is another server, on whatever host."""
+    """The identity of a server: an empty disk is another server, on whatever host."""
 
     host: ModelValue
     disk_id: int
 
 
 class Membership(Record):
-    """What a configuration command says: the voters from now on, and which one of them is new, or was one of them."""
+    """The content of a configuration command: the voters from now on, and the one that is new, or was one of them."""
 
     id: int
     members: Members
@@ -246,7 +248,7 @@ class PendingFetch(Record):
 
 
 class LastFetch(Record):
-    """Who answered the last fetch, and whether with an error."""
+    """The server that answered the last fetch, and its error if there was one."""
 
     peer: ModelValue
     error: Error | None
@@ -289,8 +291,8 @@ class Server(Record):
     # -- from one state to another -------------------------------------------------------------------------------------
 
     def _change(self, cause: Cause, epoch: int) -> bool:
-        """Change the state and the epoch as the tables have it. What they do not have is illegal; whether they have
-        it.
+        """Change the state and the epoch as the tables have it. The answer is whether they have
+        it: if not, the state is illegal.
         """
         state = transition(self.state, cause, self.current_epoch, epoch)
         if state is ServerState.ILLEGAL_STATE:
@@ -353,7 +355,7 @@ class Server(Record):
         self.state = ServerState.DEAD_NO_STATE
 
     def become_illegal(self) -> None:
-        """What happened can not be."""
+        """Something has happened that can not be."""
         self._forget_elections()
         self.state = ServerState.ILLEGAL_STATE
 

@@ -54,7 +54,7 @@ from fencepost.protocols.kraft.server import (
 from fencepost.quorum import rules
 from fencepost.quorum.rules import Election, Error, Learnt, Position, Protections
 from fencepost.quorum.transitions import Cause, State, transition
-from fencepost.spec.protocol import Configuration
+from fencepost.spec.declarations import Configuration
 
 
 class Standing(Record):

@@ -1,55 +1,21 @@
-"""The few machine instructions that NumPy and Numba have no name for, and memory that is reserved before it is used."""
+"""The few machine instructions that NumPy and Numba have no name for, and the arithmetic of `encoding` as
+instructions.
+"""
 
 from __future__ import annotations
 
-import mmap
-import sys
 from collections.abc import Callable
 from functools import partialmethod
 from inspect import signature
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, type_callable
 
-from fencepost.errors import SystemFailure
-
-# Where SciPy is installed, Numba imports its linear algebra, a tenth of a second, for functions that no loop here
-# calls. In a process of the command line nobody else calls them either.
-if "fencepost.cli" in sys.modules and "scipy.linalg" not in sys.modules:
-    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
-    import numba.np.arraymath  # noqa: F401
-
-    del sys.modules["scipy.linalg"]
-
-PAGES = 1 << 21
-
-# Python names MAP_NORESERVE from 3.13 on; Linux has it everywhere.
-NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-
+import fencepost.compiler.lean_numba  # noqa: F401
 
 _declared: Any = cgutils.get_or_insert_function
-
-
-def reserve(count: int, dtype: Any, large: bool = False) -> np.ndarray[Any, Any]:
-    """A zeroed array of ``count`` elements that takes memory only where it is touched.
-
-    ``large``: in large pages, if the system has them: better for what grows large and is read at random, a waste for
-    the rest.
-
-    Raises :class:`fencepost.SystemFailure` if the system refuses even the address space.
-    """
-    size = max(PAGES, -(-count * np.dtype(dtype).itemsize // PAGES) * PAGES)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
-    try:
-        region = mmap.mmap(-1, size, flags=flags)
-    except (OSError, ValueError) as error:
-        raise SystemFailure(f"the system gives no address space for {size:,} bytes: {error}") from None
-    if large and hasattr(mmap, "MADV_HUGEPAGE"):
-        region.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(region, dtype=dtype, count=count)
 
 
 @intrinsic

@@ -1,0 +1,264 @@
+"""Declarations in the body of a protocol: actions, properties, fairness and configurations."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, overload
+
+from fencepost.errors import NotAProtocol
+from fencepost.spec.fields import resolve
+from fencepost.spec.values import MAX_MEMBERS, Value, canonical, finite, freeze
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Declared:
+    """A method of a protocol that Fencepost runs: an action or a property."""
+
+    kind: str
+    function: Callable[..., Any]
+    domains: Mapping[str, Any] = field(default_factory=dict)
+    by: Any = None
+    when: Callable[[Any], bool] | None = None
+    name: str = ""
+
+    @property
+    def doc(self) -> str:
+        """The docstring, tidied; empty if there is none."""
+        return inspect.getdoc(self.function) or ""
+
+    def parameters(self, protocol: Any) -> list[dict[str, Value]]:
+        """Every binding of the parameters to members of their domains, in canonical order; one empty binding if
+        none.
+        """
+        names = list(self.domains)
+        domains: list[list[Any]] = []
+        for name in names:
+            domain = resolve(self.domains[name], protocol)
+            members = finite(domain, f"the domain of parameter {name} of {self.kind.replace('_', ' ')} {self.name}")
+            if isinstance(domain, (set, frozenset)):
+                members = canonical(members)
+            domains.append([freeze(v) for v in members])
+        bindings = math.prod(map(len, domains))
+        if bindings > MAX_MEMBERS:
+            raise NotAProtocol(
+                f"{self.kind.replace('_', ' ')} {self.name} has {bindings:,} bindings of its parameters, and at most"
+                f" {MAX_MEMBERS:,} are possible: choose the rest with one_of(...)"
+            )
+        return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else self.function.__get__(instance)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def _declare(kind: str, function: Callable[..., Any], **details: Any) -> Any:
+    return Declared(kind, function, **details)
+
+
+@overload
+def action(function: F, /) -> F: ...
+@overload
+def action(*, by: Any = None, **domains: Any) -> Callable[[F], F]: ...
+def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
+    """An action: it asks ``require(...)`` for what enables it, and assigns to the state.
+
+    Each parameter of the method is drawn from the domain given for its name: ``@action(b=bookies)``, a constant, any
+    iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's
+    name.
+    """
+    if function is not None:
+        return _declare("action", function)
+    return lambda f: _declare("action", f, domains=domains, by=by)
+
+
+@overload
+def invariant(function: F, /) -> F: ...
+@overload
+def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
+    are).
+
+    The parts that it reads together are remembered together, so an invariant over all bookies is best written over
+    each: ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
+    """
+    if function is not None:
+        return _declare("invariant", function)
+    return lambda f: _declare("invariant", f, when=when, domains=domains)
+
+
+@overload
+def step_invariant(function: F, /) -> F: ...
+@overload
+def step_invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
+    every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
+    """
+    if function is not None:
+        return _declare("step_invariant", function)
+    return lambda f: _declare("step_invariant", f, when=when, domains=domains)
+
+
+@overload
+def sometimes(function: F, /) -> F: ...
+@overload
+def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one
+    of its own.
+
+    The check tells the shortest behaviour that leads there, a witness, and goes on; it is violated if every state was
+    explored and it was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant
+    that it is never so. ``when`` turns it off by default, as for :func:`invariant`.
+    """
+    if function is not None:
+        return _declare("sometimes", function)
+    return lambda f: _declare("sometimes", f, when=when, domains=domains)
+
+
+TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
+"""The kinds of temporal properties: what must be true of every fair, endless behaviour."""
+
+JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
+"""The kinds of properties that a check judges, and that can be picked by name."""
+
+
+def _temporal(kind: str, function: Any, when: Any, domains: Mapping[str, Any]) -> Any:
+    if function is not None:
+        return _declare(kind, function)
+    return lambda f: _declare(kind, f, when=when, domains=domains)
+
+
+@overload
+def always_eventually(function: F, /) -> F: ...
+@overload
+def always_eventually(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its
+    parameters.
+
+    ``when`` turns it off by default, as for :func:`invariant`. Fair: see :attr:`Protocol.fairness`.
+    """
+    return _temporal("always_eventually", function, when, domains)
+
+
+@overload
+def eventually_always(function: F, /) -> F: ...
+@overload
+def eventually_always(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
+    there on.
+    """
+    return _temporal("eventually_always", function, when, domains)
+
+
+@overload
+def leads_to(function: F, /) -> F: ...
+@overload
+def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
+    or later.
+    """
+    return _temporal("leads_to", function, when, domains)
+
+
+def constraint(function: F, /) -> F:
+    """A state constraint: states in which it is false are checked but neither counted nor explored further."""
+    return cast(F, _declare("constraint", function))
+
+
+def step_constraint(function: F, /) -> F:
+    """A step constraint: ``def f(self, after)``; steps of which it is false are not taken."""
+    return cast(F, _declare("step_constraint", function))
+
+
+def assumption(function: F, /) -> F:
+    """An assumption about the constants, checked before anything is explored."""
+    return cast(F, _declare("assumption", function))
+
+
+def initial(function: F, /) -> F:
+    """Sets up the initial state, starting from the declared values; with ``one_of`` there is a set of them."""
+    return cast(F, _declare("initial", function))
+
+
+def view(function: F, /) -> F:
+    """A view: two states for which it returns equal values count as one state."""
+    return cast(F, _declare("view", function))
+
+
+# -- fairness ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """A declaration by :func:`weak` or :func:`strong`; no ``actions`` stands for all of them."""
+
+    strong: bool
+    actions: tuple[str, ...]
+    per: tuple[str, ...] | None
+
+
+def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
+    """Weak fairness (TLA+: ``WF``): what stays enabled is taken at last. Part of :attr:`Protocol.fairness`.
+
+    By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then
+    the actions are fair together, one requirement for each value of those (PlusCal's fair process: ``per=("p",)``).
+    Without actions it means all of them, so ``weak(per=())`` only says that the protocol does not stop while a step is
+    possible.
+    """
+    return _fairness(False, actions, per)
+
+
+def strong(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
+    """Strong fairness (TLA+: ``SF``): what is enabled again and again is taken at last. Arguments as for
+    :func:`weak`.
+    """
+    return _fairness(True, actions, per)
+
+
+def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -> Fairness:
+    for one in actions:
+        if not isinstance(one, Declared) or one.kind != "action":
+            raise NotAProtocol(
+                f"{'strong' if strong else 'weak'}(...) is given {one!r}: give it actions, as the methods themselves"
+            )
+    return Fairness(strong, tuple(a.name or a.function.__name__ for a in actions), None if per is None else tuple(per))
+
+
+# -- configurations ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Named values for the constants, with the verdict that is expected: ``holds``, ``deadlock`` or the name of what is
+    violated.
+    """
+
+    constants: Mapping[str, Any]
+    expect: str = "holds"
+    doc: str = ""
+
+
+NO_VERDICT = ("action", "constraint", "step_constraint", "initial", "view")
+"""The kinds of declarations that are no properties: a check has no verdict about them."""
+
+
+def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
+    """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`.
+
+    ``expect`` is the verdict that a check is to have: ``holds``, the name of a property that is violated, or
+    ``deadlock``, for which the check then looks too.
+    """
+    return Configuration(constants, expect, doc)

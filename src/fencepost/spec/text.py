@@ -1,0 +1,58 @@
+"""Text for people: what a terminal can show, and whole numbers of any length."""
+
+from __future__ import annotations
+
+import math
+
+MOST_DIGITS = 100
+"""Digits of a whole number up to which all of them are shown."""
+
+
+def printable(text: str) -> str:
+    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are
+    escaped.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def abbreviated(number: int) -> str:
+    """A whole number in digits: of more than :data:`MOST_DIGITS` the first and the last, and how many there are."""
+    if number.bit_length() < 3 * MOST_DIGITS:
+        return repr(number)
+    count, ends = _digits(number), MOST_DIGITS // 5
+    if count <= MOST_DIGITS:
+        return repr(number)
+    first, last = abs(number) // 10 ** (count - ends), abs(number) % 10**ends
+    return f"{'-' * (number < 0)}{first}…{last:0{ends}} ({count:,} digits)"
+
+
+def _digits(number: int) -> int:
+    """How many decimal digits a number has, without writing them."""
+    number = abs(number)
+    count = int(number.bit_length() * math.log10(2)) + 1
+    return count if number >= 10 ** (count - 1) else count - 1
+
+
+_SAFE = 600
+"""Digits that ``str`` and ``int`` take whatever their limit is, which can not be less than 640."""
+
+
+def decimal(number: int) -> str:
+    """All the digits of a whole number, however many. (``str`` refuses some thousands of them.)"""
+    if number.bit_length() < 3 * _SAFE:
+        return str(number)
+    half = _digits(number) // 2
+    high, low = divmod(abs(number), 10**half)
+    return f"{'-' * (number < 0)}{decimal(high)}{decimal(low).zfill(half)}"
+
+
+def whole_number(text: str) -> int:
+    """The whole number that is written in decimal digits, however many. Raises ValueError if it is none."""
+    if len(text) <= _SAFE:
+        return int(text)
+    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError("this is not a whole number")
+    half = len(digits) // 2
+    number: int = whole_number(digits[:-half]) * 10**half + whole_number(digits[-half:])
+    return -number if sign == "-" else number
