@@ -26,6 +26,18 @@ def seconds(value: float) -> str:
     return f"{hours:,} h {minutes} min"
 
 
+def duration(seconds: float) -> str:
+    """Time that passes, as a line shows it that is written again and again: ``0.4 s``, ``38 s``, ``4 min 05 s``, ``2 h
+    10 min``.
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    whole = int(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
 def rate(per_second: float) -> str:
     """``8.02 million a second``, ``4,980 a second``."""
     if per_second >= 999_500:

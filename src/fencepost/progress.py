@@ -17,6 +17,7 @@ from typing import Self, TextIO
 
 from fencepost import numbers
 from fencepost.engines.interface import COMPILING, Progress
+from fencepost.numbers import duration
 from fencepost.report.advice import advice
 from fencepost.spec.protocol import Protocol
 
@@ -284,16 +285,6 @@ def per_second(rate: float) -> str:
     if rate >= 999_500:
         return f"{rate / 1e6:.1f} M/s"
     return f"{rate / 1e3:.0f} k/s" if rate >= 10_000 else f"{rate:,.0f}/s"
-
-
-def duration(seconds: float) -> str:
-    """``0.4 s``, ``38 s``, ``4 min 05 s``, ``2 h 10 min``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    whole = int(seconds)
-    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def roughly(seconds: float) -> str:

@@ -11,7 +11,8 @@ import pytest
 from fencepost import Progress, Protocol, state
 from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.interface import COMPILING
-from fencepost.progress import Estimate, Line, Notice, duration, per_second, roughly
+from fencepost.numbers import duration
+from fencepost.progress import Estimate, Line, Notice, per_second, roughly
 
 
 class Small(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fencepost import numbers, output
 from fencepost.errors import SystemFailure
-from fencepost.progress import duration
+from fencepost.numbers import duration
 from fencepost.store.cluster.part import State
 from fencepost.store.cluster.plan import BOOKIES
 
