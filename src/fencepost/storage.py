@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.compiler.arrays import Array
 from fencepost.digest import running
 from fencepost.errors import SystemFailure
+
+Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 22
 """Bytes that are read together where a file is gone through."""
