@@ -1,4 +1,4 @@
-"""The roots of a protocol: its actions and properties with their parameters bound, which are evaluated in every state."""
+"""The roots of a protocol: its actions and properties with their parameters bound, evaluated in every state."""
 
 from __future__ import annotations
 
