@@ -13,7 +13,10 @@ def tripled(number: int) -> int:
     """Called by name."""
     if number > 100:
         return 300
-    return number * 3
+    return (
+        number
+        * 3
+    )  # fmt: skip
 
 
 class Branching(Protocol):

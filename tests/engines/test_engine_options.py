@@ -111,8 +111,8 @@ def test_every_whole_number_has_a_range() -> None:
 @pytest.mark.parametrize(
     ("options", "message", "names"),
     [
-        (Options(timeout=0.0), "timeout is 0: give more than 0 seconds", ("timeout",)),
-        (SimulationOptions(timeout=float("nan")), "timeout is nan: give more than 0 seconds", ("timeout",)),
+        (Options(timeout=-0.5), "timeout is -0.5: give 0 or more seconds", ("timeout",)),
+        (SimulationOptions(timeout=float("nan")), "timeout is nan: give 0 or more seconds", ("timeout",)),
         (ReferenceOptions(bits=32), "bits is 32: give 64 or 128", ("bits",)),
         (EmbeddedOptions(checkpoint_every=-1.0), "checkpoint_every is -1: give 0", ("checkpoint_every",)),
         (SearchOptions(edges=True), "edges are written next to the states: give states", ("edges", "states")),

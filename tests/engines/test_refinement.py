@@ -40,6 +40,7 @@ from fencepost import (
     table,
     view,
 )
+from fencepost.compiler.snapshot import restore, snapshot
 from fencepost.compiler.tables import Tables
 from fencepost.engines import embedded, interpreted, reference, simulate
 from fencepost.engines.interface import Exploration
@@ -374,8 +375,8 @@ def test_a_part_that_reads_more_and_more(workers: int) -> None:
 
 def test_what_was_decided_is_kept_with_the_tables() -> None:
     one, other = Stepper(Late(fault=True)), Stepper(Late(fault=False))
-    kept = explored_with_tables(one, 1)[1].snapshot()
-    Tables(other).restore(json.loads(json.dumps(kept, default=list)) | {"arrays": kept["arrays"]})
+    kept = snapshot(explored_with_tables(one, 1)[1])
+    restore(Tables(other), json.loads(json.dumps(kept, default=list)) | {"arrays": kept["arrays"]})
     assert one.changes.known == other.changes.known and one.changes.read == other.changes.read
     decided = [stepper.refinements["as_counter"].decided for stepper in (one, other)]
     assert decided[0] == decided[1]

@@ -306,7 +306,7 @@ def test_workers_and_lanes_change_nothing(fixed: bool, monkeypatch: pytest.Monke
 
 
 SCRIPT = """
-from fencepost import Options
+from fencepost import SimulationOptions
 from fencepost.engines import simulate
 from fencepost.protocols import shipped
 from fencepost.step import Stepper

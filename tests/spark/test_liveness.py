@@ -222,7 +222,7 @@ def _late(run: Callable[[liveness.Judge], None]) -> Callable[[liveness.Judge], N
 
 
 def test_only_spark_keeps_steps(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"leave out --checkpoint"):
+    with pytest.raises(OptionError, match=r"leave out checkpoint"):
         check(Lock(), engine="embedded", checkpoint=tmp_path)
 
 

@@ -238,11 +238,11 @@ class TestHere:
         held = contents(StateSpace(tmp_path / "one"))
         (tmp_path / "one" / "states" / "part-00003.parquet").rename(tmp_path / "lost")
         lost = check(Late(), None, edges=False, resume=place).failure
-        assert str(lost).endswith(f"there is no {tmp_path}/one/states/part-00003.parquet; start again without --resume")
+        assert str(lost).endswith(f"there is no {tmp_path}/one/states/part-00003.parquet; start again without resume")
         (tmp_path / "one" / "states" / "part-00003.parquet").write_bytes((tmp_path / "lost").read_bytes()[:-9])
         damaged = check(Late(), None, edges=False, resume=place).failure
         assert str(damaged).endswith(
-            f"{tmp_path}/one/states/part-00003.parquet is not what was written; start again without --resume"
+            f"{tmp_path}/one/states/part-00003.parquet is not what was written; start again without resume"
         )
         (tmp_path / "lost").rename(tmp_path / "one" / "states" / "part-00003.parquet")
         assert contents(StateSpace(tmp_path / "one")) == held

@@ -24,7 +24,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "max_depth": (1, 1 << 60),
     "max_memory": (1, 1 << 60),
     "checkpoint_levels": (1, 1 << 60),
-    "handover": (1, 1 << 60),
+    "handover": (0, 1 << 60),
     "walks": (1, 1 << 60),
     "depth": (1, 1_000_000),
     "seed": (0, (1 << 64) - 1),
@@ -61,8 +61,8 @@ class Options:
             given = getattr(self, name, None)
             if given is not None and not least <= given <= most:
                 raise OptionError(f"{{{name}}} is {given:,}: give a number from {least:,} to {most:,}", name)
-        if self.timeout is not None and not self.timeout > 0:
-            raise OptionError(f"{{timeout}} is {self.timeout:g}: give more than 0 seconds", "timeout")
+        if self.timeout is not None and not self.timeout >= 0:
+            raise OptionError(f"{{timeout}} is {self.timeout:g}: give 0 or more seconds", "timeout")
         if stepper is not None and stepper.protocol.declared("view") and (name := _temporal(stepper)):
             raise OptionError(
                 f"{_instead(name)} take out the view, which makes one state of several that may go on differently",

@@ -95,5 +95,6 @@ def test_values_import_no_input_or_output_either() -> None:
         "weakref",
         "zlib",
         "fencepost.errors",
+        "fencepost.spec.text",
     }
     assert set(imports("fencepost.spec.values")) <= allowed
