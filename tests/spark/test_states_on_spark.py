@@ -248,7 +248,7 @@ class TestHere:
         assert contents(StateSpace(tmp_path / "one")) == held
         check(Late(), None, edges=False, max_depth=5, checkpoint=tmp_path / "without")
         bare = check(Late(), tmp_path / "new", edges=False, resume=tmp_path / "without").failure
-        assert "was begun without --states" in str(bare) and not (tmp_path / "new").exists()
+        assert "was begun without states" in str(bare) and not (tmp_path / "new").exists()
 
     @pytest.mark.parametrize("saved", [False, True])
     def test_a_full_disk(self, saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,9 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
             if when == "booting" and self.repair is not None and self.repair.marking is not None:
                 when = "marking"
             happened[f"crash while {when}"] += 1
-        running = {bookie.journals for bookie in self.cluster.bookies.values() if isinstance(bookie, BootingBookie)}
+        assert isinstance(self.environment, Cluster)
+        bookies = self.environment.bookies.values()
+        running = {bookie.journals for bookie in bookies if isinstance(bookie, BootingBookie)}
         happened["bookies differ"] += len(running) == 2
         crash(self, power)
 
