@@ -80,49 +80,67 @@ PARK_LIMIT = 512
 
 
 class Arena(NamedTuple):
-    """The states of one level. Worker t's are at positions [t x region, t x region + its count).
-
-    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: its reference;
-    ``meta``: where its enabled leaves are in ``leaves``.
-    ``image``, ``image_high``: with symmetry, the fingerprint of each image of the state, one column per permutation
-    (with a labelling one column, its own); ``fp`` is then the key of its orbit.
-    """
+    """The states of one level, N positions. Worker t's are at positions [t x region, t x region + its count)."""
 
     cells: Array
+    """uint64[N, words]: rows, see `layout`."""
     fp: Array
+    """uint64[N]: fingerprints, low halves; with symmetry, the keys of orbits."""
     fp_high: Array
+    """uint64[N]: high halves, if fingerprints have them."""
     ref: Array
+    """int64[N]: references."""
     meta: Array
+    """int64[N]: metas."""
     leaves: Array
+    """int32: the enabled leaves of each state, one after the other."""
     image: Array
+    """uint64[N, G]: with symmetry, the fingerprint of each image of a state; with a labelling, its own."""
     image_high: Array
+    """uint64[N, G]: high halves."""
 
 
 class Work(NamedTuple):
-    """What one worker alone writes: its table, its counts, its scratch.
-
-    ``best_*`` hold, per property, the violation found so far that comes first: fingerprint and position for an
-    invariant, place of the parent in the level and outcome for a step invariant; -1 for none.
+    """What one worker alone writes: its table, its counts, its scratch. N positions are its region; R roots, O outcomes
+    and L leaves as in `fencepost.compiler.arrays`.
     """
 
     table: Array
+    """uint64: the fingerprints that the worker owns, by bucket; with high halves, in pairs."""
     counts: Array
+    """int64[COUNTERS]: see `encoding`."""
     parked: Array
+    """int64[N]: the positions of parked states."""
     keys: Array
+    """uint64[N]: scratch of :func:`order_level`."""
     begins: Array
+    """int64[N]: scratch of :func:`order_level`."""
     starts: Array
+    """int64[N]: scratch of :func:`order_level`."""
     leaf_count: Array
+    """int64[L]: how often a leaf was enabled in a state that was expanded."""
     cut_count: Array
+    """int64[O]: how often a step constraint cut an outcome."""
     new_count: Array
+    """int64[O]: how many states an outcome discovered."""
     fresh: Array
+    """int64: the numbers of the candidates that are new."""
     held: Array
+    """uint64: scratch of :func:`make_room`."""
     scratch: Array
+    """int32[1]: the leaf that the trie of a property ended in."""
     stack: Array
+    """int64[STACK_WORDS]: scratch of `native.walk` and `native.resolve`."""
     best_fp: Array
+    """uint64[R]: of each property, the least fingerprint of a state that violates it, low half."""
     best_high: Array
+    """uint64[R]: high half."""
     best_position: Array
+    """int64[R]: the position of that state, -1 for none."""
     best_order: Array
+    """int64[R]: of each step property, the first place in the level of a state with a step that violates it, or -1."""
     best_outcome: Array
+    """int64[R]: the outcome that is that step."""
 
 
 class Levels(NamedTuple):
@@ -153,20 +171,26 @@ class Candidates(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Where workers meet. Everything that is written before a barrier and read after it exists twice, used in turn.
-
-    ``stop``: set to end a level early, and how many of its states were expanded. ``filled[turn, from, to]`` and ``fp``,
-    ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
+    """Where workers meet, W of them. All that is written before a barrier and read after it exists twice, and the two
+    are used in turn. A row of 8 is a cache line of its own, of which the first number counts.
     """
 
     barrier: Array
+    """int64[8]: how many workers have arrived, in all rounds together."""
     stop: Array
+    """int64[8]: whether to end the level early; and how many of its states the first worker has gone past."""
     leave: Array
+    """int64[2, 8]: ``stop`` as all workers are to see it in this round."""
     parks: Array
+    """int64[2, W, 8]: how many parked states a worker has."""
     filled: Array
+    """int64[2, W, W, 8]: how many candidates the first worker has found for the second."""
     fp: Array
+    """uint64[2, W, W, room]: their fingerprints, low halves."""
     high: Array
+    """uint64[2, W, W, room]: high halves."""
     ref: Array
+    """int64[2, W, W, room]: their references."""
 
 
 # -- the table of fingerprints ----------------------------------------------------------------------------------------
@@ -362,12 +386,13 @@ def steps_known(c, w, cells, leaves, begin, end):
 
 
 @inner
-def orbit_key(c, images, images_high, position, outcome, wide):
+def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide):
     """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`);
     both halves.
     """
     n = images.shape[1]
-    low, high, delta, delta_high = images, images_high, c.image_delta, c.image_delta_high
+    low, high = images.reshape(-1), images_high.reshape(-1)
+    delta, delta_high = deltas.reshape(-1), deltas_high.reshape(-1)
     at, by = position * n, outcome * n
     least = load(low, at) ^ load(delta, by)
     least_high = np.uint64(0)
@@ -387,7 +412,7 @@ def orbit_key(c, images, images_high, position, outcome, wide):
 def orbit_keys(c, images, images_high, lows, highs, wide):
     """The keys of states that are given by the fingerprints of their images."""
     for i in range(lows.size):
-        lows[i], highs[i] = orbit_key(c, images, images_high, i, INITIAL, wide)
+        lows[i], highs[i] = orbit_key(images, images_high, i, c.image_delta, c.image_delta_high, INITIAL, wide)
 
 
 @inner
@@ -479,7 +504,9 @@ def generate(c, levels, w, labels, begin, end, candidates, filled):
                 ref = pack_reference(position, outcome)
                 if symmetric:
                     if labels is None:
-                        child, child_high = orbit_key(c, old.image, old.image_high, position, outcome, wide)
+                        child, child_high = orbit_key(
+                            old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
+                        )
                     else:
                         child, child_high = labelled_child(c, old, w, labels, position, outcome, wide)
                     target = owner(child, workers)
