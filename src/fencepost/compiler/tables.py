@@ -487,7 +487,8 @@ class Tables:
         n, entries = self.outcomes, int(self.entries[0])
         if afresh or self._linked is None or self._linked[0] != (n, entries):
             start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
-            trie, step_trie = (np.zeros(entries, np.int32) for _ in range(2))
+            trie = np.zeros(entries, np.int32)
+            step_trie = np.zeros(entries if self.stepwise else 0, np.int32)
             linked = Entries(start, middle, end, np.zeros(entries, np.int64), trie, step_start, step_trie)
             native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
             self._linked = (n, entries), linked
