@@ -556,7 +556,9 @@ def admit(w, candidates, n, wide):
         prefetch(table, bucket(fps[i], lines))
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(table, bucket(load(fps, i + AHEAD), lines))
+            ahead = bucket(load(fps, i + AHEAD), lines)
+            prefetch(table, ahead)
+            prefetch(table, ahead + 8)
         fp = load(fps, i)
         store(fresh, found, i)
         if fp == 0:
