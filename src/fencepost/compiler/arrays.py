@@ -76,6 +76,10 @@ class Entries(NamedTuple):
     """int32[O]: where they end."""
     word: Array
     """int64[E]: entries."""
+    first: Array
+    """int32[E]: the place of the slot that an entry tests first, NO_PLACE if it begins with no test."""
+    gate: Array
+    """uint64[E]: bit set of the values of that slot, below 64, at which the entry does not end disabled at once."""
     trie: Array
     """int32[E]: the trie of each."""
     step_start: Array
@@ -119,19 +123,19 @@ class Compiled(NamedTuple):
     choice: Array
     """int32: the option that was taken."""
     write_start: Array
-    """int64[O + 1]: where the slots that an outcome writes are in the next two."""
-    write_slot: Array
-    """int32: the slot."""
-    write_value: Array
-    """int32: the value."""
+    """int64[O + 1]: how many slots all outcomes before one write, together."""
+    row_delta: Array
+    """uint64[O, words]: what an outcome does to a row, by exclusive or."""
     start: Array
     middle: Array
     end: Array
     word: Array
+    first: Array
+    gate: Array
     trie: Array
     step_start: Array
     step_trie: Array
-    """These seven: as in :class:`Entries`."""
+    """These nine: as in :class:`Entries`."""
     older: Array
     drop: Array
     known_start: Array

@@ -44,12 +44,12 @@ class Layout:
         self._free[WORD_BITS].append((0, 0))
         self._held: list[int] = []  # values that each slot has room for
 
-    def fit(self, values: Sequence[Sequence[Any]], spare: int = 0) -> Array:
+    def fit(self, values: Sequence[Sequence[Any]]) -> Array:
         """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place
         before and the one after.
 
-        ``spare``: words to add for what is still to come, if any has to be added. Raises
-        :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of one.
+        Raises :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of
+        one.
         """
         if len(values) > MAX_SLOTS:
             raise SystemFailure(
@@ -62,28 +62,28 @@ class Layout:
         for slot, (known, held) in enumerate(zip(values, self._held, strict=True)):
             if len(known) > held:
                 before = int(self.place[slot])
-                self._give(slot, len(known), spare)
+                self._give(slot, len(known))
                 if before:
                     moves.append((before, int(self.place[slot])))
                     self._free[place_bits(before)].append((place_word(before), place_shift(before)))
         return np.array(moves, np.int32).reshape(-1, 2)
 
-    def _give(self, slot: int, values: int, spare: int) -> None:
+    def _give(self, slot: int, values: int) -> None:
         """Give a slot a place with room for so many values."""
         bits = next((size for size in SIZES if values <= 1 << size), None)
         if bits is None:
             raise SystemFailure("a part of the state has more than 4 billion values; {profile} shows which", "profile")
-        word, shift = self._take(bits, spare)
+        word, shift = self._take(bits)
         self.place[slot] = pack_place(word, shift, bits)
         self._held[slot] = 1 << bits
         self.version += 1
 
-    def _take(self, bits: int, spare: int) -> tuple[int, int]:
+    def _take(self, bits: int) -> tuple[int, int]:
         """Free bits, from the smallest piece that has enough."""
         size = next((size for size in (*SIZES, WORD_BITS) if size >= bits and self._free[size]), None)
         if size is None:
-            self._free[WORD_BITS] += [(self.words + n, 0) for n in range(1 + spare)]
-            self.words += 1 + spare
+            self._free[WORD_BITS].append((self.words, 0))
+            self.words += 1
             size = WORD_BITS
         word, shift = self._free[size].pop(0)
         while size > bits:
@@ -118,8 +118,9 @@ def unpacked(rows: Array, places: Array) -> Array:
 
 def numbers(row: Array, places: Array) -> list[int]:
     """The numbers of one row."""
-    words = row.tolist()
-    return [words[place_word(p)] >> place_shift(p) & (1 << place_bits(p)) - 1 for p in places.tolist()]
+    bits, shifts = place_bits(places).astype(np.uint64), place_shift(places).astype(np.uint64)
+    found: list[int] = (row[place_word(places)] >> shifts & (np.uint64(1) << bits) - np.uint64(1)).tolist()
+    return found
 
 
 def _parts(place: int) -> tuple[int, np.uint64, np.uint64]:

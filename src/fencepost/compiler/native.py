@@ -26,6 +26,7 @@ from fencepost.compiler.encoding import (
     DISABLED,
     FORK_ENTRY,
     MISS,
+    NO_PLACE,
     NO_STEP,
     NODE_HEADER,
     PENDING,
@@ -443,6 +444,33 @@ def entry_of(pool, places, word):
 
 
 @njit
+def gate_of(pool, places, word):
+    """The first test of a trie: the place of its slot, and the values at which it does not end disabled at once."""
+    if word <= 0 or is_fork(pool[word]):
+        return np.int32(NO_PLACE), np.uint64(1)
+    place = places[pool[word]]
+    gate = ~np.uint64(0)
+    if place_bits(place) <= 6:
+        for value in range(min(pool[node_room(word)], 64)):
+            if pool[node_cell(word, value)] == DISABLED:
+                gate ^= np.uint64(1) << np.uint64(value)
+    return place, gate
+
+
+@njit
+def row_deltas(g, places, first, end, deltas):
+    """What the outcomes [first, end) do to a row, by exclusive or: of a slot that they write they know what it held."""
+    for outcome in range(first, end):
+        delta = deltas[outcome]
+        for x in range(delta.size):
+            delta[x] = 0
+        for k in range(g.known_start[outcome], g.known_start[outcome + 1]):
+            place = places[g.known_slot[k]]
+            change = np.uint64(g.known_old[k] ^ g.known_new[k])
+            delta[place_word(place)] ^= change << np.uint64(place_shift(place))
+
+
+@njit
 def link(g, places, root_kind, entries, fill):
     """Lay the entries out by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
@@ -496,3 +524,4 @@ def link(g, places, root_kind, entries, fill):
         fill[which] = k + 1
         entries.trie[k] = trie
         entries.word[k] = entry_of(g.pool, places, w)
+        entries.first[k], entries.gate[k] = gate_of(g.pool, places, w)

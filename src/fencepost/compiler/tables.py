@@ -128,6 +128,7 @@ class Tables:
         self.same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
         self.layout = Layout()
+        self._row_delta, self._laid_out = np.zeros((0, 0), np.uint64), (-1, 0)
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
         self.slots_read: list[set[int]] = [set() for _ in range(roots)]
@@ -462,7 +463,7 @@ class Tables:
             "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves,
             "leaf_span": self.leaves, "outcome_root": n,
             "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries,
-            "trie": entries,
+            "first": entries, "gate": entries, "trie": entries, "row_delta": n,
             "start": n, "middle": n, "end": n, "step_start": n + 1,
             # Only the embedded engine has symmetry.
             "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
@@ -489,21 +490,31 @@ class Tables:
             start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
             trie = np.zeros(entries, np.int32)
             step_trie = np.zeros(entries if self.stepwise else 0, np.int32)
-            linked = Entries(start, middle, end, np.zeros(entries, np.int64), trie, step_start, step_trie)
+            word, gate = np.zeros(entries, np.int64), np.zeros(entries, np.uint64)
+            linked = Entries(start, middle, end, word, np.zeros(entries, np.int32), gate, trie, step_start, step_trie)
             native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
             self._linked = (n, entries), linked
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span,
             self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start,
-            self.write_slot, self.write_value, *self._linked[1], self.older, self.drop, self.known_start,
+            self._row_deltas(), *self._linked[1], self.older, self.drop, self.known_start,
             self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
 
-    def fit(self, spare: int = 0) -> Array:
+    def _row_deltas(self) -> Array:
+        """What each outcome does to a row: worked out for those that are new, and for all once slots have moved."""
+        version, done = self._laid_out
+        if version != self.layout.version:
+            self._row_delta, done = reserve(MAX_OUTCOMES * self.layout.words, np.uint64).reshape(MAX_OUTCOMES, -1), 0
+        native.row_deltas(self.growing(), self.layout.place, done, self.outcomes, self._row_delta)
+        self._laid_out = self.layout.version, self.outcomes
+        return self._row_delta
+
+    def fit(self) -> Array:
         """Make room in rows for every value there is: the moves that rows must make; see :meth:`Layout.fit`."""
-        return self.layout.fit(self.store.values, spare)
+        return self.layout.fit(self.store.values)
 
     @property
     def places(self) -> Array:

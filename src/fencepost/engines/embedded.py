@@ -459,7 +459,7 @@ class Embedded(Executor):
             for begin in range(0, len(order), BLOCK_ROWS):
                 positions = order[begin : begin + BLOCK_ROWS]
                 number = numbers[positions] if numbers.size else positions % own.region + bases[positions // own.region]
-                yield number, arena.cells[positions]
+                yield number, arena.cells[positions, : manifest.words]
 
         begin = time.monotonic()
         manifest.words, manifest.places = own.tables.layout.words, own.tables.places.tolist()

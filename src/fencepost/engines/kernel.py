@@ -66,7 +66,7 @@ from fencepost.compiler.instructions import (
     store,
     yield_processor,
 )
-from fencepost.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, set_field, walk
+from fencepost.compiler.native import ASK, RESOLVED, field, inner, mixed, njit, resolve, walk
 
 BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""
@@ -75,6 +75,9 @@ AHEAD = 16
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
+PART_BITS, BUCKET_BITS = 13, 9
+"""Of the first bits of a fingerprint, by which a level is sorted: those that decide the part, and then the bucket."""
+PART_HEADS, BUCKET_HEADS = (1 << PART_BITS) + 1, (1 << BUCKET_BITS) + 1
 PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses for the driver to complete them."""
 
@@ -112,11 +115,15 @@ class Work(NamedTuple):
     parked: Array
     """int64[N]: the positions of parked states."""
     keys: Array
+    """uint64[N + 1]: scratch of :func:`order_level`."""
+    places: Array
+    """int64[N + 1]: scratch of :func:`order_level`."""
+    sorted_keys: Array
     """uint64[N]: scratch of :func:`order_level`."""
-    begins: Array
-    """int64[N]: scratch of :func:`order_level`."""
-    starts: Array
-    """int64[N]: scratch of :func:`order_level`."""
+    part_heads: Array
+    """int64[PART_HEADS]: scratch of :func:`order_level`."""
+    heads: Array
+    """int64[BUCKET_HEADS]: scratch of :func:`order_level`."""
     leaf_count: Array
     """int64[L]: how often a leaf was enabled in a state that was expanded."""
     cut_count: Array
@@ -125,10 +132,14 @@ class Work(NamedTuple):
     """int64[O]: how many states an outcome discovered."""
     fresh: Array
     """int64: the numbers of the candidates that are new."""
+    full: Array
+    """int64: scratch of :func:`admit`: the numbers of the candidates whose first line of the table is full."""
     held: Array
     """uint64: scratch of :func:`make_room`."""
     scratch: Array
     """int32[1]: the leaf that the trie of a property ended in."""
+    gates: Array
+    """int64: scratch of :func:`build`: entries that are to be walked."""
     stack: Array
     """int64[STACK_WORDS]: scratch of `native.walk` and `native.resolve`."""
     best_fp: Array
@@ -141,6 +152,20 @@ class Work(NamedTuple):
     """int64[R]: of each step property, the first place in the level of a state with a step that violates it, or -1."""
     best_outcome: Array
     """int64[R]: the outcome that is that step."""
+
+
+KINDS = dict.fromkeys(Work._fields, np.dtype(np.int64)) | {
+    "scratch": np.dtype(np.int32),
+    **dict.fromkeys(("table", "keys", "sorted_keys", "held", "best_fp", "best_high"), np.dtype(np.uint64)),
+}
+"""The types of the arrays of :class:`Work`."""
+
+
+def work_with(**arrays: Array) -> Work:
+    """The memory of a worker that has these arrays. Of each other one, which it does nothing with, there is one
+    element.
+    """
+    return Work(**({name: np.zeros(1, kind) for name, kind in KINDS.items()} | arrays))
 
 
 class Levels(NamedTuple):
@@ -424,10 +449,8 @@ def labelled_child(c, old, w, labels, position, outcome, wide):
     if fp != 0 and remembered[0] == fp and remembered[1] == high:
         return remembered[2], remembered[3]
     row = labels.row
-    for x in range(old.cells.shape[1]):
-        row[x] = old.cells[position, x]
-    for x in range(c.write_start[outcome], c.write_start[outcome + 1]):
-        set_field(row, 0, c.place[c.write_slot[x]], c.write_value[x])
+    for x in range(c.row_delta.shape[1]):
+        row[x] = old.cells[position, x] ^ c.row_delta[outcome, x]
     key, key_high, exact = labelled_key(c, labels, row, np.int64(0), wide)
     w.counts[INEXACT] += not exact
     remembered[0], remembered[1], remembered[2], remembered[3] = fp, high, key, key_high
@@ -552,13 +575,14 @@ def admit(w, candidates, n, wide):
             fresh[found] = i
             found += insert(table, counts, fps[i], highs[i], True)
         return found
+    # What is not new is written where nobody reads: cheaper than a branch that nobody can predict, and its line stays
+    # clean.
+    nowhere, full, overflowing = table.size - 1, w.full, 0
     for i in range(min(n, AHEAD)):
         prefetch(table, bucket(fps[i], lines))
     for i in range(n):
         if i + AHEAD < n:
-            ahead = bucket(load(fps, i + AHEAD), lines)
-            prefetch(table, ahead)
-            prefetch(table, ahead + 8)
+            prefetch(table, bucket(load(fps, i + AHEAD), lines))
         fp = load(fps, i)
         store(fresh, found, i)
         if fp == 0:
@@ -567,11 +591,24 @@ def admit(w, candidates, n, wide):
             continue
         place = bucket(fp, lines)
         at = find_in_line(table, place, fp)
+        is_new, is_full = at >> 4, at == 8
+        store(table, place + (at & 7) if is_new else nowhere, fp)
+        found += is_new
+        store(full, overflowing, i)
+        overflowing += is_full
+        if is_full:
+            prefetch(table, place + 8)
+    # A line never has room again, so that of two with one fingerprint the first one is still the first here.
+    for k in range(overflowing):
+        i = load(full, k)
+        fp = load(fps, i)
+        place = bucket(fp, lines) + 8
+        at = find_in_line(table, place, fp)
         while at == 8:
             place += 8
             at = find_in_line(table, place, fp)
-        # Writing back what is there already is cheaper than a branch that nobody can predict.
-        store(table, place + (at & 7), fp)
+        store(table, place + (at & 7) if at >> 4 else nowhere, fp)
+        store(fresh, found, i)
         found += at >> 4
     counts[USED] += found
     return found
@@ -584,15 +621,20 @@ def build(c, levels, w, candidates, found):
     """
     old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
-    width = new.cells.shape[1]
-    old_flat, new_flat = old.cells.reshape(-1), new.cells.reshape(-1)
+    width, words = new.cells.shape[1], c.row_delta.shape[1]
+    old_flat, new_flat, row_delta = old.cells.reshape(-1), new.cells.reshape(-1), c.row_delta.reshape(-1)
     counts, fresh = w.counts, w.fresh
     stepwise = c.step_trie.size > 0
     at = counts[LEAF_BASE] + counts[LEAF_TOP]
     position = counts[BASE] + counts[COUNT]
     pool, places, leaves, scratch, stack = c.pool, c.place, new.leaves, w.scratch, w.stack
+    gates = w.gates
     symmetric = new.image.size > 0
     for j in range(found):
+        if j + AHEAD < found:
+            ahead = reference_parent(load(refs, load(fresh, j + AHEAD)))
+            prefetch(old_flat, ahead * width)
+            prefetch(old.meta, ahead)
         i = load(fresh, j)
         ref = load(refs, i)
         outcome, parent = reference_outcome(ref), reference_parent(ref)
@@ -605,10 +647,8 @@ def build(c, levels, w, candidates, found):
             move_images(new.image, position, old.image, parent, c.image_delta, outcome)
             if wide:
                 move_images(new.image_high, position, old.image_high, parent, c.image_delta_high, outcome)
-        for x in range(width):
-            store(new_flat, row + x, load(old_flat, parent * width + x))
-        for x in range(load(c.write_start, outcome), load(c.write_start, outcome + 1)):
-            set_field(new_flat, row, load(places, load(c.write_slot, x)), load(c.write_value, x))
+        for x in range(words):
+            store(new_flat, row + x, load(old_flat, parent * width + x) ^ load(row_delta, outcome * words + x))
         missed = False
         outside = False
         middle = np.int64(load(c.middle, outcome))
@@ -622,8 +662,13 @@ def build(c, levels, w, candidates, found):
         n = at
         if not (missed or outside) and actions:
             n = inherit(c, old, parent, outcome, leaves, n)
+            passed = 0
             for e in range(middle, np.int64(load(c.end, outcome))):
-                n = follow(pool, places, new_flat, row, load(c.word, e), leaves, n, stack)
+                value = field(new_flat, row, load(c.first, e))
+                store(gates, passed, e)
+                passed += np.int64((load(c.gate, e) >> np.uint64(value & 63)) & np.uint64(1))
+            for k in range(passed):
+                n = follow(pool, places, new_flat, row, load(c.word, load(gates, k)), leaves, n, stack)
                 if n < 0:
                     missed = True
                     break
@@ -820,50 +865,87 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
     return ends
 
 
+@inner
+def heads_of(heads, buckets):
+    """Make the sizes of buckets, that of b at ``heads[b + 1]``, where each begins."""
+    for b in range(1, buckets):
+        store(heads, b, load(heads, b) + load(heads, b - 1))
+
+
 @njit
 def order_level(levels, w, at):
     """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
 
-    The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about
-    four, each of which is kept sorted by insertion.
+    The high half of a fingerprint is uniform over the worker's range. One pass distributes by its first bits into parts
+    that fit the cache, one for each part by the next ones into buckets of about one, and the last exchanges what is
+    still out of order.
     """
-    arena, order, workers, wide = levels.new, levels.order, levels.workers, levels.wide
-    keys, begins, starts = w.keys, w.begins, w.starts
+    arena, workers, wide = levels.new, levels.workers, levels.wide
+    order, fps, metas = levels.order[at:], arena.fp, arena.meta
+    keys, places, sorted_keys, part_heads, heads = w.keys, w.places, w.sorted_keys, w.part_heads, w.heads
     base, n = w.counts[BASE], w.counts[COUNT]
-    inside = 0
-    for i in range(n):
-        inside += is_inside(arena.meta[base + i])
-    if inside == 0:
-        return 0
-    bits = 1
-    while (1 << bits) < inside // 4:
+    bits = 0
+    while bits < PART_BITS and (n >> bits) > 1 << (BUCKET_BITS - 1):
         bits += 1
-    for b in range((1 << bits) + 1):
-        begins[b] = 0
-    for i in range(n):
-        if is_inside(arena.meta[base + i]):
-            part = ((arena.fp[base + i] >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
-            begins[np.int64(part >> np.uint64(32 - bits)) + 1] += 1
-    for b in range(1 << bits):
-        begins[b + 1] += begins[b]
-        starts[b] = begins[b]
-    for i in range(n):
-        if is_inside(arena.meta[base + i]):
-            fp = arena.fp[base + i]
-            part = ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
-            b = np.int64(part >> np.uint64(32 - bits))
-            k = begins[b]
-            begins[b] = k + 1
-            # Insertion from the end of the bucket's filled part keeps it sorted as it fills.
-            while k > starts[b] and (
-                keys[k - 1] > fp
-                or (wide and keys[k - 1] == fp and arena.fp_high[order[at + k - 1]] > arena.fp_high[base + i])
-            ):
-                keys[k] = keys[k - 1]
-                order[at + k] = order[at + k - 1]
-                k -= 1
-            keys[k] = fp
-            order[at + k] = base + i
+    parts, part_shift = 1 << bits, np.uint64(32 - bits)
+    bucket_mask, bucket_shift = np.uint64((1 << BUCKET_BITS) - 1), np.uint64(32 - bits - BUCKET_BITS)
+    low_half = np.uint64(0xFFFFFFFF)
+    for b in range(parts + 1):
+        store(part_heads, b, 0)
+    for i in range(base, base + n):
+        where = ((load(fps, i) >> np.uint64(32)) * np.uint64(workers)) & low_half
+        b = np.int64(where >> part_shift) + 1
+        store(part_heads, b, load(part_heads, b) + is_inside(load(metas, i)))
+    heads_of(part_heads, parts + 1)
+    inside = load(part_heads, parts)
+    for i in range(base, base + n):
+        fp = load(fps, i)
+        where = ((fp >> np.uint64(32)) * np.uint64(workers)) & low_half
+        b = np.int64(where >> part_shift)
+        k, belongs = load(part_heads, b), is_inside(load(metas, i))
+        store(part_heads, b, k + belongs)
+        # Behind all others there is room for what nobody reads: cheaper than a branch.
+        k = k if belongs else n
+        store(keys, k, fp)
+        store(places, k, i)
+    begin = np.int64(0)
+    for part in range(parts):
+        end = load(part_heads, part)
+        for b in range((1 << BUCKET_BITS) + 1):
+            store(heads, b, 0)
+        for i in range(begin, end):
+            where = ((load(keys, i) >> np.uint64(32)) * np.uint64(workers)) & low_half
+            b = np.int64((where >> bucket_shift) & bucket_mask) + 1
+            store(heads, b, load(heads, b) + 1)
+        heads_of(heads, 1 << BUCKET_BITS)
+        for i in range(begin, end):
+            fp = load(keys, i)
+            where = ((fp >> np.uint64(32)) * np.uint64(workers)) & low_half
+            b = np.int64((where >> bucket_shift) & bucket_mask)
+            k = load(heads, b)
+            store(heads, b, k + 1)
+            store(sorted_keys, begin + k, fp)
+            store(order, begin + k, load(places, i))
+        begin = end
+    for i in range(1, inside):
+        fp, k = load(sorted_keys, i), i
+        before = load(sorted_keys, i - 1)
+        if before < fp or (before == fp and not wide):
+            continue
+        position = load(order, i)
+        while k > 0 and (
+            load(sorted_keys, k - 1) > fp
+            or (
+                wide
+                and load(sorted_keys, k - 1) == fp
+                and load(arena.fp_high, load(order, k - 1)) > load(arena.fp_high, position)
+            )
+        ):
+            store(sorted_keys, k, load(sorted_keys, k - 1))
+            store(order, k, load(order, k - 1))
+            k -= 1
+        store(sorted_keys, k, fp)
+        store(order, k, position)
     return inside
 
 

@@ -11,7 +11,7 @@ from fencepost.compiler.encoding import COUNTERS, MAX_OUTCOMES
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS
 from fencepost.engines import walks
-from fencepost.engines.kernel import Arena, Work
+from fencepost.engines.kernel import Arena, Work, work_with
 from fencepost.engines.walks import LEAF_ROOM, SKETCH_BITS, Past, Temporal, Walkers
 
 LANES = 1024
@@ -46,14 +46,15 @@ def arena_for(positions: int, words: int) -> Arena:
 
 def work_for(lanes: int, roots: int) -> Work:
     """The scratch of one worker. ``roots``: of the protocol."""
-    none, nothing = np.zeros(1, np.int64), np.zeros(1, np.uint64)
-    return Work(
-        table=nothing, counts=np.zeros(COUNTERS, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
-        starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
-        scratch=np.zeros(1, np.int32), stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
-        best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none,
-        best_outcome=none,
-    )  # fmt: skip
+    return work_with(
+        counts=np.zeros(COUNTERS, np.int64),
+        parked=np.zeros(lanes, np.int64),
+        gates=np.zeros(roots + 1, np.int64),
+        stack=np.zeros(STACK_WORDS, np.int64),
+        best_fp=np.zeros(roots + 1, np.uint64),
+        best_high=np.zeros(roots + 1, np.uint64),
+        best_position=np.full(roots + 1, -1, np.int64),
+    )
 
 
 def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: int) -> Walkers:

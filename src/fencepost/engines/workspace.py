@@ -47,13 +47,15 @@ from fencepost.errors import ProtocolRaised
 from fencepost.step import Root, State
 from fencepost.step.state import LOW, SEED
 
+FEW_WORDS = 4
+"""Words that a row in memory has room for at least, half a cache line; a quarter more than it needs once it is longer.
+Whenever there is none left, both levels have to be copied.
+"""
 ROOM = 1 << 26
 """Candidates that a worker can have for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
 """Evaluations that are asked of Python before parked states are looked at again."""
-MANY_ROWS = 100_000
-"""States of a level from which on rows get words to spare when they get one: each time, the level is copied."""
 NO_ORDER: Array = np.zeros(0, np.int64)
 
 
@@ -110,7 +112,7 @@ class Workspace:
         )
 
     def _cells(self) -> Array:
-        n, words = self.region * self.workers, self.tables.layout.words
+        n, words = self.region * self.workers, max(FEW_WORDS, self.tables.layout.words * 5 // 4)
         return reserve(n * words, np.uint64, large=True).reshape(n, words)
 
     def _work(self, t: int) -> Work:
@@ -124,15 +126,19 @@ class Workspace:
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
             counts=counts,
             parked=reserve(self.region, np.int64),
-            keys=reserve(self.region, np.uint64),
-            begins=reserve(self.region, np.int64),
-            starts=reserve(self.region, np.int64),
+            keys=reserve(self.region + 1, np.uint64),
+            places=reserve(self.region + 1, np.int64),
+            sorted_keys=reserve(self.region, np.uint64),
+            part_heads=np.zeros(kernel.PART_HEADS, np.int64),
+            heads=np.zeros(kernel.BUCKET_HEADS, np.int64),
             leaf_count=reserve(MAX_OUTCOMES, np.int64),
             cut_count=reserve(MAX_OUTCOMES, np.int64),
             new_count=reserve(MAX_OUTCOMES, np.int64),
             fresh=reserve(ROOM, np.int64),
+            full=reserve(ROOM, np.int64),
             held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
             scratch=np.zeros(1, np.int32),
+            gates=np.zeros(roots, np.int64),
             stack=np.zeros(STACK_WORDS, np.int64),
             best_fp=np.zeros(roots, np.uint64),
             best_high=np.zeros(roots, np.uint64),
@@ -151,9 +157,8 @@ class Workspace:
 
     def fit(self) -> None:
         """Make room in rows for values and slots that are new, and bring the rows of both levels up to it."""
-        counts, words = self.counts(), self.tables.layout.words
-        moves = self.tables.fit(spare=words // 8 if sum(counts) > MANY_ROWS else 0)
-        if self.tables.layout.words > words:
+        counts, moves = self.counts(), self.tables.fit()
+        if self.tables.layout.words > self.new.cells.shape[1]:
             self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
         if len(moves):
             each = [
@@ -221,7 +226,7 @@ class Workspace:
         if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
             return None
         position = t * self.region + int(counts[COUNT])
-        self.new.cells[position] = self.tables.rows([state.ids])[0]
+        self.new.cells[position, : self.tables.layout.words] = self.tables.rows([state.ids])[0]
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
@@ -260,7 +265,7 @@ class Workspace:
             begin = t * self.region + int(work.counts[COUNT])
             end = begin + len(mine)
             positions[mine] = np.arange(begin, end)
-            self.new.cells[begin:end] = rows[mine]
+            self.new.cells[begin:end, : rows.shape[1]] = rows[mine]
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
@@ -328,6 +333,8 @@ class Workspace:
 
         A state that the author's Python raises in stays as it is, and counts as ``failed``.
         """
+        if not any(w.counts[PARKS] for w in self.work):
+            return
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)

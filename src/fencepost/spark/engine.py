@@ -274,12 +274,19 @@ class OnSpark(Executor):
         """Write states of the workspace's newest level, at these positions, as a piece; with the outcomes that led to
         them, if they are to be written down.
         """
-        new = self.workspace.new
+        new, words = self.workspace.new, self.workspace.tables.layout.words
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
         metas = np.empty(len(order), np.int64)
         loops.gather_leaves(new, order, metas, leaves, False)
         arena = Arena(
-            new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES
+            new.cells[order, :words],
+            new.fp[order],
+            new.fp_high[order],
+            order,
+            metas,
+            leaves,
+            level.NO_IMAGES,
+            level.NO_IMAGES,
         )
         name = self._name("rows", len(self.pieces))
         return level.write_piece(self.files, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)

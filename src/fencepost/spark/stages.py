@@ -37,7 +37,7 @@ from fencepost.compiler.encoding import (
 )
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS
-from fencepost.engines.kernel import Arena, Candidates, Levels, Work
+from fencepost.engines.kernel import Arena, Candidates, Levels, Work, work_with
 from fencepost.spark import loops
 from fencepost.spark.level import (
     NO_IMAGES,
@@ -206,17 +206,21 @@ class _Stage:
         plan = self.plan
         counts = np.zeros(COUNTERS, np.int64)
         counts[DEADLOCK] = -1
-        none, numbers = np.zeros(1, np.uint64), np.zeros(1, np.int64)
-        return Work(
-            table=none, counts=counts, parked=np.zeros(rows, np.int64), keys=none, begins=numbers, starts=numbers,
-            leaf_count=np.zeros(plan.leaves, np.int64), cut_count=np.zeros(plan.outcomes, np.int64),
-            new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none,
-            scratch=np.zeros(1, np.int32),
-            stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(plan.roots, np.uint64),
+        return work_with(
+            counts=counts,
+            parked=np.zeros(rows, np.int64),
+            leaf_count=np.zeros(plan.leaves, np.int64),
+            cut_count=np.zeros(plan.outcomes, np.int64),
+            new_count=np.zeros(plan.outcomes, np.int64),
+            fresh=np.arange(rows),
+            gates=np.zeros(plan.roots, np.int64),
+            stack=np.zeros(STACK_WORDS, np.int64),
+            best_fp=np.zeros(plan.roots, np.uint64),
             best_high=np.zeros(plan.roots, np.uint64),
-            best_position=np.full(plan.roots, -1, np.int64), best_order=np.full(plan.roots, -1, np.int64),
+            best_position=np.full(plan.roots, -1, np.int64),
+            best_order=np.full(plan.roots, -1, np.int64),
             best_outcome=np.full(plan.roots, -1, np.int64),
-        )  # fmt: skip
+        )
 
 
 class Expand(_Stage):
