@@ -72,6 +72,8 @@ BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""
 AHEAD = 16
 """How many places ahead memory is asked for."""
+MOVED = 1 << 16
+"""Entries of a table that are moved at a time when it grows."""
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
@@ -135,7 +137,9 @@ class Work(NamedTuple):
     full: Array
     """int64: scratch of :func:`admit`: the numbers of the candidates whose first line of the table is full."""
     held: Array
-    """uint64: scratch of :func:`make_room`."""
+    """uint64[2 x MOVED + SLACK]: scratch of :func:`make_room`."""
+    fill: Array
+    """int64[MOVED // 4]: scratch of :func:`make_room`: how many entries of a line are taken."""
     scratch: Array
     """int32[1]: the leaf that the trie of a property ended in."""
     gates: Array
@@ -273,36 +277,63 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
             insert(table, counts, lows[i], highs[i], wide)
 
 
-@njit(inline="always")
-def make_room(table, counts, held, wide, entries):
+@njit
+def make_room(table, counts, held, fill, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
     Buckets are proportional to fingerprints, so blocks taken from the far end move further out and never land on what
     has not been moved yet: no second table is needed at any time.
     """
     width = 2 if wide else 1
-    block = 1 << 16
-    if entries * LOAD_DENOMINATOR <= counts[CAPACITY] * LOAD_NUMERATOR:
-        return
     while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
-        end = counts[CAPACITY] + SLACK
+        before, end = counts[CAPACITY] >> 3, counts[CAPACITY] + SLACK
         counts[CAPACITY] += counts[CAPACITY] // 16 * 8
-        used = counts[USED]
+        used, lines = counts[USED], counts[CAPACITY] >> 3
         while end > 0:
-            begin = (end - 1) // block * block
+            begin = (end - 1) // MOVED * MOVED
             n = 0
             for at in range(begin * width, end * width, width):
-                if table[at] != 0 or (wide and table[at + 1] != 0):
-                    held[n] = table[at]
-                    table[at] = 0
-                    if wide:
-                        held[n + 1] = table[at + 1]
-                        table[at + 1] = 0
-                    n += width
-            for i in range(0, n, width):
-                insert(table, counts, held[i], held[i + width - 1], wide)
+                low, high = load(table, at), load(table, at + width - 1)
+                store(held, n, low)
+                store(held, n + width - 1, high)
+                n += width if low != 0 or high != 0 else 0
+                store(table, at, 0)
+                store(table, at + width - 1, 0)
+            if wide:
+                for i in range(0, n, 2):
+                    insert(table, counts, held[i], held[i + 1], True)
+            else:
+                first, last = (begin >> 3) * lines // before, (end >> 3) * lines // before
+                move_lines(table, held, fill[: last - first + 8], n, first, lines)
             end = begin
         counts[USED] = used
+
+
+@njit
+def move_lines(table, held, fill, n, first, lines):
+    """Enter the ``n`` fingerprints ``held``, none of which is in the table: most in the lines from ``first`` on.
+
+    How full a line is stands in ``fill``. To look for room in the line itself, which was just written to, would wait
+    for that to be done.
+    """
+    end = first + fill.size
+    for line in range(first, end):
+        at = find_in_line(table, line << 3, np.uint64(0))
+        store(fill, line - first, at & 15)
+    for i in range(n):
+        fp = load(held, i)
+        line = bucket(fp, lines) >> 3
+        while first <= line < end and load(fill, line - first) == 8:
+            line += 1
+        place = line << 3
+        if first <= line < end:
+            place += load(fill, line - first)
+        while load(table, place) != 0:
+            place += 1
+        store(table, place, fp)
+        line = place >> 3
+        if first <= line < end:
+            store(fill, line - first, load(fill, line - first) + 1)
 
 
 # -- judging ----------------------------------------------------------------------------------------------------------
@@ -765,7 +796,8 @@ def expand(worker, c, levels, w, labels, shared, first, block):
         incoming = 0
         for source in range(workers):
             incoming += shared.filled[turn, source, worker, 0]
-        make_room(w.table, w.counts, w.held, levels.wide, w.counts[USED] + incoming)
+        if (w.counts[USED] + incoming) * LOAD_DENOMINATOR > w.counts[CAPACITY] * LOAD_NUMERATOR:
+            make_room(w.table, w.counts, w.held, w.fill, levels.wide, w.counts[USED] + incoming)
         for source in range(workers):
             theirs = Candidates(
                 shared.fp[turn, source, worker], shared.high[turn, source, worker], shared.ref[turn, source, worker]
