@@ -34,7 +34,7 @@ from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
 from fencepost.engines.interface import Exploration, Report, TableWriter
-from fencepost.engines.kernel import Shared
+from fencepost.engines.kernel import LINE, TURNS, Shared
 from fencepost.engines.links import Links
 from fencepost.engines.options import EmbeddedOptions
 from fencepost.engines.recording import record_level, steps_of
@@ -85,9 +85,9 @@ class Embedded(Executor):
         self.links = Links()
         w = workspace.workers
         self.shared = Shared(
-            np.zeros(8, np.int64), np.zeros(8, np.int64), np.zeros((2, 8), np.int64), np.zeros((2, w, 8), np.int64),
-            np.zeros((2, w, w, 8), np.int64), *(reserve(2 * w * w * ROOM, t).reshape(2, w, w, ROOM) for t in
-            (np.uint64, np.uint64, np.int64)),
+            np.zeros(w * LINE, np.int64), np.zeros(LINE, np.int64),
+            *(np.zeros((TURNS, *each, LINE), np.int64) for each in ((), (w,), (w, w))),
+            *(reserve(TURNS * w * w * ROOM, t).reshape(TURNS, w, w, ROOM) for t in (np.uint64, np.uint64, np.int64)),
         )  # fmt: skip
         self.order = reserve(workspace.region * w, np.int64)
         """The positions of the frontier, by fingerprint."""
@@ -171,7 +171,7 @@ class Embedded(Executor):
         done. Watches limits meanwhile.
         """
         own = self.workspace
-        self.shared.barrier[0] = 0
+        self.shared.ready[:] = 0
         self.shared.stop[:] = 0
         levels = own.levels(order)
         futures: list[Future[int]] = [

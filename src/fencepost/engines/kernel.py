@@ -2,9 +2,9 @@
 
 A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of
 fingerprints, and computes the fingerprints of all successors (constant deltas: nothing of a state but its fingerprint
-and its enabled leaves is looked at). A candidate goes to the worker that owns its fingerprint; after one barrier,
-owners take candidates in the order of their parents, look them up, and build rows of the new ones only. So the first
-step to reach a state is its least, whatever the number of workers.
+and its enabled leaves is looked at). A candidate goes to the worker that owns its fingerprint. Once all workers have
+those of a round ready, owners take candidates in the order of their parents, look them up, and build rows of the new
+ones only. So the first step to reach a state is its least, whatever the number of workers.
 
 A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for
 each root that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`complete`
@@ -77,6 +77,10 @@ MOVED = 1 << 16
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
+TURNS = 4
+"""Rounds whose candidates have a place: those that one worker may still read while another writes the next."""
+LINE = 8
+"""Numbers in a cache line."""
 PART_BITS, BUCKET_BITS = 13, 9
 """Of the first bits of a fingerprint, by which a level is sorted: those that decide the part, and then the bucket."""
 PART_HEADS, BUCKET_HEADS = (1 << PART_BITS) + 1, (1 << BUCKET_BITS) + 1
@@ -200,26 +204,27 @@ class Candidates(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Where workers meet, W of them. All that is written before a barrier and read after it exists twice, and the two
-    are used in turn. A row of 8 is a cache line of its own, of which the first number counts.
+    """Where workers meet, W of them. What one of them has ready for a round, for the others to read, is in the place of
+    its turn: nobody is more than TURNS - 2 rounds ahead. A row of 8 is a cache line of its own, of which the first
+    number counts.
     """
 
-    barrier: Array
-    """int64[8]: how many workers have arrived, in all rounds together."""
+    ready: Array
+    """int64[8 x W]: for how many rounds a worker has its candidates ready."""
     stop: Array
     """int64[8]: whether to end the level early; and how many of its states the first worker has gone past."""
     leave: Array
-    """int64[2, 8]: ``stop`` as all workers are to see it in this round."""
+    """int64[TURNS, 8]: ``stop`` as all workers are to see it in this round."""
     parks: Array
-    """int64[2, W, 8]: how many parked states a worker has."""
+    """int64[TURNS, W, 8]: how many parked states a worker has."""
     filled: Array
-    """int64[2, W, W, 8]: how many candidates the first worker has found for the second."""
+    """int64[TURNS, W, W, 8]: how many candidates the first worker has found for the second."""
     fp: Array
-    """uint64[2, W, W, room]: their fingerprints, low halves."""
+    """uint64[TURNS, W, W, room]: their fingerprints, low halves."""
     high: Array
-    """uint64[2, W, W, room]: high halves."""
+    """uint64[TURNS, W, W, room]: high halves."""
     ref: Array
-    """int64[2, W, W, room]: their references."""
+    """int64[TURNS, W, W, room]: their references."""
 
 
 # -- the table of fingerprints ----------------------------------------------------------------------------------------
@@ -770,31 +775,34 @@ def expand(worker, c, levels, w, labels, shared, first, block):
     """Expand a level from place ``first`` on, as one of its workers, ``block`` states in a round; how many rounds were
     done, the same for all.
 
-    It ends early, between rounds, when ``shared.stop`` is set or some worker has many parked states.
+    Among several workers each has the candidates of the next round ready before it waits for those of this one: then
+    it hardly ever waits. The level ends early, after a round, when ``shared.stop`` is set or some worker has many
+    parked states; what is ready is then done first.
     """
     total, workers = levels.order.size, levels.workers
-    rounds = (total - first + block * workers - 1) // (block * workers)
-    arrivals = 0
-    this_round = 0
-    while this_round < rounds:
-        turn = this_round & 1
-        begin = min(total, first + (this_round * workers + worker) * block)
-        mine = Candidates(shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker])
-        generate(c, levels, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
-        shared.parks[turn, worker, 0] = w.counts[PARKS]
-        if worker == 0:
-            shared.leave[turn, 0] = shared.stop[0]
-            shared.stop[1] = begin - first
-        if workers > 1:
-            arrivals += workers
-            atomic_add(shared.barrier, 0, 1)
+    last = (total - first + block * workers - 1) // (block * workers)
+    ahead = 1 if workers > 1 else 0
+    ready = this_round = 0
+    while this_round < last:
+        while ready < last and ready <= this_round + ahead:
+            turn = ready % TURNS
+            begin = min(total, first + (ready * workers + worker) * block)
+            mine = Candidates(shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker])
+            generate(c, levels, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
+            shared.parks[turn, worker, 0] = w.counts[PARKS]
+            if worker == 0:
+                shared.leave[turn, 0] = shared.stop[0]
+                shared.stop[1] = begin - first
+            ready += 1
+            atomic_add(shared.ready, worker * LINE, 1)
+        turn = this_round % TURNS
+        incoming = 0
+        for source in range(workers):
             spins = 0
-            while atomic_load(shared.barrier, 0) < arrivals:
+            while atomic_load(shared.ready, source * LINE) <= this_round:
                 spins += 1
                 if spins & 1023 == 0:
                     yield_processor()
-        incoming = 0
-        for source in range(workers):
             incoming += shared.filled[turn, source, worker, 0]
         if (w.counts[USED] + incoming) * LOAD_DENOMINATOR > w.counts[CAPACITY] * LOAD_NUMERATOR:
             make_room(w.table, w.counts, w.held, w.fill, levels.wide, w.counts[USED] + incoming)
@@ -804,12 +812,12 @@ def expand(worker, c, levels, w, labels, shared, first, block):
             )
             found = admit(w, theirs, shared.filled[turn, source, worker, 0], levels.wide)
             build(c, levels, w, theirs, found)
-        this_round += 1
         leave = shared.leave[turn, 0] != 0
         for t in range(workers):
             leave |= shared.parks[turn, t, 0] > PARK_LIMIT
+        this_round += 1
         if leave:
-            break
+            last = ready
     return this_round
 
 

@@ -47,6 +47,8 @@ from fencepost.errors import ProtocolRaised
 from fencepost.step import Root, State
 from fencepost.step.state import LOW, SEED
 
+MANY_ROWS = 10_000
+"""States of a level from which on it is worth while to move their values on all cores."""
 FEW_WORDS = 4
 """Words that a row in memory has room for at least, half a cache line; a quarter more than it needs once it is longer.
 Whenever there is none left, both levels have to be copied.
@@ -162,16 +164,13 @@ class Workspace:
         if self.tables.layout.words > self.new.cells.shape[1]:
             self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
         if len(moves):
-            each = [
-                (arena, t, n)
+            parts = [
+                (arena.cells, t * self.region, t * self.region + n, moves)
                 for arena, held in ((self.old, self.old_counts), (self.new, counts))
                 for t, n in enumerate(held)
             ]
-            for job in [
-                self.pool.submit(move_fields, arena.cells, t * self.region, t * self.region + n, moves)
-                for arena, t, n in each
-            ]:
-                job.result()
+            run = self.pool.map if sum(counts) > MANY_ROWS else map
+            list(run(lambda part: move_fields(*part), parts))
 
     def _widened(self, arena: Arena, counts: list[int]) -> Arena:
         cells = self._cells()
