@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -187,26 +188,17 @@ class Search:
         """Explore. Limits, violations and errors of the protocol end it early and are part of what was found."""
         result = self.result
         self.executor = executor
-        try:
-            while self._run_until_relieved():
-                pass
-            result.complete = not self.queue and result.limit is None and not self.has_raised
-            self.executor.finish()
-        except ProtocolRaised as error:
-            result.raised = error
-            at = self.executor.locate(error)
-            if at is not None:
-                result.raised_at = self.found("raised", error.where, at)
-        except LimitReached:
-            result.limit = self.stepper.deadline.reached
-        except KeyboardInterrupt:
-            result.interrupted = True
-        except SystemFailure as error:
-            result.failure = error
-        except MemoryError:
-            result.failure = SystemFailure(
-                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
-            )
+        with end_recorded(result, self.stepper):
+            try:
+                while self._run_until_relieved():
+                    pass
+                result.complete = not self.queue and result.limit is None and not self.has_raised
+                self.executor.finish()
+            except ProtocolRaised as error:
+                result.raised = error
+                at = self.executor.locate(error)
+                if at is not None:
+                    result.raised_at = self.found("raised", error.where, at)
         try:
             self.executor.save()
         except SystemFailure as error:
@@ -390,6 +382,23 @@ class Search:
         self.earlier, self.queue, self.reported = kept, kept.queue, set(kept.reported)
         for found in kept.found:
             result.add(found)
+
+
+@contextmanager
+def end_recorded(result: Exploration, stepper: Stepper) -> Iterator[None]:
+    """Run what is explored, and record in the result if a limit, an interrupt or a failure ends it."""
+    try:
+        yield
+    except LimitReached:
+        result.limit = stepper.deadline.reached
+    except KeyboardInterrupt:
+        result.interrupted = True
+    except SystemFailure as error:
+        result.failure = error
+    except MemoryError:
+        result.failure = SystemFailure(
+            "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
+        )
 
 
 def _recording(stepper: Stepper) -> Recording | None:

@@ -44,7 +44,7 @@ from fencepost.engines.kernel import Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.options import SimulationOptions
 from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory, uncollected
-from fencepost.engines.search import TICK
+from fencepost.engines.search import TICK, end_recorded
 from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.engines.workspace import QUESTIONS
@@ -53,7 +53,7 @@ from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
 from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import Value, encode
-from fencepost.step import LimitReached, Root, Stepper
+from fencepost.step import Root, Stepper
 from fencepost.step.roots import MAPPING, STEP_PROPERTIES
 from fencepost.step.state import LOW
 from fencepost.trace.shorten import shortened, shortened_lasso
@@ -129,8 +129,8 @@ class Simulation:
         self.options = options
         self.report = report
         self.started = time.monotonic()
-        self.told = 0.0
-        self.seconds = {"python": 0.0, "settle": 0.0, "walk": 0.0}
+        self._reported_at = 0.0
+        self.seconds = {"python": 0.0, "complete": 0.0, "walk": 0.0}
         self.result = Exploration()
         self.seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
         self.depth = options.depth or DEPTH
@@ -218,27 +218,17 @@ class Simulation:
         first, last = 0, options.walks or (UNLIMITED if options.timeout is not None else WALKS)
         if self.only is not None:
             first, last = self.only, self.only + 1
-        try:
-            with self.stepper.deadline.limits(self.limit_reached):
-                self._begin()
-                over = (result.found and not options.keep_going) or (self.seeking and not self.sought)
-                if self.plan.starts.size and self.raised is None and not over:
-                    self.walk(first, last)
-        except LimitReached:
-            result.limit = self.stepper.deadline.reached
+        with end_recorded(result, self.stepper), self.stepper.deadline.limits(self.limit_reached):
+            self._begin()
+            over = (result.found and not options.keep_going) or (self.seeking and not self.sought)
+            if self.plan.starts.size and self.raised is None and not over:
+                self.walk(first, last)
+        if self.stepper.deadline.reached is not None:
             self.questions.clear()
-        except KeyboardInterrupt:
-            result.interrupted = True
-        except SystemFailure as error:
-            result.failure = error
-        except MemoryError:
-            result.failure = SystemFailure(
-                "out of memory: set {max_memory} below what the machine has, to stop in time", "max_memory"
-            )
         self._count()
         assert result.walks is not None
         result.walks = replace(result.walks, unseen=self._unseen())
-        self._tell()
+        self._report_found()
         found = result.found or (self.seeking and not self._unmet())
         if self.plan.starts.size and not (
             result.limit or found or result.raised or result.interrupted or result.failure
@@ -266,7 +256,7 @@ class Simulation:
         work = work_for(len(self.starts), len(self.stepper.roots))
         walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
         self.control[END] = UNLIMITED
-        self._settle([(work, walkers)])
+        self._complete([(work, walkers)])
         for one in [*self._violations([walkers]), *self._witnesses([walkers])]:
             self.result.add(Found(one.kind, one.name, self.starts[one.walk], []))
         self.sought -= {witness.name for witness in self.result.witnesses}
@@ -298,7 +288,7 @@ class Simulation:
         groups = list(zip(self.work, self.walkers, strict=True))
         while self.result.limit is None:
             self._run_workers()
-            self._settle(groups)
+            self._complete(groups)
             self._end_when_met()
             if self.enough():
                 self.control[END] = min(self.control[END], self.control[NEXT])
@@ -355,7 +345,7 @@ class Simulation:
             raise interrupted
         self.watch()
 
-    def _settle(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
+    def _complete(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
         """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is
         ``patient``.
         """
@@ -392,7 +382,7 @@ class Simulation:
                 self.control[END] = min(self.control[END], number + 1)
                 walkers.walk[lane] = -1
         self.seconds["python"] += python
-        self.seconds["settle"] += time.monotonic() - begin - python
+        self.seconds["complete"] += time.monotonic() - begin - python
 
     def _ask(self, root: int, ids: list[int], step: int) -> None:
         after = self.tables.successor(ids, step) if step >= 0 else None
@@ -437,7 +427,7 @@ class Simulation:
                 found[name] = min(this, found.get(name, this))
         return sorted(found.values())
 
-    def _tell(self) -> None:
+    def _report_found(self) -> None:
         """Walk again what violated something or raised; unless it is to keep going, only the first thing that the
         lowest walk met.
         """
@@ -507,7 +497,7 @@ class Simulation:
             walks.wander(self.compiled, self.arena, self.work[0], walkers, self.plan, self.control, path)
             if walkers.step[0] >= steps:
                 break
-            self._settle([(self.work[0], walkers)], patient=True)
+            self._complete([(self.work[0], walkers)], patient=True)
         start = self.starts[walks.start_of(self.plan, number) - self.first_start]
         taken = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in path[:steps]]
         return Found(kind, name, start, taken, walk=number, walked=steps + 1)
@@ -527,8 +517,8 @@ class Simulation:
             result.limit = self.limit_reached()
         if result.limit is not None:
             self.control[STOP] = 1
-        if self.report is not None and now - self.told >= TICK:
-            self.told = now
+        if self.report is not None and now - self._reported_at >= TICK:
+            self._reported_at = now
             self._count()
             self.report(
                 Progress(

@@ -310,7 +310,7 @@ class Distributed(simulate.Simulation):
         """Whether there was a second of which less than half went by in asking Python: before that, a cluster could
         gain little.
         """
-        now, asking = time.monotonic(), self.seconds["python"] + self.seconds["settle"]
+        now, asking = time.monotonic(), self.seconds["python"] + self.seconds["complete"]
         since, before = self._looked
         if now - since >= 1.0:
             self._learned |= asking - before < (now - since) / 2
