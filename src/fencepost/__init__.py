@@ -51,6 +51,7 @@ from fencepost.spec.refinement import refines
 from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.step import State
 from fencepost.trace import Step, Trace
+from fencepost.version import VERSION
 
 if TYPE_CHECKING:
     from fencepost.client import connect as connect
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from fencepost.tracing import TraceEvent as TraceEvent
     from fencepost.tracing import TraceWriter as TraceWriter
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ActionCount",

@@ -20,6 +20,7 @@ from difflib import get_close_matches
 
 from fencepost import arguments, errors, extras, interrupts, output
 from fencepost.errors import OptionError
+from fencepost.version import VERSION
 
 COMMANDS = {
     "list": "the shipped protocols and their configurations",
@@ -103,9 +104,7 @@ def _run(given: list[str]) -> int:
     if unknown:
         raise OptionError(_unknown_option(unknown[0], _parser_of(parser, given)))
     if parsed.version:
-        from fencepost import __version__
-
-        output.say(f"fencepost {__version__}")
+        output.say(f"fencepost {VERSION}")
         return errors.HOLDS
     if parsed.command is None:
         *others, last = COMMANDS

@@ -18,9 +18,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
-import fencepost
 from fencepost import loading
 from fencepost.engines.interface import Exploration, Found
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised
@@ -43,18 +43,18 @@ state is.
 PATIENCE = 600.0
 """Seconds that the other processes may take, unless the whole search may take less."""
 
-Told = list[list[Any]]
-"""What became of each state: its fingerprint, and for each action or property its title and what came out, in text."""
+Evaluated = list[list[Any]]
+"""Of every state its fingerprint, and for each action or property the title and the result, as text."""
 
 
 class Sample:
-    """The first states of a protocol, level by level, and what can be told of each."""
+    """The first states of a protocol, level by level, and what the author's Python makes of each."""
 
     def __init__(self, stepper: Stepper) -> None:
         self.stepper = stepper
         stepper.store.show_only(lambda path: True)  # a view would leave open which of several states is looked at
         self.found: dict[str, Found] = {}
-        self.told: Told = []
+        self.evaluated: Evaluated = []
         self.raised: tuple[str, ProtocolRaised] | None = None
 
     def explore(self) -> Sample:
@@ -64,13 +64,13 @@ class Sample:
             key = self._key(state.ids)
             level.setdefault(key, state.ids)
             self.found.setdefault(key, Found("raised", "", state, []))
-        self.told.append(["", [["", sorted(level)]]])
+        self.evaluated.append(["", [["", sorted(level)]]])
         while level:
             following: dict[str, tuple[int, ...]] = {}
             for key in sorted(level)[:LEVEL]:
-                if len(self.told) > STATES or self.stepper.evaluations > EVALUATIONS:
+                if len(self.evaluated) > STATES or self.stepper.evaluations > EVALUATIONS:
                     return self
-                self.told.append([key, list(self._state(key, level[key], following))])
+                self.evaluated.append([key, list(self._state(key, level[key], following))])
             level = following
         return self
 
@@ -122,10 +122,10 @@ def compare(
     here that the search itself will tell of.
     """
     began = time.monotonic()
-    home = _home(protocol, invariants)
-    if home is None:
+    request = _request(protocol, invariants)
+    if request is None:
         return None
-    others = [_started(seed, home) for seed in SEEDS]
+    others = [_started(seed, request) for seed in SEEDS]
     try:
         here = Sample(Stepper(protocol, invariants, True, deadline)).explore()
         if here.raised is not None:
@@ -134,8 +134,8 @@ def compare(
             return _ended(here, key, error, began) if isinstance(error.__cause__, Misbehaved) else None
         late = began + min(PATIENCE, timeout or PATIENCE)
         for other in others:
-            told = _told(other, late)
-            difference = None if told is None else _difference(here, told)
+            evaluated = _answer(other, late)
+            difference = None if evaluated is None else _difference(here, evaluated)
             if difference is not None:
                 return _ended(here, *_differs(here, *difference), began)
         return None
@@ -147,10 +147,10 @@ def compare(
             other.communicate()
 
 
-def _difference(here: Sample, told: Told) -> tuple[str, str] | None:
+def _difference(here: Sample, evaluated: Evaluated) -> tuple[str, str] | None:
     """The first state, by its key, and action or property that are not the same in both."""
-    ours: Told = json.loads(json.dumps(here.told))
-    for (key, mine), (other, its) in zip(ours, told, strict=False):
+    ours: Evaluated = json.loads(json.dumps(here.evaluated))
+    for (key, mine), (other, its) in zip(ours, evaluated, strict=False):
         if key != other or mine != its:
             return key, next((one[0] for one, two in zip(mine, its, strict=False) if one != two), "")
     # One of them may have looked at more: here every evaluation is done twice, which uses up their number.
@@ -172,7 +172,7 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
     return Exploration(
         raised=error,
         raised_at=None if at is None else Found("raised", error.where, at.initial, at.path),
-        distinct=len(here.told) - 1,
+        distinct=len(here.evaluated) - 1,
         generated=len(here.found),
         seconds=time.monotonic() - began,
     )
@@ -181,25 +181,25 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
 # -- the other processes ----------------------------------------------------------------------------------------------
 
 
-def _home(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
+def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
     """What another process needs to have the same protocol; None if it can not have it."""
     cls = type(protocol)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if "<locals>" in cls.__qualname__ or file is None or not sys.executable:
         return None
     from_file = cls.__module__ == "__main__" or cls.__module__.startswith(PROTOCOL_MODULE)
-    home = {
+    locator = {
         "path": sys.path,
         "file": os.path.abspath(file) if from_file else None,
         "module": cls.__module__,
         "name": cls.__qualname__,
     }
     given = dict(protocol.constants), None if invariants is None else list(invariants)
-    return json.dumps(home).encode() + b"\n" + pickle.dumps(given)
+    return json.dumps(locator).encode() + b"\n" + pickle.dumps(given)
 
 
-def _started(seed: int, home: bytes) -> subprocess.Popen[bytes]:
-    package = os.path.dirname(os.path.dirname(os.path.abspath(fencepost.__file__)))
+def _started(seed: int, request: bytes) -> subprocess.Popen[bytes]:
+    package = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": package}
     process = subprocess.Popen(
         [sys.executable, "-m", __name__],
@@ -207,16 +207,16 @@ def _started(seed: int, home: bytes) -> subprocess.Popen[bytes]:
     )  # fmt: skip
     assert process.stdin is not None
     with contextlib.suppress(OSError):
-        process.stdin.write(home)
+        process.stdin.write(request)
         process.stdin.close()
     process.stdin = None
     return process
 
 
-def _told(process: subprocess.Popen[bytes], late: float) -> Told | None:
+def _answer(process: subprocess.Popen[bytes], late: float) -> Evaluated | None:
     try:
         said, _ = process.communicate(timeout=max(0.0, late - time.monotonic()))
-        found: Told = json.loads(said)
+        found: Evaluated = json.loads(said)
         return found
     except (subprocess.TimeoutExpired, ValueError):  # it had no time, or its module can not be imported elsewhere
         return None
@@ -230,15 +230,15 @@ def _main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # for what an author prints
     # A script that checks while it is imported would start processes like this one, and each of them more.
-    fencepost.check = sys.modules["fencepost.check"].check = _end  # type: ignore[assignment, attr-defined]
-    home = json.loads(sys.stdin.buffer.readline())
-    sys.path[:] = home["path"]
-    module = loading.from_file(home["file"]) if home["file"] else importlib.import_module(home["module"])
-    sys.modules[home["module"]] = module  # which may be __main__, by which name its values were pickled
+    sys.modules["fencepost"].check = sys.modules["fencepost.check"].check = _end  # type: ignore[attr-defined]
+    locator = json.loads(sys.stdin.buffer.readline())
+    sys.path[:] = locator["path"]
+    module = loading.from_file(locator["file"]) if locator["file"] else importlib.import_module(locator["module"])
+    sys.modules[locator["module"]] = module  # which may be __main__, by which name its values were pickled
     constants, invariants = pickle.load(sys.stdin.buffer)
-    protocol = attrgetter(home["name"])(module)(**constants)
+    protocol = attrgetter(locator["name"])(module)(**constants)
     sample = Sample(Stepper(protocol, invariants)).explore()
-    json.dump(sample.told, out)
+    json.dump(sample.evaluated, out)
     out.flush()
 
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import fencepost
 from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.server import Service
 from fencepost.metadata_service.settings import descriptions
+from fencepost.version import VERSION
 
 
 def answers(service: Service) -> dict[bytes, Callable[[], str]]:
@@ -178,7 +178,7 @@ def _lines(between: str, values: Mapping[str, object]) -> str:
 
 def _version() -> str:
     """What clients parse is a version of ZooKeeper: the one whose protocol is spoken."""
-    return f"3.9.3-fencepost-{fencepost.__version__}"
+    return f"3.9.3-fencepost-{VERSION}"
 
 
 _WORDS: dict[str, Callable[[Service], str]] = {

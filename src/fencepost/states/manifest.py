@@ -25,6 +25,7 @@ from fencepost.states.kinds import Kind
 from fencepost.step.state import Store
 from fencepost.storage import Storage, open_storage
 from fencepost.trace.words import constant_text
+from fencepost.version import VERSION
 
 SCHEMA = 3
 """The version of what the files hold and how."""
@@ -82,11 +83,9 @@ class Manifest(About):
 
 def about(protocol: Protocol) -> dict[str, Any]:
     """The fields of :class:`About` for a protocol."""
-    from fencepost import __version__
-
     return {
         "schema": SCHEMA,
-        "fencepost": __version__,
+        "fencepost": VERSION,
         "protocol": protocol.name,
         "home": _locator(type(protocol)),
         "source": source_digest(protocol),
