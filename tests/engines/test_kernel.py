@@ -108,7 +108,7 @@ def test_a_level_is_put_in_the_order_of_fingerprints(count: int, wide: bool, wor
     generator = np.random.default_rng(count)
     region = count + 10
     arena = arena_for(region * workers, 1)
-    order = np.full(region * workers, -1, np.int64)
+    order, order_fp = np.full(region * workers, -1, np.int64), np.zeros(region * workers, np.uint64)
     places, expected = 0, []
     for t in range(workers):
         base = t * region
@@ -130,16 +130,16 @@ def test_a_level_is_put_in_the_order_of_fingerprints(count: int, wide: bool, wor
             counts=counts,
             keys=np.zeros(n + 1, np.uint64),
             places=np.zeros(n + 1, np.int64),
-            sorted_keys=np.zeros(n, np.uint64),
             part_heads=np.zeros(kernel.PART_HEADS, np.int64),
             heads=np.zeros(kernel.BUCKET_HEADS, np.int64),
         )
-        levels = Levels(arena, arena, order, wide, True, workers, region)
+        levels = Levels(arena, arena, order, order_fp, wide, True, workers, region)
         assert kernel.order_level(levels, w, places) == inside.sum()
         in_order = np.lexsort((highs, fps))
         expected += (base + in_order[inside[in_order]]).tolist()
         places = len(expected)
         assert order[:places].tolist() == expected
+        assert np.array_equal(order_fp[:places], arena.fp[expected])
 
 
 def test_an_outcome_does_to_a_row_what_it_writes() -> None:

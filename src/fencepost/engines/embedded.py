@@ -91,6 +91,8 @@ class Embedded(Executor):
         )  # fmt: skip
         self.order = reserve(workspace.region * w, np.int64)
         """The positions of the frontier, by fingerprint."""
+        self.order_fp = reserve(workspace.region * w, np.uint64)
+        """Their fingerprints, low halves."""
         self.log = reserve(workspace.region * w, np.int64)
         self.bases = [0] * w
         """The number in its level of each worker's first state of the frontier."""
@@ -173,7 +175,7 @@ class Embedded(Executor):
         own = self.workspace
         self.shared.ready[:] = 0
         self.shared.stop[:] = 0
-        levels = own.levels(order)
+        levels = own.levels((order, self.order_fp))
         futures: list[Future[int]] = [
             own.pool.submit(
                 kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], self.shared, first, block
@@ -259,7 +261,7 @@ class Embedded(Executor):
 
         def sort(t: int) -> None:
             if inside[t]:
-                kernel.order_level(own.levels(self.order), own.work[t], int(places[t]))
+                kernel.order_level(own.levels((self.order, self.order_fp)), own.work[t], int(places[t]))
 
         for future in [own.pool.submit(sort, t) for t in range(own.workers)]:
             future.result()

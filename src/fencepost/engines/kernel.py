@@ -124,8 +124,6 @@ class Work(NamedTuple):
     """uint64[N + 1]: scratch of :func:`order_level`."""
     places: Array
     """int64[N + 1]: scratch of :func:`order_level`."""
-    sorted_keys: Array
-    """uint64[N]: scratch of :func:`order_level`."""
     part_heads: Array
     """int64[PART_HEADS]: scratch of :func:`order_level`."""
     heads: Array
@@ -164,7 +162,7 @@ class Work(NamedTuple):
 
 KINDS = dict.fromkeys(Work._fields, np.dtype(np.int64)) | {
     "scratch": np.dtype(np.int32),
-    **dict.fromkeys(("table", "keys", "sorted_keys", "held", "best_fp", "best_high"), np.dtype(np.uint64)),
+    **dict.fromkeys(("table", "keys", "held", "best_fp", "best_high"), np.dtype(np.uint64)),
 }
 """The types of the arrays of :class:`Work`."""
 
@@ -179,7 +177,8 @@ def work_with(**arrays: Array) -> Work:
 class Levels(NamedTuple):
     """The level that is expanded and the one that is built, and what of the options the loops must know.
 
-    ``order`` (int64): the positions in ``old`` of the states to be expanded, by fingerprint. ``wide``: whether
+    ``order`` (int64): the positions in ``old`` of the states to be expanded, by fingerprint; ``order_fp`` (uint64):
+    their fingerprints, low halves, so that they are read one after the other. ``wide``: whether
     fingerprints have 128 bits. ``actions``: whether the actions of successors are evaluated (they are not on the last
     level of a depth limit). ``region``: how many positions each of the ``workers`` has.
     """
@@ -187,6 +186,7 @@ class Levels(NamedTuple):
     old: Arena
     new: Arena
     order: Array
+    order_fp: Array
     wide: bool
     actions: bool
     workers: int
@@ -540,13 +540,12 @@ def generate(c, levels, w, labels, begin, end, candidates, filled):
         if k + 2 * AHEAD < end:
             ahead = load(order, k + 2 * AHEAD)
             prefetch(old.meta, ahead)
-            prefetch(old.fp, ahead)
         if k + AHEAD < end:
             ahead = load(order, k + AHEAD)
             prefetch(old.leaves, meta_first(load(old.meta, ahead)))
             prefetch(old.cells, ahead * width)
         position = load(order, k)
-        fp = load(old.fp, position)
+        fp = load(levels.order_fp, k)
         high = load(old.fp_high, position) if wide else np.uint64(0)
         meta = load(old.meta, position)
         first, last = meta_first(meta), meta_end(meta)
@@ -914,15 +913,16 @@ def heads_of(heads, buckets):
 
 @njit
 def order_level(levels, w, at):
-    """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
+    """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` and ``order_fp`` from ``at`` on;
+    how many.
 
     The high half of a fingerprint is uniform over the worker's range. One pass distributes by its first bits into parts
     that fit the cache, one for each part by the next ones into buckets of about one, and the last exchanges what is
     still out of order.
     """
     arena, workers, wide = levels.new, levels.workers, levels.wide
-    order, fps, metas = levels.order[at:], arena.fp, arena.meta
-    keys, places, sorted_keys, part_heads, heads = w.keys, w.places, w.sorted_keys, w.part_heads, w.heads
+    order, order_fp, fps, metas = levels.order[at:], levels.order_fp[at:], arena.fp, arena.meta
+    keys, places, part_heads, heads = w.keys, w.places, w.part_heads, w.heads
     base, n = w.counts[BASE], w.counts[COUNT]
     bits = 0
     while bits < PART_BITS and (n >> bits) > 1 << (BUCKET_BITS - 1):
@@ -964,27 +964,27 @@ def order_level(levels, w, at):
             b = np.int64((where >> bucket_shift) & bucket_mask)
             k = load(heads, b)
             store(heads, b, k + 1)
-            store(sorted_keys, begin + k, fp)
+            store(order_fp, begin + k, fp)
             store(order, begin + k, load(places, i))
         begin = end
     for i in range(1, inside):
-        fp, k = load(sorted_keys, i), i
-        before = load(sorted_keys, i - 1)
+        fp, k = load(order_fp, i), i
+        before = load(order_fp, i - 1)
         if before < fp or (before == fp and not wide):
             continue
         position = load(order, i)
         while k > 0 and (
-            load(sorted_keys, k - 1) > fp
+            load(order_fp, k - 1) > fp
             or (
                 wide
-                and load(sorted_keys, k - 1) == fp
+                and load(order_fp, k - 1) == fp
                 and load(arena.fp_high, load(order, k - 1)) > load(arena.fp_high, position)
             )
         ):
-            store(sorted_keys, k, load(sorted_keys, k - 1))
+            store(order_fp, k, load(order_fp, k - 1))
             store(order, k, load(order, k - 1))
             k -= 1
-        store(sorted_keys, k, fp)
+        store(order_fp, k, fp)
         store(order, k, position)
     return inside
 

@@ -180,7 +180,7 @@ def begin_again(walkers, plan, numbers, counted):
 @njit(inline="always")
 def alone(arena):
     """The states of walks, as `kernel` sees them: parents and children in one arena, of one worker."""
-    return Levels(arena, arena, arena.ref, False, True, 1, 0)
+    return Levels(arena, arena, arena.ref, arena.fp, False, True, 1, 0)
 
 
 @njit

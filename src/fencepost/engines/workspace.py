@@ -58,7 +58,7 @@ ROOM = 1 << 26
 FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
 """Evaluations that are asked of Python before parked states are looked at again."""
-NO_ORDER: Array = np.zeros(0, np.int64)
+NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
 
 
 class Workspace:
@@ -130,7 +130,6 @@ class Workspace:
             parked=reserve(self.region, np.int64),
             keys=reserve(self.region + 1, np.uint64),
             places=reserve(self.region + 1, np.int64),
-            sorted_keys=reserve(self.region, np.uint64),
             part_heads=np.zeros(kernel.PART_HEADS, np.int64),
             heads=np.zeros(kernel.BUCKET_HEADS, np.int64),
             leaf_count=reserve(MAX_OUTCOMES, np.int64),
@@ -150,9 +149,9 @@ class Workspace:
             best_outcome=np.full(roots, -1, np.int64),
         )
 
-    def levels(self, order: Array = NO_ORDER) -> Levels:
-        """Both levels as compiled loops see them; with the ``order`` of one."""
-        return Levels(self.old, self.new, order, self.wide, self.search.expands_next, self.workers, self.region)
+    def levels(self, order: tuple[Array, Array] = NO_ORDER) -> Levels:
+        """Both levels as compiled loops see them; with the ``order`` of one, positions and fingerprints."""
+        return Levels(self.old, self.new, *order, self.wide, self.search.expands_next, self.workers, self.region)
 
     def counts(self) -> list[int]:
         """How many states each worker has in ``new``."""

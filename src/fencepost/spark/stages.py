@@ -545,7 +545,7 @@ def packed(*arrays: Array) -> bytes:
 
 
 def _levels(plan: Plan, old: Arena, new: Arena) -> Levels:
-    return Levels(old, new, np.arange(len(old.fp)), plan.wide, plan.actions, 1, 0)
+    return Levels(old, new, np.arange(len(old.fp)), old.fp, plan.wide, plan.actions, 1, 0)
 
 
 def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
