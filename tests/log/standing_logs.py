@@ -34,9 +34,13 @@ class Standing:
     async def start(self, bookies: int) -> None:
         async with await MetadataClient.connect(self.uri) as client:
             await client.initialise()
-        for number in range(bookies):
-            running = bookie(self.folder / f"bookie{number}", self.uri)
-            self.bookies.append(await self.stack.enter_async_context(running))
+        for _ in range(bookies):
+            await self.add_bookie()
+
+    async def add_bookie(self) -> None:
+        """Start one more bookie."""
+        running = bookie(self.folder / f"bookie{len(self.bookies)}", self.uri)
+        self.bookies.append(await self.stack.enter_async_context(running))
 
     async def connect(self, trace: Path | None = None) -> Client:
         """A client, which is closed at the end."""

@@ -34,6 +34,7 @@ from fencepost.log.roles.leader import (
     RollOver,
     Seal,
     SteppedDown,
+    Waits,
     Write,
     WriteChain,
     WriteFailed,
@@ -108,6 +109,40 @@ def test_what_can_not_be_done_is_tried_again() -> None:
     assert told.due(told.answer(LedgerClosed, Closing.FAILED)) == [CloseLedger(6, 5, is_own=False)]
     told.answer(LedgerClosed, Closing.CLOSED, 0)
     assert told.due(told.answer(LedgerCreated, None)) == [CreateLedger(9)]
+
+
+def test_whoever_waits_for_a_ledger_says_so_now_and_then() -> None:
+    told = Told(pause=10, reminder=25)
+    told(Elected())
+    told.answer(ChainRead, Outcome.OK, Chain(), 4)
+    said = []
+    for _ in range(6):
+        effects = told.answer(LedgerCreated, None)
+        said.append([effect.time for effect in effects if isinstance(effect, Waits)])
+        told.due(effects)
+    assert said == [[0], [], [], [30], [], []], "at once, and no sooner again than the reminder"
+    told.created(7)
+    told(WriteFailed(7, Failure.TROUBLE))
+    assert Waits(0) in told.answer(LedgerClosed, Closing.FAILED), "the time is that since there was a ledger"
+
+
+def test_whoever_has_no_ledger_for_too_long_fails_what_waits_and_begins_again() -> None:
+    told = Told(pause=10, patience=20)
+    told.lead()
+    told(Append([1]))
+    told(Confirmed(7, 0))
+    told(RollOver())
+    told(Append([1, 1]))
+    told.answer(LedgerClosed, Closing.CLOSED, 0)
+    for _ in range(2):
+        told.due(told.answer(LedgerCreated, None))
+    failed, stepped_down, timer = told.answer(LedgerCreated, None)
+    assert failed == Failed(1, 2, Reason.NO_LEDGER, is_known=True), "they are in no ledger"
+    assert stepped_down == SteppedDown(Reason.NO_LEDGER) and told.leader.ended is None
+    assert [type(effect) for effect in told.due([timer])] == [ReadChain]
+    told.answer(ChainRead, Outcome.OK, ONE, 4)
+    told.answer(LedgerClosed, Closing.CLOSED, 0)
+    assert told.due(told.answer(LedgerCreated, None)) == [CreateLedger(told.txn)], "it has patience again"
 
 
 def test_a_last_ledger_that_was_deleted_needs_no_closing() -> None:

@@ -30,7 +30,11 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order() -> None:
         seen |= world.seen | world.happened
         acknowledged += len(world.acknowledged)
     assert acknowledged > 20 * SEEDS
-    assert seen >= set(Status) | {Outcome.BAD_VERSION, DeleteLedger, *Reason} - {Reason.NO_LOG, Reason.NO_ROOM}
+    assert seen >= set(Status) | {Outcome.BAD_VERSION, DeleteLedger, *Reason} - {
+        Reason.NO_LOG,
+        Reason.NO_LEDGER,
+        Reason.NO_ROOM,
+    }
     assert seen >= {*Attaching}
     assert {(Reason.FENCED, True), (Reason.FENCED, False), (Reason.NOT_ELECTED, False), (Reason.NO_ROOM, True)} <= seen
 

@@ -51,7 +51,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
 
 
 @cache
-def traced(seed: int, protections: Protections = ALL) -> tuple[Event, ...]:
+def traced(seed: int, protections: Protections = ALL, patience: int | None = None) -> tuple[Event, ...]:
     """The trace of a world, as it is when it was written and read again; it ends where a promise is broken."""
     events: list[Event] = []
 
@@ -60,8 +60,10 @@ def traced(seed: int, protections: Protections = ALL) -> tuple[Event, ...]:
             Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
         )
 
+    world = World(seed, protections, SimTrace(emit))
+    world.settings = msgspec.structs.replace(world.settings, patience=patience)
     with suppress(Broken, ValueError):
-        World(seed, protections, SimTrace(emit)).run()
+        world.run()
     return tuple(sorted(events, key=lambda event: (event.node, event.incarnation, event.seq)))
 
 
@@ -104,6 +106,16 @@ def test_another_order_that_causes_allow_is_accepted_too() -> None:
     for seed in range(40):
         verdict = validated(traced(seed), shuffle=seed)
         assert verdict.accepted, (seed, said(verdict))
+
+
+def test_a_leader_that_has_no_ledger_for_too_long_steps_down_as_the_protocol_allows() -> None:
+    gave_up = 0
+    for seed in range(10):
+        events = traced(seed, patience=20_000)
+        gave_up += sum(event.parameters.get("reason") == "no ledger" for event in events)
+        verdict = validated(events)
+        assert verdict.accepted, (seed, said(verdict))
+    assert gave_up > 10
 
 
 @pytest.mark.parametrize(("name", "seed", "step", "why"), FAULTS, ids=[row[0] for row in FAULTS])

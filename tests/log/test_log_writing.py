@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,33 @@ def test_a_ledger_that_fails_is_followed_by_another_without_a_gap_or_a_double(
         assert [entry.position async for entry in log.reader(follow=False)] == positions
 
     run(tmp_path, test)
+
+
+def test_a_writer_with_too_few_bookies_says_so_and_goes_on_with_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(cluster: Standing) -> None:
+        log = await made(cluster)
+        too_few = r"no ledger to write to.*: ledger \d+ needs 3 bookies to write to, and there are 2: start more"
+        with pytest.raises(errors.NotEnoughBookiesError, match=too_few):
+            await log.writer(wait=0.3).opened()
+        caplog.clear()
+        waiting = asyncio.create_task(log.writer().opened())
+        await until(lambda: caplog.records, "the writer to say that it waits")
+        assert re.search(f"the log orders has {too_few}", caplog.text)
+        await cluster.add_bookie()
+        writer = await waiting
+        await writer.append(b"one")
+        await cluster.bookies[0].end()
+        await writer.roll_over()
+        appending = asyncio.create_task(writer.append_many([b"two", b"three"]))
+        await until(lambda: writer.ledger is None, "the ledger to be closed")
+        await cluster.add_bookie()
+        await appending
+        await writer.close()
+        assert await contents(log) == [b"one", b"two", b"three"]
+
+    run(tmp_path, test, bookies=2)
 
 
 def test_appends_are_bounded(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=arguments.seconds,
         default=30.0,
-        help="for how long to wait while another writer leads (30)",
+        help="for how long to wait for a ledger to write to: while another writer leads, or bookies are too few (30)",
     )
     appending.add_argument(
         "--ledger-entries",

@@ -101,10 +101,11 @@ class Log:
         Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is
         ``ledger_seconds`` old with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries
         and bytes that are not confirmed, at most; a caller that appends more waits. ``name``: the name of the leader
-        that others see, by default host and process. ``wait``: seconds to wait for being elected, by default as long as
-        it takes.
+        that others see, by default host and process. ``wait``: seconds to wait for a ledger to write to: to be elected
+        at first, and later for bookies, if they are too few for the next ledger; by default as long as it takes.
 
-        Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and :class:`NotLeaderError` after ``wait``.
+        Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and after ``wait`` :class:`NotLeaderError`, or what
+        keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
         """
         for option, most in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
             if most < 1:
@@ -114,7 +115,8 @@ class Log:
             if limit < 0:
                 raise OptionError(f"{option} is {limit}: give 0 for no limit, or more")
         limits = rules.Limits(ledger_entries, ledger_bytes, int(ledger_seconds * 1_000_000))
-        settings = LeaderSettings(limits, in_flight, in_flight_bytes)
+        patience = None if wait is None else int(wait * 1_000_000)
+        settings = LeaderSettings(limits, in_flight, in_flight_bytes, patience=patience)
 
         async def opened() -> LogWriter:
             writer = await self._writer(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -36,6 +37,8 @@ from fencepost.store.rules.metadata import end_of
 
 if TYPE_CHECKING:
     from fencepost.store.client.store import Store
+
+_log = logging.getLogger("fencepost.log")
 
 _AT_ONCE, _AT_ONCE_SIZE = 1024, 1024 * 1024
 """Entries, and bytes of them, that are taken at once from a caller that appends many."""
@@ -81,6 +84,7 @@ class LogWriter:
             role.Failed: self._failed,
             role.Leads: self._leads,
             role.SteppedDown: self._stepped_down,
+            role.Waits: self._waits,
             SetTimer: lambda timer: self._driver.set_timer(timer, self._deliver),
             Trace: self._trace,
         }
@@ -108,6 +112,8 @@ class LogWriter:
         self._ended: asyncio.Future[role.Reason] = self._loop.create_future()
         self._reason: role.Reason | None = None
         """Why it leads no more, if it did."""
+        self._trouble: StoreError | None = None
+        """What failed last on the way to a ledger to write to, and was not done since."""
         self._error: StoreError | None = None
         self._election: Election | None = None
         self._standing: asyncio.Task[None] | None = None
@@ -139,7 +145,8 @@ class LogWriter:
     async def lead(self, wait: float | None = None) -> None:
         """Wait until this writer leads, so many seconds at most if that is given.
 
-        Raises :class:`NotLeaderError` when that time is over, :class:`LogSealedError`, and :class:`NoSuchLogError`.
+        Raises :class:`NotLeaderError` when that time is over, or what keeps it from having a ledger to write to, such
+        as :class:`NotEnoughBookiesError`; :class:`LogSealedError`, and :class:`NoSuchLogError`.
         """
         end = None if wait is None else self._loop.time() + wait
         while not self._leading.is_set():  # which it may be for a moment only
@@ -154,7 +161,9 @@ class LogWriter:
             finally:
                 leading.cancel()
 
-    def _leads_not(self, wait: float | None) -> NotLeaderError:
+    def _leads_not(self, wait: float | None) -> StoreError:
+        if self._role.is_elected and self._trouble is not None:
+            return self._why(role.Reason.NO_LEDGER)
         leads = "" if self._election is None or self._election.leader is None else f": {self._election.leader} does"
         return NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait or 0:g} s{leads}")
 
@@ -216,8 +225,9 @@ class LogWriter:
         it.
 
         Raises :class:`NotLeaderError` if another writer leads or may, which says whether the entry may be in the log
-        all the same, :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large. An
-        append that is cancelled while it waits may be in the log or not.
+        all the same, :class:`LogSealedError`, and :class:`IllegalOperationError` for an entry that is too large; where
+        the writer was given a time to ``wait``, also what kept it for so long from having a ledger to write to, such as
+        :class:`NotEnoughBookiesError`. An append that is cancelled while it waits may be in the log or not.
         """
         item: Item = copied(data) if key is None else (bytes(key), copied(data))
         size = self._size_of(item)
@@ -427,6 +437,8 @@ class LogWriter:
             return NotLeaderError(
                 f"this writer does not lead the log {name} any more: its session with the metadata service ended{rest}"
             )
+        if reason is role.Reason.NO_LEDGER and self._trouble is not None:
+            return type(self._trouble)(f"the log {name} has no ledger to write to: {self._trouble}{rest}")
         return NotLeaderError(f"another writer leads the log {name} now, or has led it{rest}")
 
     # -- events of the role, and what it wants -------------------------------------------------------------------------
@@ -453,16 +465,22 @@ class LogWriter:
         self._nodes.trace(self._driver.trace, effect.action, effect.fields, self._traced)
 
     def _leads(self, effect: role.Leads) -> None:
-        self._reason = None
+        self._reason = self._trouble = None
         self._leading.set()
 
     def _stepped_down(self, effect: role.SteppedDown) -> None:
         self._reason = effect.reason
+        if effect.reason is not role.Reason.NO_LEDGER:
+            self._trouble = None
         self._leading.clear()
         self._push()
         self._let_in()
         if self._role.ended is not None:
             self._end(self._role.ended)
+
+    def _waits(self, effect: role.Waits) -> None:
+        name, seconds = self._nodes.name, effect.time // 1_000_000
+        _log.warning("the log %s has no ledger to write to for %d s, and tries again: %s", name, seconds, self._trouble)
 
     # -- the chain -----------------------------------------------------------------------------------------------------
 
@@ -472,7 +490,8 @@ class LogWriter:
             answer = role.ChainRead(effect.txn, Outcome.OK, chains.chain_of(found.data), found.version)
         except NoSuchLogError:
             answer = role.ChainRead(effect.txn, Outcome.NO_LEDGER)
-        except MetadataServiceError:
+        except MetadataServiceError as error:
+            self._trouble = error
             answer = role.ChainRead(effect.txn, Outcome.UNKNOWN)
         except StoreError as error:  # the list can not be read by this version
             self._give_up(error)
@@ -504,7 +523,8 @@ class LogWriter:
     async def _create_ledger(self, effect: role.CreateLedger) -> None:
         try:
             ledger = await self._store.create_ledger(**self._new_ledger, password=self._password)
-        except StoreError:
+        except StoreError as error:
+            self._trouble = error
             self._deliver(role.LedgerCreated(effect.txn, None))
             return
         self._ledgers[ledger.id] = ledger
@@ -530,7 +550,8 @@ class LogWriter:
             answer = role.LedgerClosed(effect.txn, role.Closing.CLOSED, metadata.last_entry)
         except NoSuchLedgerError:
             answer = role.LedgerClosed(effect.txn, role.Closing.GONE)
-        except StoreError:
+        except StoreError as error:
+            self._trouble = error
             answer = role.LedgerClosed(effect.txn, role.Closing.FAILED)
         self._deliver(answer)
 

@@ -225,7 +225,7 @@ def test_ledgers_are_listed_and_deleted(store: tuple[str, list[Process]]) -> Non
     ("arguments", "complaint"),
     [
         (("create", "--ack-quorum", "4"), "ack_quorum 4: an ack quorum is at least 1"),
-        (("create", "--ensemble", "9"), "there are not enough writable bookies"),
+        (("create", "--ensemble", "9"), "needs 9 bookies to write to, and there are 3: start more"),
         (("create", "--digest", "md5"), "invalid choice"),
         (("read", "x"), "is not a whole number"),
         (("show", "999999"), "there is no ledger 999999"),

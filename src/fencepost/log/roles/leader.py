@@ -57,13 +57,16 @@ class LeaderSettings(msgspec.Struct, frozen=True):
 
     ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: of appends that are not acknowledged,
     at most. ``pause``: after which what failed is tried again, and a leader that stepped down begins again if it is
-    elected still.
+    elected still. ``patience``: after which a leader steps down that gets no ledger to write to since all fails that it
+    tries, such as with too few bookies; None: never. ``reminder``: between one :class:`Waits` and the next, at least.
     """
 
     limits: Limits = Limits()
     most_appends: int = 10_000
     most_bytes: int = 64 * 1024 * 1024
     pause: int = 100_000
+    patience: int | None = None
+    reminder: int = 30_000_000
 
 
 class Reason(enum.Enum):
@@ -80,6 +83,8 @@ class Reason(enum.Enum):
     """The log was deleted."""
     CLOSED = "closed"
     """The writer was asked to end."""
+    NO_LEDGER = "no ledger"
+    """There was no ledger to write to for longer than the writer has patience."""
     NO_ROOM = "no room"
     """More appends wait than may."""
 
@@ -289,6 +294,14 @@ class SteppedDown(Effect, frozen=True, gc=False):
     reason: Reason
 
 
+class Waits(Effect, frozen=True, gc=False):
+    """The writer leads and has no ledger to write to for so long, in microseconds, since all fails that it tries: it
+    tries on. The first time comes at once.
+    """
+
+    time: int
+
+
 # -- the writer -------------------------------------------------------------------------------------------------------
 
 
@@ -330,6 +343,10 @@ class Leader:
         self._txn = 0
         self._retries: Handler = None
         """The step that is tried again when the timer fires."""
+        self._failing_since: int | None = None
+        """When the first of the steps failed since there was a ledger to write to."""
+        self._reminds_at = 0
+        """The time of the next :class:`Waits`, at the earliest."""
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 
@@ -396,6 +413,7 @@ class Leader:
         self.bytes = 0
         self.ledger = None
         self.is_rolling = False
+        self._failing_since = None
         self.status = Status.WAITING
         self._next()  # what is still to be answered makes no difference
         if first < written:
@@ -410,7 +428,17 @@ class Leader:
         elif self.ended is None and self.is_elected:
             effects.append(SetTimer((_BEGIN, self._txn), self.settings.pause, self.settings.pause))
 
-    def _try_again(self, effects: list[Effect], what: Handler) -> None:
+    def _try_again(self, now: int, effects: list[Effect], what: Handler) -> None:
+        """Try a step that failed again after a pause, unless that has gone on for too long."""
+        if self._failing_since is None:
+            self._failing_since = now
+        time = now - self._failing_since
+        if self.settings.patience is not None and time >= self.settings.patience:
+            self._abdicate(effects, Reason.NO_LEDGER)
+            return
+        if now >= self._reminds_at:
+            self._reminds_at = now + self.settings.reminder
+            effects.append(Waits(time))
         self._retries = what
         effects.append(SetTimer((_AGAIN, self._next()), self.settings.pause, self.settings.pause))
 
@@ -433,7 +461,7 @@ class Leader:
         if event.outcome is Outcome.NO_LEDGER:
             self._abdicate(effects, Reason.NO_LOG)
         elif event.outcome is not Outcome.OK:
-            self._try_again(effects, self._read_again)
+            self._try_again(now, effects, self._read_again)
         elif self.status is Status.LOOK_UP_CHAIN:
             self._looked_up(event, now, effects)
         else:
@@ -466,7 +494,7 @@ class Leader:
             return
         is_own = self.status is Status.CLOSE_OWN_LEDGER
         if event.closing is Closing.FAILED:
-            self._try_again(effects, self._close_own if is_own else self._close_last)
+            self._try_again(now, effects, self._close_own if is_own else self._close_last)
         elif event.closing is Closing.BY_ANOTHER or (event.closing is Closing.GONE and is_own):
             if event.last_entry is not None:
                 self._reconcile(effects, event.last_entry, "close_own_ledger_bad_version")
@@ -504,7 +532,7 @@ class Leader:
             if event.ledger is not None:
                 effects.append(DeleteLedger(event.ledger))
         elif event.ledger is None:
-            self._try_again(effects, self._create)
+            self._try_again(now, effects, self._create)
         else:
             self.ledger, self.created = event.ledger, event.created
             self.base, self.ledger_size, self.begun = self.written, 0, now
@@ -564,6 +592,7 @@ class Leader:
             self._step_down(effects, Reason.SEALED)
             return
         self.status = Status.HAS_OPEN_LEDGER
+        self._failing_since = None
         effects.append(Leads(chain))
         self._write(now, effects)
 

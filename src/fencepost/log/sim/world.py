@@ -41,6 +41,7 @@ from fencepost.log.roles.leader import (
     RollOver,
     Seal,
     SteppedDown,
+    Waits,
     Write,
     WriteChain,
     WriteFailed,
@@ -316,7 +317,7 @@ class World(Environment):
             self.happened.add(DeleteLedger)
             self.delete(effect.ledger)
         else:
-            assert isinstance(effect, (Leads, Abandon)), effect
+            assert isinstance(effect, (Leads, Abandon, Waits)), effect
 
     def ask(
         self,

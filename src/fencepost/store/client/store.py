@@ -16,7 +16,7 @@ from fencepost.store.client.driver import Driver
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.errors import DigestMismatchError, LedgerExistsError
+from fencepost.store.errors import DigestMismatchError, LedgerExistsError, NotEnoughBookiesError
 from fencepost.store.messages import NO_ENTRY_YET, Request, Response
 from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.roles.reader import ReaderSettings
@@ -230,6 +230,11 @@ class Store:
             except LedgerExistsError:  # somebody has chosen this id by hand
                 if ledger is not None:
                     raise
+            except NotEnoughBookiesError:
+                raise NotEnoughBookiesError(
+                    f"ledger {number} needs {settings.ensemble_size} bookies to write to, and there are"
+                    f" {len(self.driver.bookies.writable)}: start more, or ask for a smaller ensemble"
+                ) from None
 
     def open_ledger(
         self,

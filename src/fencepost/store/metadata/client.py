@@ -61,7 +61,8 @@ Watch = tuple[Callable[..., None], *tuple[Any, ...]]
 
 _log = logging.getLogger("fencepost.store.metadata")
 _kazoo_log = logging.getLogger("fencepost.store.metadata.kazoo")
-logging.getLogger("fencepost").addHandler(logging.NullHandler())
+# Clients try again by themselves: only who asks for it sees why. What a log says is seen wherever nobody asked.
+logging.getLogger("fencepost.store").addHandler(logging.NullHandler())
 
 
 class Session(enum.Enum):
