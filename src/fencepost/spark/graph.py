@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Measures
-from fencepost.spark.level import bounds, unique_name
-from fencepost.spark.recording import RecordFile, read_columns, read_record
+from fencepost.spark.level import bounds, read_columns, unique_name
+from fencepost.spark.recording import RecordFile, read_record
 from fencepost.spark.stages import Stage, row, task_numbers
 from fencepost.storage import Storage, open_storage
 

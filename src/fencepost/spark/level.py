@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of a level, and how states lie in files.
+"""The plan of a level, which the driver sends to tasks, and the files of states.
 
 The states of a level, the **frontier**, are divided into **partitions**, each of which one task expands. A **frontier
 file** holds states of one level, by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and
@@ -12,7 +12,7 @@ discovered. The fingerprint without the effect of the outcome is the parent's, s
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -180,6 +180,15 @@ def _bound(owner: int, owners: int) -> int:
     return -(-(owner << 32) // owners) << 32
 
 
+def read_columns(storage: Storage, file: str, layout: Iterable[tuple[Any, int]]) -> list[Array]:
+    """The columns of a file, one after the other; ``layout``: the dtype and the length of each."""
+    read, offset = [], 0
+    for dtype, count in layout:
+        read.append(storage.read(file, dtype, offset, count))
+        offset += count * np.dtype(dtype).itemsize
+    return read
+
+
 # -- frontier files ---------------------------------------------------------------------------------------------------
 
 
@@ -280,12 +289,10 @@ def write_parked(storage: Storage, file: str, arena: Arena, which: Array, wide: 
 
 def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Array, Array, Array, Array]:
     """The content of a file of :func:`write_parked`: low and high halves of fingerprints, references, rows."""
-    low = storage.read(file, np.uint64, 0, rows)
-    high = storage.read(file, np.uint64, 8 * rows, rows) if plan.wide else np.zeros(rows, np.uint64)
-    offset = 8 * rows * (2 if plan.wide else 1)
-    ref = storage.read(file, np.int64, offset, rows)
-    cells = storage.read(file, np.uint64, offset + 8 * rows, rows * plan.words)
-    return low, high, ref, cells.reshape(rows, plan.words)
+    fingerprints = [(np.uint64, rows)] * (2 if plan.wide else 1)
+    layout = *fingerprints, (np.int64, rows), (np.uint64, rows * plan.words)
+    low, *high, ref, cells = read_columns(storage, file, layout)
+    return low, high[0] if high else np.zeros(rows, np.uint64), ref, cells.reshape(rows, plan.words)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

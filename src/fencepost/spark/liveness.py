@@ -22,7 +22,8 @@ from fencepost.liveness.graph import Graph, Property, Terms, needs
 from fencepost.spark import graph, stages, trim
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.graph import NOWHERE, Bits, GraphPlan, Partition, StepFile
-from fencepost.spark.recording import FileRecording, read_columns
+from fencepost.spark.level import read_columns
+from fencepost.spark.recording import FileRecording
 from fencepost.spark.trim import Cut, Obligation
 from fencepost.storage import Storage
 

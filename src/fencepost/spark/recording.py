@@ -9,7 +9,6 @@ The embedded engine keeps the same of a level in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +21,7 @@ from fencepost.engines.workspace import Workspace
 from fencepost.errors import ProtocolRaised
 from fencepost.liveness.graph import Level, Measures, Recording, Terms
 from fencepost.spark import loops, stages
-from fencepost.spark.level import NO_IMAGES, Plan, read_rows, unique_name
+from fencepost.spark.level import NO_IMAGES, Plan, read_columns, read_rows, unique_name
 from fencepost.storage import Storage
 
 MOST_STATES = 1 << 20
@@ -57,15 +56,6 @@ def write_record(storage: Storage, name: str, some: Level) -> RecordFile:
     ]
     storage.write(name, *columns)
     return RecordFile(name, len(counts), len(some.children), digest(*columns))
-
-
-def read_columns(storage: Storage, file: str, layout: Iterable[tuple[Any, int]]) -> list[Array]:
-    """The columns of a file, one after the other; ``layout``: the dtype and the length of each."""
-    read, offset = [], 0
-    for dtype, count in layout:
-        read.append(storage.read(file, dtype, offset, count))
-        offset += count * np.dtype(dtype).itemsize
-    return read
 
 
 def read_record(storage: Storage, record: RecordFile, terms: Terms | Measures) -> Level:

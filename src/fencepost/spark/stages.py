@@ -56,9 +56,9 @@ from fencepost.spark.level import (
     write_parked,
     write_run,
 )
-from fencepost.spark.table_tasks import rewritten, write_states, write_steps
+from fencepost.spark.table_tasks import write_states, write_steps
 from fencepost.states.columns import Kinds
-from fencepost.states.files import Part
+from fencepost.states.files import Part, Place, writing
 from fencepost.storage import open_storage
 
 SCHEMA = "to int, source int, report boolean, payload binary"
@@ -95,7 +95,6 @@ class Deduplicated(msgspec.Struct, tag="deduplicated"):
     owner: int
     runs: list[Run]
     received: int
-    distinct: int
     found: int
     shuffled: int
     seconds: float
@@ -139,9 +138,7 @@ FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
 """Rows that are built before those that fell off a trie are looked at: at first, and at most."""
 
 _tables: dict[str, tuple[Compiled, Growing]] = {}
-"""The tables of this process. Executors grow residual tries for themselves, from the master tries that the driver
-sent.
-"""
+"""The tables of this process. Executors grow residual tries by themselves, from the driver's master tries."""
 
 
 _buffers: dict[tuple[str, Any], Array] = {}
@@ -341,7 +338,6 @@ class Deduplicate(LevelStage):
             i = 0
             for block, block_high in run_blocks(storage, run, plan.wide):
                 i = loops.mark_visited(low, high, i, block, block_high, visited, plan.wide)
-        distinct = len(low)
         new = visited == 0
         low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
         runs = list(plan.runs[owner])
@@ -353,7 +349,7 @@ class Deduplicate(LevelStage):
                 payload = references[at : at + 2 * BLOCK].tobytes()
                 shuffled += len(payload)
                 yield row(partition, owner, payload)
-        done = Deduplicated(owner, runs, received, distinct, len(low), shuffled, time.perf_counter() - begin)
+        done = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - begin)
         yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(done), report=True)
 
     def _with_run(self, owner: int, runs: list[Run], new: loops.Visited) -> list[Run]:
@@ -469,7 +465,8 @@ class Rewrite(OneStage):
         self.kinds = kinds
 
     def task(self, number: int) -> Part:
-        return rewritten(self.directory, *self.stale[number], self.kinds)
+        with writing(self.directory):
+            return Place(open_storage(self.directory), "states").rewrite(*self.stale[number], self.kinds)
 
 
 class Verify(OneStage):

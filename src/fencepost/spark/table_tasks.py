@@ -17,7 +17,6 @@ from fencepost.engines.kernel import Arena, Work
 from fencepost.engines.recording import steps_of
 from fencepost.spark import level
 from fencepost.spark.level import Plan, TableOutput
-from fencepost.states.columns import Kinds
 from fencepost.states.files import BLOCK, Part, Place, writing
 from fencepost.storage import open_storage
 
@@ -57,12 +56,6 @@ def write_steps(plan: Plan, partition: int, c: Compiled, old: Arena, work: Work)
                 yield columns.edges(sources[block], targets[block], taken[block])
 
     return _write(plan.output, "edges", partition, blocks())
-
-
-def rewritten(directory: str, number: int, name: str, kinds: Kinds) -> Part:
-    """Write a file of states again, with columns of these kinds."""
-    with writing(directory):
-        return Place(open_storage(directory), "states").rewrite(number, name, kinds)
 
 
 def _write(output: TableOutput, table: str, partition: int, blocks: Iterator[Any]) -> Part | None:
