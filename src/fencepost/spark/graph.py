@@ -23,7 +23,7 @@ from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Measures
 from fencepost.spark.level import bounds, read_columns, unique_name
 from fencepost.spark.recording import RecordFile, read_record
-from fencepost.spark.stages import Stage, row, task_numbers
+from fencepost.spark.stages import FirstStage, ShuffledStage, Stage, row
 from fencepost.storage import Storage, open_storage
 
 MOST_STATES = 1 << 32
@@ -245,40 +245,13 @@ class GraphStage(Stage):
         return unique_name("graph", kind, partition)
 
 
-class FirstStage(GraphStage):
-    """A stage whose tasks are given nothing but their numbers."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self.check_version()
-        for number in task_numbers(batches):
-            yield from self.task(number)
-
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows that task ``number`` sends."""
-        raise NotImplementedError
-
-
-class ShuffledStage(GraphStage):
-    """A stage whose tasks are given all rows that were shuffled to one partition, of so many 64-bit numbers each;
-    reports are handed on.
-    """
+class PartitionStage(GraphStage, ShuffledStage):
+    """A stage whose tasks are given all rows of ``columns`` 64-bit numbers that were shuffled to one partition."""
 
     columns = 0
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self.check_version()
-        blocks: list[Array] = []
-        partition = -1
-        for batch in batches:
-            to, _, for_driver, payload = (batch.column(k) for k in range(4))
-            for i in range(batch.num_rows):
-                if for_driver[i].as_py():
-                    yield row(to[i].as_py(), 0, payload[i].as_py(), report=True)
-                else:
-                    partition = to[i].as_py()
-                    blocks.append(np.frombuffer(payload[i].as_buffer(), np.uint64).reshape(-1, self.columns))
-        if blocks:
-            yield from self.task(partition, np.concatenate(blocks))
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        yield from self.task(number, np.concatenate([block.reshape(-1, self.columns) for _, block in blocks]))
 
     def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
         """The rows that the task of partition ``number`` sends."""
@@ -295,15 +268,15 @@ def _shuffled(partitions: int, to: Array, rows: Array) -> Iterator[pa.RecordBatc
             yield row(partition, 0, rows[order[at : min(at + BLOCK_ROWS, end)]].tobytes())
 
 
-def report(partition: int, content: msgspec.Struct) -> pa.RecordBatch:
+def _report(partition: int, content: msgspec.Struct) -> pa.RecordBatch:
     """The report of a task, as the row that takes it to the driver."""
-    return row(partition, 0, msgspec.msgpack.encode(content), report=True)
+    return row(partition, partition, msgspec.msgpack.encode(content), report=True)
 
 
-class ShuffleStates(FirstStage):
+class ShuffleStates(GraphStage, FirstStage):
     """Shuffles the states of a record file to their partitions."""
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         level, record = self.plan.records[number]
         some = read_record(self.plan.storage, record, self.plan.terms)
         levels = np.full(record.states, level, np.uint64)
@@ -311,7 +284,7 @@ class ShuffleStates(FirstStage):
         yield from _shuffled(len(self.plan.partitions), self.plan.partition_of(some.fingerprints), rows)
 
 
-class WriteStates(ShuffledStage):
+class WriteStates(PartitionStage):
     """Writes the states of a partition, by fingerprint."""
 
     def __init__(self, plan: GraphPlan) -> None:
@@ -326,15 +299,15 @@ class WriteStates(ShuffledStage):
         name = self._name("states", number)
         columns = rows[:, 0], rows[:, 1].astype(np.uint32), rows[:, 2:split], rows[:, split:]
         self.plan.storage.write(name, *map(np.ascontiguousarray, columns))
-        yield report(number, StatesWritten(number, name, len(rows)))
+        yield _report(number, StatesWritten(number, name, len(rows)))
 
 
-class ShuffleSteps(FirstStage):
+class ShuffleSteps(GraphStage, FirstStage):
     """Shuffles the steps of a record file to the partitions of their targets: the fingerprints of both ends, level and
     kind.
     """
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         level, record = self.plan.records[number]
         some = read_record(self.plan.storage, record, self.plan.terms)
         sources = np.repeat(some.fingerprints, some.counts)
@@ -342,7 +315,7 @@ class ShuffleSteps(FirstStage):
         yield from _shuffled(len(self.plan.partitions), self.plan.partition_of(some.children), rows)
 
 
-class NumberTargets(ShuffledStage):
+class NumberTargets(PartitionStage):
     """Numbers the targets of steps, and shuffles the steps to the partitions of their sources. Steps to states outside
     a constraint end here.
     """
@@ -361,7 +334,7 @@ class NumberTargets(ShuffledStage):
         yield from _shuffled(len(plan.partitions), to, np.column_stack([rows[:, 1], steps]))
 
 
-class WriteSteps(ShuffledStage):
+class WriteSteps(PartitionStage):
     """Writes steps out of, or into, the states of a partition."""
 
     columns = 2
@@ -374,7 +347,7 @@ class WriteSteps(ShuffledStage):
         rows, starts = np.arange(size, dtype=np.uint32), np.searchsorted(places, np.arange(size + 1))
         steps = Adjacency(rows, starts, others.astype(np.uint32), back, kinds)
         file = write_steps(self.plan.storage, self._name("out" if out else "into", number), steps)
-        return report(number, StepsWritten(number, out, file))
+        return _report(number, StepsWritten(number, out, file))
 
 
 class WriteStepsOut(WriteSteps):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -164,13 +165,10 @@ def tables_of(shared: Shared) -> tuple[Compiled, Growing]:
         pool[: len(arrays["pool"])] = arrays["pool"]
         top = np.array([len(arrays["pool"])], np.int64)
         arrays["pool"] = pool
-        none: dict[str, Array] = {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
-        none |= {name: np.zeros(1, np.uint64) for name in ("residual_keys",)}
-        none |= {
-            name: np.zeros(1, np.int32)
-            for name in ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
-        }
-        none |= {"refines": np.zeros(1, np.bool_)}
+        unused = ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
+        none: dict[str, Array] = {name: np.zeros(1, np.int32) for name in unused}
+        none |= {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
+        none |= {"residual_keys": np.zeros(1, np.uint64), "refines": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
         _tables[shared.id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)
@@ -199,16 +197,58 @@ JobStages = Sequence[tuple[Stage, int]]
 """The stages of a job, each with its number of tasks."""
 
 
-class OneStage(Stage):
-    """The only stage of a job: each task is given its number, and sends one report."""
+class FirstStage(Stage):
+    """The first stage of a job: its tasks are given nothing but their numbers."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()
-        for number in task_numbers(batches):
-            yield row(0, number, msgspec.msgpack.encode(self.task(number)), report=True)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.rows(number)
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows that task ``number`` sends."""
+        raise NotImplementedError
+
+
+class OneStage(FirstStage):
+    """The only stage of a job: each task sends one report."""
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        yield row(0, number, msgspec.msgpack.encode(self.task(number)), report=True)
 
     def task(self, number: int) -> Any:
         """Do the task of a number; the report for the driver."""
+        raise NotImplementedError
+
+
+class ShuffledStage(Stage):
+    """A later stage of a job: each task is given all blocks of 64-bit numbers that were shuffled to it. Reports are
+    passed on to the driver.
+    """
+
+    began = 0.0
+    """When the task of this process began."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.check_version()
+        self.began = time.perf_counter()
+        blocks: list[tuple[int, Array]] = []
+        number = -1
+        for batch in batches:
+            to, source, is_report, payload = (batch.column(k) for k in range(4))
+            for i in range(batch.num_rows):
+                sender = source[i].as_py()
+                if is_report[i].as_py():
+                    yield row(sender, sender, payload[i].as_py(), report=True)
+                else:
+                    number = to[i].as_py()
+                    blocks.append((sender, np.frombuffer(payload[i].as_buffer(), np.uint64)))
+        if blocks:
+            yield from self.rows(number, blocks)
+
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        """The rows that task ``number`` sends. ``blocks``: each with the number of the task that sent it."""
         raise NotImplementedError
 
 
@@ -239,17 +279,12 @@ class LevelStage(Stage):
         )  # fmt: skip
 
 
-class Expand(LevelStage):
+class Expand(LevelStage, FirstStage):
     """The first stage: a task for each partition of the frontier."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self.check_version()
-        for partition in task_numbers(batches):
-            yield from self._expand(partition)
-
-    def _expand(self, partition: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         begin = time.perf_counter()
-        plan = self.plan
+        plan, partition = self.plan, number
         c, growing = tables_of(plan.tables)
         old, spans = read_rows(plan, partition, with_cells=plan.stepwise)
         work = self._work(1)
@@ -301,30 +336,13 @@ class Expand(LevelStage):
         yield row(partition % plan.owners, partition, msgspec.msgpack.encode(report), report=True)
 
 
-class Deduplicate(LevelStage):
+class Deduplicate(LevelStage, ShuffledStage):
     """The second stage: a task for each owner, with all candidates of that owner and no others."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
-        plan = self.plan
-        blocks: list[Array] = []
-        owner = -1
-        for batch in batches:
-            for to, source, report, payload in _rows(batch):
-                if report:
-                    # On its way to the driver.
-                    yield row(source % plan.partitions, source, payload.to_pybytes(), report=True)
-                else:
-                    owner = to
-                    blocks.append(np.frombuffer(payload, np.uint64))
-        if blocks:
-            yield from self._deduplicate(owner, blocks, begin)
-
-    def _deduplicate(self, owner: int, blocks: list[Array], begin: float) -> Iterator[pa.RecordBatch]:
-        plan, storage = self.plan, self.plan.storage()
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        plan, storage, owner = self.plan, self.plan.storage(), number
         c, _ = tables_of(plan.tables)
-        fields = 3 if plan.wide else 2
-        columns = [block.reshape(fields, -1) for block in blocks]
+        columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in blocks]
         fps, refs = (concatenated([column[k] for column in columns]) for k in (0, 1))
         highs = concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
         received = len(fps)
@@ -349,8 +367,8 @@ class Deduplicate(LevelStage):
                 payload = references[at : at + 2 * BLOCK].tobytes()
                 shuffled += len(payload)
                 yield row(partition, owner, payload)
-        done = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - begin)
-        yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(done), report=True)
+        report = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - self.began)
+        yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(report), report=True)
 
     def _with_run(self, owner: int, runs: list[Run], new: loops.Visited) -> list[Run]:
         """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
@@ -371,28 +389,17 @@ class Deduplicate(LevelStage):
         return [*runs, write_run(storage, self._name("run", owner), *new, plan.wide)]
 
 
-class Build(LevelStage):
+class Build(LevelStage, ShuffledStage):
     """The third stage: a task for each partition of the frontier, with the references to its new states' steps."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
-        blocks: list[tuple[int, int, Array]] = []
-        partition = -1
-        for batch in batches:
-            for to, source, report, payload in _rows(batch):
-                if report:
-                    yield row(0, 0, payload.to_pybytes(), report=True)
-                else:
-                    partition = to
-                    blocks.append((source, len(blocks), np.frombuffer(payload, np.int64)))
-        if blocks:
-            yield row(0, 0, msgspec.msgpack.encode(self._build(partition, blocks, begin)), report=True)
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        yield row(0, number, msgspec.msgpack.encode(self._build(number, blocks)), report=True)
 
-    def _build(self, partition: int, blocks: list[tuple[int, int, Array]], begin: float) -> Built:
+    def _build(self, partition: int, blocks: list[tuple[int, Array]]) -> Built:
         plan, storage = self.plan, self.plan.storage()
         c, growing = tables_of(plan.tables)
         # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
-        refs = writable(concatenated([block for _, _, block in sorted(blocks, key=lambda b: b[:2])]))
+        refs = writable(concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
         n = len(refs)
         found = Candidates(np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), refs)
         old, _ = read_rows(plan, partition, with_cells=True)
@@ -445,7 +452,7 @@ class Build(LevelStage):
             for root in np.flatnonzero(work.best_position >= 0).tolist()
         }
         found_by = _sparse(np.bincount(outcomes, minlength=1))
-        return Built(partition, frontier, parked, found_by, violated, time.perf_counter() - begin)
+        return Built(partition, frontier, parked, found_by, violated, time.perf_counter() - self.began)
 
 
 class Write(LevelStage, OneStage):
@@ -481,12 +488,6 @@ class Verify(OneStage):
     def task(self, number: int) -> list[str]:
         storage = open_storage(self.place)
         return [name for name, expected in self.files[number :: self.tasks] if storage.digest(name) != expected]
-
-
-def task_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of the tasks to be done."""
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
 
 
 def level_stages(plan: Plan) -> JobStages:
@@ -568,9 +569,3 @@ def _sparse(counts: Array) -> Counts:
 def dense(counts: Counts) -> tuple[Array, Array]:
     """Numbers, and how many of each."""
     return np.frombuffer(counts[0], np.int64), np.frombuffer(counts[1], np.int64)
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, Any]]:
-    to, source, report, payload = (batch.column(k) for k in range(4))
-    for i in range(batch.num_rows):
-        yield to[i].as_py(), source[i].as_py(), report[i].as_py(), payload[i].as_buffer()

@@ -7,12 +7,10 @@ state of a fair cycle is among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Measures, Property
@@ -20,8 +18,8 @@ from fencepost.spark import trim_loops
 from fencepost.spark.graph import (
     NOWHERE,
     Bits,
-    FirstStage,
     GraphPlan,
+    GraphStage,
     Partition,
     States,
     StatesWritten,
@@ -34,13 +32,13 @@ from fencepost.spark.graph import (
     read_set,
     read_states,
     read_steps,
-    report,
     row_of_each,
     set_mask,
     within,
     write_mask,
     write_steps,
 )
+from fencepost.spark.stages import OneStage
 from fencepost.storage import Storage
 
 PASSES = 8
@@ -152,7 +150,7 @@ report_decoder = msgspec.msgpack.Decoder(Report)
 # -- the tasks --------------------------------------------------------------------------------------------------------
 
 
-class PropertyStage(FirstStage):
+class PropertyStage(GraphStage, OneStage):
     """The only stage of a round: its tasks work on the states of a partition and the sets of a property there."""
 
     def __init__(self, plan: GraphPlan, property: Property) -> None:
@@ -169,12 +167,12 @@ class PropertyStage(FirstStage):
 class FindRegion(PropertyStage):
     """Finds the states where the property can be violated for ever."""
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> RegionFound:
         storage, partition, states, sets = self._read(number)
         pending = np.unique(states.levels[sets.pending]).tolist()
         name = write_mask(storage, self._name("region", number), partition, sets.region)
         nearest = int(states.levels[sets.stutter].min()) if sets.stutter.any() else NOWHERE
-        yield report(number, RegionFound(number, name, int(sets.region.sum()), pending, nearest))
+        return RegionFound(number, name, int(sets.region.sum()), pending, nearest)
 
 
 class FindAwaited(PropertyStage):
@@ -188,7 +186,7 @@ class FindAwaited(PropertyStage):
         super().__init__(plan, property)
         self.distance, self.frontier, self.reached = distance, frontier, reached
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> AwaitedFound:
         plan = self.plan
         storage, partition, states, sets = self._read(number)
         reached = np.zeros(partition.size, bool)
@@ -206,7 +204,7 @@ class FindAwaited(PropertyStage):
         frontier = write_mask(storage, self._name("frontier", number), partition, new)
         every = write_mask(storage, self._name("reached", number), partition, reached | new)
         stutters = bool((new & sets.stutter).any())
-        yield report(number, AwaitedFound(number, frontier, every, int(new.sum()), stutters))
+        return AwaitedFound(number, frontier, every, int(new.sum()), stutters)
 
 
 class Cut(NamedTuple):
@@ -231,7 +229,7 @@ class Trim(PropertyStage):
         super().__init__(plan, property)
         self.alive, self.cut = alive, cut
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> Trimmed:
         plan, cut, terms = self.plan, self.cut, self.plan.terms
         storage, partition, states, sets = self._read(number)
         words = read_set(storage, plan.partitions, self.alive)
@@ -258,13 +256,13 @@ class Trim(PropertyStage):
         high = states.levels[row_of_each(out)[out.back > 0]]
         low = states.levels[row_of_each(into)[into.back > 0]]
         enabled = states.enabled[left]
-        yield report(number, Trimmed(
+        return Trimmed(
             number, write_mask(storage, self._name("left", number), partition, left), int(left.sum()), len(out.others),
             int(low.min()) if len(low) else NOWHERE, int(high.max()) if len(high) else 0,
             np.bitwise_or.reduce(terms.masks[np.unique(out.kinds)], axis=0).tolist(),
             np.bitwise_or.reduce(~enabled, axis=0).tolist(), np.bitwise_or.reduce(enabled, axis=0).tolist(),
             int((left & sets.must).sum()), *smaller,
-        ))  # fmt: skip
+        )  # fmt: skip
 
 
 class Seed(PropertyStage):
@@ -274,7 +272,7 @@ class Seed(PropertyStage):
         super().__init__(plan, property)
         self.alive, self.obligation = alive, obligation
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> Grown:
         plan, (kind, requirement) = self.plan, self.obligation
         storage, partition, states, sets = self._read(number)
         words = read_set(storage, plan.partitions, self.alive)
@@ -288,10 +286,10 @@ class Seed(PropertyStage):
                 seeds |= ~has(states.enabled, requirement)
         seeds &= mask_of(words, partition)
         name = write_mask(storage, self._name("seed", number), partition, seeds)
-        yield report(number, Grown(number, name, int(seeds.sum())))
+        return Grown(number, name, int(seeds.sum()))
 
 
-class Grow(FirstStage):
+class Grow(GraphStage, OneStage):
     """Adds to the set ``grown`` the states of ``alive`` from which a step leads into it, or, ``onward``, into which one
     leads from it.
     """
@@ -300,7 +298,7 @@ class Grow(FirstStage):
         super().__init__(plan)
         self.alive, self.grown, self.onward = alive, grown, onward
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> Grown:
         plan, storage, partition = self.plan, self.plan.storage, self.plan.partitions[number]
         alive, grown = (read_set(storage, plan.partitions, bits) for bits in (self.alive, self.grown))
         steps = read_steps(storage, (plan.into if self.onward else plan.out)[number], False)
@@ -311,7 +309,7 @@ class Grow(FirstStage):
             if not added:
                 break
         name = write_mask(storage, self._name("grown", number), partition, mask_of(grown, partition))
-        yield report(number, Grown(number, name, more))
+        return Grown(number, name, more)
 
 
 class Gather(PropertyStage):
@@ -325,7 +323,7 @@ class Gather(PropertyStage):
         super().__init__(plan, property)
         self.alive, self.level, self.frontier, self.most = alive, level, frontier, most
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> Gathered:
         plan = self.plan
         storage, partition, states, sets = self._read(number)
         words = empty_set(plan.partitions)
@@ -347,4 +345,4 @@ class Gather(PropertyStage):
             np.ascontiguousarray(states.enabled[rows]), np.ascontiguousarray(states.truths[rows]),
             row_of_each(out).astype(np.int64) + partition.first, out.others.astype(np.int64), out.kinds,
         )  # fmt: skip
-        yield report(number, Gathered(number, name, len(rows), len(out.others)))
+        return Gathered(number, name, len(rows), len(out.others))
