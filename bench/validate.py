@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -146,10 +147,11 @@ def in_one_process(files: list[Path]) -> None:
 
 def on_spark(folder: Path, master: str) -> None:
     """Validate all traces with Spark, which is started and ended with that."""
-    from fencepost.spark.validate import Given, validated
+    from fencepost.spark.cluster import Cluster
+    from fencepost.spark.validate import Request, validated
 
-    with Timed() as timed:
-        outcomes, _, _ = validated([str(folder)], Given("store"), master=master)
+    with Timed() as timed, closing(Cluster(master)) as cluster:
+        outcomes, _, _ = validated(cluster, [str(folder)], Request("store"))
     accepted = sum(outcome.accepted for outcome in outcomes)
     line(
         f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted",

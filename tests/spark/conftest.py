@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from fencepost.engines import lanes
 from fencepost.spark import cluster, engine, simulate, stages
-from fencepost.spark.level import Plan
 
 
 class Here(cluster.Cluster):
@@ -30,38 +28,33 @@ class Here(cluster.Cluster):
     def discard(self, shared: Any) -> None:
         """Nothing was sent anywhere."""
 
-    def begin(self, failed: Any = None) -> None:
-        """There is nothing to begin."""
+    def start_in_background(self, failed: Any = None) -> None:
+        """There is nothing to start."""
 
     def cores_for(self, rows: int) -> int:
         return self.cores
 
-    def start(self, task: Any, count: int, name: str, doing: str) -> Any:
-        numbers = pa.record_batch([pa.array(range(count), pa.int64())], names=["id"])
-        return Done([batch.column(3)[0].as_py() for batch in task(iter([numbers]))])
+    def submit(self, job_stages: stages.JobStages, doing: Sequence[str], name: str) -> Any:
+        return Done(stages.run_here(job_stages))
 
-    def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
-        tell("")
-        return stages.here(plan)
-
-    def chain(
-        self, steps: Sequence[tuple[stages.Stage, int]], doing: Sequence[str], name: str, tell: Callable[[str], None]
+    def run(
+        self, job_stages: stages.JobStages, doing: Sequence[str], name: str, report: Callable[[str], None]
     ) -> list[bytes]:
-        tell("")
-        return stages.chained(steps)
+        report("")
+        return stages.run_here(job_stages)
 
 
 class Done:
     """A job whose tasks have run."""
 
-    def __init__(self, told: list[bytes]) -> None:
-        self.told = told
+    def __init__(self, reports: list[bytes]) -> None:
+        self.reports = reports
 
     def wait(self, _: float) -> bool:
         return True
 
     def result(self) -> list[bytes]:
-        return self.told
+        return self.reports
 
     def cancel(self) -> None:
         """It is over."""
@@ -71,7 +64,7 @@ class Done:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels are cut into many small tasks, and these run in this process."""
     monkeypatch.setattr(engine, "Cluster", Here)
-    monkeypatch.setattr(engine, "HOME_ROWS", 50)
+    monkeypatch.setattr(engine, "PARTITION_ROWS", 50)
     monkeypatch.setattr(engine, "FEWEST_ROWS", 4)
     monkeypatch.setattr(stages, "BLOCK", 40)
     monkeypatch.setattr(stages, "FIRST_CHUNK", 3)

@@ -1,5 +1,5 @@
-"""Runs in files: where a state is in them, and how they are divided, in a few reads; and what goes to whom, in one
-sort.
+"""Visited runs in files: a state is found in them, and they are split, in a few reads; and references are divided by
+partition in one sort.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.compiler.encoding import pack_reference, reference_parent
 from fencepost.spark import level, stages
-from fencepost.spark.level import Run, bounds, divided, find, span_of, write_run
+from fencepost.spark.level import Run, bounds, find, range_of, split, write_run
 from fencepost.storage import Storage
 
 
@@ -27,11 +27,11 @@ class Counting(Storage):
 
 
 def written(
-    storage: Storage, target: int, targets: int, states: int, wide: bool, seed: int = 1
+    storage: Storage, owner: int, owners: int, states: int, wide: bool, seed: int = 1
 ) -> tuple[Run, list[tuple[int, int]]]:
-    """A run of a target, and its fingerprints in order. If ``wide``, many share their low half."""
+    """A run of an owner, and its fingerprints in order. If ``wide``, many share their low half."""
     random = np.random.default_rng(seed)
-    least, end = span_of(target, targets)
+    least, end = range_of(owner, owners)
     low = (
         random.integers(least, end, states, np.uint64, endpoint=False)
         if end < 1 << 64
@@ -47,10 +47,10 @@ def written(
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize(("targets", "target"), [(1, 0), (7, 3), (8, 7)])
-def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, target: int, targets: int) -> None:
-    storage, span = Counting(str(tmp_path)), span_of(target, targets)
-    run, held = written(storage, target, targets, 300_000, wide)
+@pytest.mark.parametrize(("owners", "owner"), [(1, 0), (7, 3), (8, 7)])
+def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, owner: int, owners: int) -> None:
+    storage, span = Counting(str(tmp_path)), range_of(owner, owners)
+    run, held = written(storage, owner, owners, 300_000, wide)
     for number in [0, 1, 2, 149_999, 299_998, 299_999, *range(777, 300_000, 40_001)]:
         storage.reads = 0
         found = find(storage, run, span, *held[number], wide)
@@ -77,16 +77,16 @@ def test_a_state_is_found_however_uneven_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_targets_are_divided_by_fingerprint(tmp_path: Path, wide: bool) -> None:
-    storage, targets = Counting(str(tmp_path)), 3
+def test_the_runs_of_owners_are_split_by_fingerprint(tmp_path: Path, wide: bool) -> None:
+    storage, owners = Counting(str(tmp_path)), 3
     made = [
-        [written(storage, t, targets, states, wide, seed=10 * t + states) for states in (1, 5, 40_000)]
-        for t in range(targets)
+        [written(storage, owner, owners, states, wide, seed=10 * owner + states) for states in (1, 5, 40_000)]
+        for owner in range(owners)
     ]
     storage.reads = 0
-    runs = divided(storage, divided(storage, [[run for run, _ in some] for some in made]))
-    assert len(runs) == 4 * targets and storage.reads <= 2 * 27
-    edges = bounds(4 * targets)
+    runs = split(storage, split(storage, [[run for run, _ in some] for some in made]))
+    assert len(runs) == 4 * owners and storage.reads <= 2 * 27
+    edges = bounds(4 * owners)
     for number, some in enumerate(runs):
         for run in some:
             lows, _, outcomes = level.read_run(storage, run, wide)
@@ -95,14 +95,14 @@ def test_targets_are_divided_by_fingerprint(tmp_path: Path, wide: bool) -> None:
     assert sum(run.states for some in runs for run in some) == 3 * 40_006
 
 
-def test_references_go_home_in_their_order() -> None:
+def test_references_are_divided_by_partition_in_their_order() -> None:
     random = np.random.default_rng(3)
-    for homes, rows in ((1, 10), (7, 100), (90_000, 3), (1 << 38, 1)):  # there may be more homes than anybody can count
-        refs = pack_reference(random.integers(0, homes * rows, 500), random.integers(0, 9, 500))
+    for partitions, rows in ((1, 10), (7, 100), (90_000, 3), (1 << 38, 1)):  # more partitions than can be counted
+        refs = pack_reference(random.integers(0, partitions * rows, 500), random.integers(0, 9, 500))
         refs = np.concatenate([refs, refs[:100]])
         expected: dict[int, list[int]] = {}
         for ref in refs.tolist():
             expected.setdefault(reference_parent(ref) // rows, []).append(ref)
-        got = {home: mine.tolist() for home, mine in stages.by_home(refs, rows)}
+        got = {partition: some.tolist() for partition, some in stages.by_partition(refs, rows)}
         assert got == expected and list(got) == sorted(expected)
-    assert list(stages.by_home(np.zeros(0, np.int64), 5)) == []
+    assert list(stages.by_partition(np.zeros(0, np.int64), 5)) == []

@@ -17,8 +17,7 @@ from fencepost.engines.options import EmbeddedOptions, SparkOptions
 from fencepost.engines.resources import resident_memory
 from fencepost.loading import shipped_names
 from fencepost.protocols import shipped
-from fencepost.spark import engine
-from fencepost.spark.level import Plan
+from fencepost.spark import engine, stages
 from fencepost.step import Stepper
 
 SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 15
@@ -85,8 +84,8 @@ def test_the_same_counterexample() -> None:
 
 
 @pytest.mark.parametrize("bits", [64, 128])
-def test_targets_that_get_too_full_are_divided(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "FULL_TARGET", 150)
+def test_owners_that_get_too_much_are_split(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FULL_OWNER", 150)
     options = {"bits": bits, "keep_going": True, "max_depth": 14}
     expected = by_embedded(shipped("ledger-chaining")(), **options)
     assert by_spark(shipped("ledger-chaining")(), **options) == expected
@@ -100,17 +99,19 @@ def test_executors_that_come_later_get_work(tmp_path: Path, monkeypatch: pytest.
         def cores_for(self, rows: int) -> int:
             return Growing.come
 
-        def run(self, plan: Plan, name: str, tell: Any) -> list[bytes]:
-            self.seen.append((Growing.come, len(plan.runs), plan.homes))
-            Growing.come += 1
-            return super().run(plan, name, tell)
+        def run(self, job_stages: stages.JobStages, *given: Any) -> list[bytes]:
+            first = job_stages[0][0]
+            if isinstance(first, stages.Expand):
+                self.seen.append((Growing.come, first.plan.owners, first.plan.partitions))
+                Growing.come += 1
+            return super().run(job_stages, *given)
 
     monkeypatch.setattr(engine, "Cluster", Growing)
     place, expected = tmp_path / "checkpoint", by_embedded(shipped("ledger-chaining")(), max_depth=14)
     by_spark(shipped("ledger-chaining")(), max_depth=10, checkpoint=place)
     Growing.come = 20
     assert by_spark(shipped("ledger-chaining")(), max_depth=14, resume=place) == expected
-    assert all(2 * cores <= targets < 4 * cores for cores, targets, _ in Growing.seen)
+    assert all(2 * cores <= owners < 4 * cores for cores, owners, _ in Growing.seen)
     assert Growing.seen[-1][2] >= 20
 
 

@@ -28,7 +28,7 @@ from fencepost import (
 )
 from fencepost.protocols import shipped
 from fencepost.report.text import story
-from fencepost.spark import engine, graph, liveness, notes
+from fencepost.spark import engine, graph, liveness, recording
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 KINDS = ("always_eventually", "eventually_always", "leads_to")
@@ -79,10 +79,10 @@ def agrees(build: Callable[[], Protocol], **options: Any) -> Result:
 
 @pytest.fixture
 def _here(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and notes are small, and nobody asks again and again which Java there is."""
+    """Blocks and record files are small, and Java's version is not asked for again and again."""
     monkeypatch.setattr(engine, "require_spark", lambda: None)
-    monkeypatch.setattr(graph, "SENT", 7)
-    monkeypatch.setattr(notes, "MOST_STATES", 20)
+    monkeypatch.setattr(graph, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(recording, "MOST_STATES", 20)
 
 
 @pytest.mark.usefixtures("_here")
@@ -177,7 +177,7 @@ class TestHere:
         result = on_spark(StrongLock, Room(), timeout=1_000_000)
         assert result.exit_code == 152 and "the time limit of 1e+06 seconds was reached" in str(result.unjudged)
 
-    def test_a_search_goes_on_with_what_was_noted_down(self, tmp_path: Path) -> None:
+    def test_a_search_goes_on_with_what_was_recorded(self, tmp_path: Path) -> None:
         place = tmp_path / "checkpoint"
         build = shipped("ledger-chaining")
         options = {"invariants": ["stable_leader_accepts_writes"], "handover": 30}

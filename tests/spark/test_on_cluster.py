@@ -39,18 +39,21 @@ folder, pause = Path(sys.argv[1]), int(sys.argv[2])
 run, TICK = cluster.Cluster.run, cluster.TICK
 
 
-def paused(self, plan, name, tell):
-    def told(stage):
-        tell(stage)
-        if stage and plan.level >= pause:
+def paused(self, job_stages, doing, name, report):
+    plan = getattr(job_stages[0][0], "plan", None)
+    pauses = len(job_stages) == 3 and plan.level >= pause
+
+    def report_and_wait(stage):
+        report(stage)
+        if stage and pauses:
             cluster.TICK = TICK
             (folder / "at work").touch()
             while not (folder / "go on").exists():
                 time.sleep(0.02)
 
-    if plan.level >= pause and not (folder / "go on").exists():
+    if pauses and not (folder / "go on").exists():
         cluster.TICK = 0.01  # so that no job is over before it was looked at
-    return run(self, plan, name, told)
+    return run(self, job_stages, doing, name, report_and_wait)
 
 
 cluster.Cluster.run = paused

@@ -154,7 +154,7 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("handover", [2, 1_000])
     def test_with_a_bit_flipped_in_any_file(self, tmp_path: Path, handover: int) -> None:
-        """Read by tasks, or in this process alone. A temporal property makes notes of the steps."""
+        """Read by tasks, or in this process alone. Of a temporal property the steps are recorded."""
         place, random = tmp_path / "checkpoint", Random(handover)
         search = functools.partial(self.search, invariants=["stable_leader_accepts_writes"])
         search(checkpoint=place)

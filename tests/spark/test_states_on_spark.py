@@ -134,9 +134,9 @@ class TestHere:
         jobs = []
 
         class Watched(engine.Cluster):  # the one of the fixture
-            def each(self, task: Any, count: int, *given: Any) -> list[bytes]:
-                jobs.append((type(task), count))
-                return super().each(task, count, *given)
+            def run(self, job_stages: stages.JobStages, *given: Any) -> list[bytes]:
+                jobs.append((type(job_stages[0][0]), job_stages[0][1]))
+                return super().run(job_stages, *given)
 
         monkeypatch.setattr(engine, "Cluster", Watched)
         got, expected = (written(Late(), tmp_path / name, engine=name) for name in ("spark", "embedded"))
@@ -151,10 +151,6 @@ class TestHere:
             def run(self, *given: Any) -> list[bytes]:
                 super().run(*given)
                 return super().run(*given)
-
-            def each(self, *given: Any) -> list[bytes]:
-                super().each(*given)
-                return super().each(*given)
 
         monkeypatch.setattr(engine, "Cluster", Twice)
         monkeypatch.setattr(engine, "HANDOVER", 2)  # nothing in this process, where nothing is tried again
@@ -191,12 +187,13 @@ class TestHere:
         jobs = []
 
         class Interrupted(engine.Cluster):  # the one of the fixture
-            def each(self, task: Any, count: int, *given: Any) -> list[bytes]:
-                jobs.append(task)
-                told = super().each(task, count, *given)
-                if len(jobs) == 3:
-                    raise KeyboardInterrupt
-                return told
+            def run(self, job_stages: stages.JobStages, *given: Any) -> list[bytes]:
+                reports = super().run(job_stages, *given)
+                if isinstance(job_stages[0][0], stages.Write):
+                    jobs.append(job_stages)
+                    if len(jobs) == 3:
+                        raise KeyboardInterrupt
+                return reports
 
         with monkeypatch.context() as patch:
             patch.setattr(engine, "Cluster", Interrupted)

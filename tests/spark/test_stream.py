@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fencepost.conform.outcome import Outcome
 from fencepost.conform.watch import Limits
+from fencepost.spark.cluster import Cluster
 from fencepost.spark.stream import follow
-from fencepost.spark.validate import Given
+from fencepost.spark.validate import Request
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
@@ -24,7 +26,7 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
     told: list[Outcome] = []
     rejected, done = threading.Event(), threading.Event()
 
-    def tell(outcomes: list[Outcome]) -> None:
+    def report(outcomes: list[Outcome]) -> None:
         told.extend(outcomes)
         if any(outcome.subject == "bad" for outcome in told):
             rejected.set()
@@ -39,7 +41,8 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        follow([str(tmp_path)], Given(CONFORMANCE), Limits(patience=2), tell, until=done.is_set)
+        with closing(Cluster()) as cluster:
+            follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(patience=2), report, done.is_set)
     finally:
         rejected.set()
         writing.join()
@@ -53,5 +56,5 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
 def test_a_gap_ends_it(spark: object, tmp_path: Path) -> None:
     with RunsFile(tmp_path / "t.parquet") as file:
         file.emit("r", "a", 1, 2, "writes", "7", {"value": 1})
-    with pytest.raises(TraceError, match="events 1 to 1 are missing"):
-        follow([str(tmp_path)], Given(CONFORMANCE), Limits(), lambda outcomes: None)
+    with closing(Cluster()) as cluster, pytest.raises(TraceError, match="events 1 to 1 are missing"):
+        follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(), lambda outcomes: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
 from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
+from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import Given, Task, outcome_of, stretches_of, subjects_of, traces_of, validated
+from fencepost.spark.validate import Request, ValidateTask, outcome_of, stretches_of, subjects_of, traces_of
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
@@ -40,10 +42,16 @@ def here(path: Path, conformance: str) -> list[Outcome]:
     ]  # type: ignore[misc]
 
 
+def validated(paths: list[str], request: Request) -> Any:
+    """The outcomes on Spark, with the coverage."""
+    with closing(Cluster()) as cluster:
+        return validate.validated(cluster, paths, request)
+
+
 def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None:
     write_runs(tmp_path / "good.parquet", range(1, 6), "everything")
     write_runs(tmp_path / "bad.parquet", range(11, 14), "everything", without="write_back_before_close")
-    found, _, _ = validated([str(tmp_path)], Given("store"))
+    found, _, _ = validated([str(tmp_path)], Request("store"))
     assert len(found) == 8
     assert found == here(tmp_path, "store")
     assert any(outcome.refusals and outcome.story for outcome in found)
@@ -53,22 +61,22 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
     write_counters(tmp_path / "a.parquet", {"one": GOOD, "two": BAD, "three": GOOD})
     with TraceWriter(tmp_path, node="idle", run="four"):
         pass
-    found, _, _ = validated([str(tmp_path)], Given(CONFORMANCE))
+    found, _, _ = validated([str(tmp_path)], Request(CONFORMANCE))
     assert found == here(tmp_path, CONFORMANCE)
     assert [(outcome.run, outcome.verdict) for outcome in found] == [
         ("four", "rejected"), ("one", "accepted"), ("three", "accepted"), ("two", "rejected"),
     ]  # fmt: skip
     assert [
-        outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])[0]
+        outcome.run for outcome in validated([str(tmp_path)], Request(CONFORMANCE, runs=("two",), subjects=("7",)))[0]
     ] == ["two"]
     with pytest.raises(OptionError, match="run x is not in the traces"):
-        validated([str(tmp_path)], Given(CONFORMANCE), runs=["x"])
+        validated([str(tmp_path)], Request(CONFORMANCE, runs=("x",)))
 
 
 def test_spools_of_killed_processes_are_read(spark: object, tmp_path: Path) -> None:
     killed = TraceWriter(tmp_path, node="a", run="r")
     killed.emit("writes", "7", {"value": 1})
-    found, _, _ = validated([str(tmp_path)], Given(CONFORMANCE))
+    found, _, _ = validated([str(tmp_path)], Request(CONFORMANCE))
     assert [(outcome.verdict, outcome.events, outcome.steps) for outcome in found] == [("accepted", 2, 1)]
     killed.close()
 
@@ -92,7 +100,7 @@ def test_what_is_missing_is_told(
         for incarnation, seq in events:
             file.emit("r", "a", incarnation, seq, "writes", "7", {"value": seq})
     with pytest.raises(TraceError, match=complaint):
-        validated([str(tmp_path)], Given(CONFORMANCE))
+        validated([str(tmp_path)], Request(CONFORMANCE))
 
 
 # -- one task, without Spark ------------------------------------------------------------------------------------------
@@ -113,7 +121,7 @@ def test_traces_are_cut_where_they_end_however_they_come(
     assert found == [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", 7)]
     judged = [
         dict(zip(batch.schema.names, (c[0].as_py() for c in batch.columns), strict=True))
-        for batch in Task(Given(CONFORMANCE))(batches(rows, size))
+        for batch in ValidateTask(Request(CONFORMANCE))(batches(rows, size))
     ]
     assert [row["accepted"] for row in judged] == [True, True, True]
 
@@ -136,7 +144,7 @@ def test_an_outcome_and_its_row_are_the_same(
 ) -> None:
     [row] = [
         batch.to_pylist()[0]
-        for batch in Task(Given(CONFORMANCE))(
+        for batch in ValidateTask(Request(CONFORMANCE))(
             batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9)
         )
     ]
@@ -159,7 +167,7 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
         judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage))  # type: ignore[misc]
         within.note(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
     _, visits, found = validated(
-        [str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
+        [str(tmp_path / "t.parquet")], Request(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
     )
     assert visits == coverage.visits
     assert found == in_space(space, within.visited)
@@ -192,7 +200,7 @@ def test_what_is_visited_is_emitted_in_parts(tmp_path: Path, monkeypatch: pytest
     rows = [
         ("r1", subject, "a", 1, n, "", "writes", subject, f'{{"value": {n}}}') for subject in "123" for n in (1, 2, 3)
     ]
-    visiting = on_spark.Visiting(subjects_of, Given(CONFORMANCE).find, str(tmp_path / "space"))
+    visiting = on_spark.VisitTask(subjects_of, Request(CONFORMANCE).find, str(tmp_path / "space"))
     told = [row for batch in visiting(batches(rows, 2)) for row in batch.to_pylist()]
     assert sum(row["traces"] or 0 for row in told) == sum(row["fitting"] or 0 for row in told) == 3
     assert (

@@ -158,13 +158,13 @@ def test_one_walk_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one is not None and one.path == here(Far(), walk=17).walk.path  # type: ignore[union-attr]
 
 
-def test_walks_are_dealt_out_once_and_evenly() -> None:
+def test_walks_are_divided_once_and_evenly() -> None:
     rng = random.Random(1)
     for _ in range(300):
         edges = sorted(rng.sample(range(3000), 2 * rng.randrange(1, 6)))
         spans = list(zip(edges[::2], edges[1::2], strict=True))
         share, tasks = rng.randrange(1, 900), rng.randrange(1, 9)
-        shares, rest = simulate.dealt(spans, share, tasks)
+        shares, rest = simulate.divided(spans, share, tasks)
         numbers = [n for some in (*shares, rest) for span in some for n in range(*span)]
         assert numbers == [n for span in spans for n in range(*span)]
         sizes = [sum(last - first for first, last in some) for some in shares]

@@ -262,12 +262,24 @@ def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCo
     with extras.named("Spark"):
         from fencepost.spark import validate
     states = open_storage(given.states).place if given.states is not None else None
-    asked = validate.Given(_named(given), given.shuffle, given.last, output.width(), given.coverage, states)
-    with _line() as line:
-        tell = line.doing if line is not None else lambda doing: None
-        return validate.validated(
-            given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell
-        )
+    request = _request(given, shuffle=given.shuffle, coverage=given.coverage, states=states)
+    with _line() as line, contextlib.closing(_cluster(given)) as cluster:
+        report = line.doing if line is not None else lambda stage: None
+        return validate.validated(cluster, given.traces, request, report)
+
+
+def _request(given: argparse.Namespace, **options: Any) -> Any:
+    """A validation on Spark, as its tasks get to know it."""
+    from fencepost.spark.validate import Request
+
+    runs, subjects = tuple(given.runs), tuple(given.subjects)
+    return Request(_named(given), last=given.last, width=output.width(), runs=runs, subjects=subjects, **options)
+
+
+def _cluster(given: argparse.Namespace) -> Any:
+    from fencepost.spark.cluster import Cluster
+
+    return Cluster(given.master, dict(given.conf), given.debug)
 
 
 def _named(given: argparse.Namespace) -> str:
@@ -296,20 +308,8 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
     if _is_on_spark(given):
         with extras.named("Spark"):
             from fencepost.spark import stream
-            from fencepost.spark.validate import Given
-        asked = Given(_named(given), None, given.last, output.width())
-        stream.follow(
-            given.traces,
-            asked,
-            limits,
-            tell,
-            given.runs,
-            given.subjects,
-            until,
-            given.master,
-            dict(given.conf),
-            given.debug,
-        )
+        with contextlib.closing(_cluster(given)) as cluster:
+            stream.follow(cluster, given.traces, _request(given), limits, tell, until)
         return outcomes
     explain = validation.explaining(given.last, output.width())
     live.follow(

@@ -1,4 +1,4 @@
-"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and
+"""The room that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and
 ledgers as rows.
 """
 
@@ -21,7 +21,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for is imported then: a Python worker of Spark that reads ledgers has no use for the engine."""
+    """Import a name when it is first used: a Python worker of Spark that reads ledgers has no use for the engine."""
     import importlib
 
     if name in _MODULES:

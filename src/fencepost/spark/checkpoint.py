@@ -1,11 +1,12 @@
-"""What it takes to go on with a search on Spark after its driver was killed: a manifest that names files.
+"""The checkpoint of a search on Spark, from which the search is resumed after its driver was killed: a manifest that
+names files.
 
-``manifest.json`` is replaced in one step. It names the pieces of one level, the runs of every target, and the compiled
-tables, which are kept as they are: what they number keeps its number, so pieces and runs stay valid. A file that it
-does not name does not count.
+``manifest.json`` is replaced in one step. The manifest names the frontier files of one level, the visited runs of every
+owner, and the compiled tables, which are kept as they are: the values that the tables number keep their numbers, so
+rows and runs stay valid. A file that the manifest does not name does not count.
 
-The manifest has the digest of each file, which the task that wrote it has told, and its own. A search that goes on
-reads all of them once before it believes anything.
+The manifest has the digest of each file, which the task that wrote the file has reported, and its own. A resumed search
+reads all files once before it goes on.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import msgspec
 from fencepost.digest import digest, is_sealed
 from fencepost.engines.checkpoint import Saved, header
 from fencepost.errors import SystemFailure
-from fencepost.spark.level import Piece, Run, Shape
-from fencepost.spark.notes import Note
+from fencepost.spark.level import FrontierFile, RowLayout, Run
+from fencepost.spark.recording import RecordFile
 from fencepost.states.writer import Mark
 from fencepost.storage import Storage
 
@@ -25,40 +26,40 @@ NAME = "manifest.json"
 
 
 class Manifest(Saved, kw_only=True):
-    """Everything about a search at the end of a level, and where its states are. ``table``: the one that they are also
-    written to.
+    """Everything about a search at the end of a level, and the files of its states. ``table``: the table that the
+    states are also written to; ``recording``: the files of each level's steps, for liveness.
     """
 
     engine: str
     level: int
     queue: int
-    shapes: list[Shape]
-    pieces: list[Piece]
+    layouts: list[RowLayout] = msgspec.field(name="shapes")
+    frontier: list[FrontierFile] = msgspec.field(name="pieces")
     runs: list[list[Run]]
     tables: str
     tables_digest: str
     table: Mark | None = None
-    notes: list[list[Note]] = []
+    recording: list[list[RecordFile]] = msgspec.field(name="notes", default_factory=list)
 
     @property
     def files(self) -> dict[str, str]:
         """The files that must stay, with their digests."""
         found = {self.tables: self.tables_digest}
-        found |= {piece.file: piece.digest for piece in self.pieces}
+        found |= {file.file: file.digest for file in self.frontier}
         found |= {run.file: run.digest for runs in self.runs for run in runs}
-        for level in self.notes:
-            for note in level:
-                found |= note.files
+        for level in self.recording:
+            for record in level:
+                found |= record.files
         return found
 
 
 def refused(storage: Storage, why: str) -> SystemFailure:
-    """A checkpoint that can not be gone on from."""
+    """The error of a checkpoint from which no search can be resumed, and ``why``."""
     return SystemFailure(f"the checkpoint in {storage.place} {why}; start again without {{resume}}", "resume")
 
 
 def read(storage: Storage) -> Manifest:
-    """The manifest in a storage. Raises :class:`fencepost.SystemFailure` if there is none, or it is none of ours."""
+    """The manifest in a storage. Raises :class:`fencepost.SystemFailure` if there is none, or none of this engine."""
     content = storage.load(NAME)
     if content is None:
         raise SystemFailure(f"{storage.place} holds no complete checkpoint (there is no {NAME} in it)")

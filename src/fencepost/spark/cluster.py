@@ -1,5 +1,5 @@
-"""Jobs on Spark: a session that is had when it is first needed, one job at a time, and broadcast variables that go when
-they are done with.
+"""Jobs on Spark: a session that is started when a job first needs it, one job at a time, and broadcast variables that
+are destroyed after use.
 """
 
 from __future__ import annotations
@@ -14,31 +14,24 @@ from typing import IO, Any
 
 from fencepost.errors import SystemFailure
 from fencepost.spark import session, stages
-from fencepost.spark.level import Plan
+from fencepost.spark.level import LocalBroadcast, Shared
 from fencepost.spark.session import reason
 
 TICK = 0.2
 """Seconds between looks at a job."""
-STAGES = ("expanding", "removing duplicates", "building")
 TASK_ROWS = 1 << 18
 """Rows that are worth another core of a cluster that can grow."""
 MOST_CORES = 256
 """Cores that such a cluster is taken to grow to, unless it is configured how far."""
 
 
-class Held:
-    """What tasks in this process are given where executors get a broadcast variable."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 class Cluster:
-    """Spark, where ``master``, ``conf`` and the environment say that it is: see
-    :func:`fencepost.spark.session.master_of`, which says what it raises. It is started when it is first needed.
+    """Spark, at the master that ``master``, ``conf`` and the environment give: see
+    :func:`fencepost.spark.session.master_of`, also for the errors that it raises. Spark is started when a job first
+    needs it.
 
-    A session that this process has already is used, and left as it is. What Spark itself has to say is kept from the
-    terminal, unless ``debug``.
+    A session that this process has already is used, and left as it is. Spark's own messages are kept from the terminal,
+    unless ``debug``.
     """
 
     def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> None:
@@ -47,7 +40,7 @@ class Cluster:
         self.debug = debug
         self.used = False
         self._session: Any = None
-        self._own: Any = None
+        self._started: Any = None
         self._log: IO[bytes] | None = None
         self._starting: Future[Any] | None = None
         self._unreachable: SystemFailure | None = None
@@ -56,31 +49,36 @@ class Cluster:
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine."""
+        """Whether Spark is on this machine."""
         return self.master.startswith("local")
 
     @property
     def session(self) -> Any:
-        """The session that the engine's jobs run in. Raises :class:`fencepost.SystemFailure` if it can not be had."""
+        """The session that the engine's jobs run in. Raises :class:`fencepost.SystemFailure` if there is none to be
+        had.
+        """
         if self._session is None:
             self._session = self.session_with(session.JOBS)
         return self._session
 
     def session_with(self, settings: Mapping[str, str]) -> Any:
-        """A session of its own, with these settings. Raises :class:`fencepost.SystemFailure` if it can not be had."""
+        """A session of its own, with these settings. Raises :class:`fencepost.SystemFailure` if there is none to be
+        had.
+        """
         if self._unreachable is not None:
             raise self._unreachable
-        held = (
-            self._starting.result() if self._starting is not None else self._own or session.running() or self._start()
-        )
-        return session.beside(held, settings, self.conf)
+        if self._starting is not None:
+            present = self._starting.result()
+        else:
+            present = self._started or session.running() or self._start()
+        return session.beside(present, settings, self.conf)
 
-    def look(self, failed: Callable[[], None]) -> None:
-        """See whether anybody is there, while something else is done. ``failed`` is called if nobody is, from another
+    def check_reachable(self, failed: Callable[[], None]) -> None:
+        """See in the background whether the master answers. ``failed`` is called if it does not, from another
         thread.
         """
 
-        def looking() -> None:
+        def check() -> None:
             try:
                 session.must_answer(self.master)
             except SystemFailure as error:
@@ -88,11 +86,11 @@ class Cluster:
                 failed()
 
         if session.running() is None:
-            threading.Thread(target=looking, daemon=True).start()
+            threading.Thread(target=check, daemon=True).start()
 
-    def begin(self, failed: Callable[[], None] | None = None) -> None:
-        """Start it, if it has to be started, while something else is done: until :meth:`ready`. ``failed`` is called if
-        that fails, from another thread.
+    def start_in_background(self, failed: Callable[[], None] | None = None) -> None:
+        """Start Spark in the background, if it has to be started, until :meth:`is_ready`. ``failed`` is called if the
+        start fails, from another thread.
         """
         if self._session is not None or self._starting is not None or session.running() is not None:
             return
@@ -104,30 +102,30 @@ class Cluster:
         self._starting = self._jobs.submit(self._start)
         self._starting.add_done_callback(ended)
 
-    def ready(self) -> bool:
-        """Whether nobody has to wait for it any more."""
+    def is_ready(self) -> bool:
+        """Whether a start in the background, if there was one, is over."""
         return self._starting is None or self._starting.done()
 
     def _start(self) -> Any:
         if not self.debug:
             self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
-        self._own = session.start(self.master, self.conf, self._log)
-        return self._own
+        self._started = session.start(self.master, self.conf, self._log)
+        return self._started
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time, as it is now."""
-        held = self.session
-        with _failing():
-            return max(1, int(held.sparkContext.defaultParallelism))
+        """How many tasks run at a time now."""
+        spark = self.session
+        with _spark_failures():
+            return max(1, int(spark.sparkContext.defaultParallelism))
 
     def cores_for(self, rows: int) -> int:
-        """How many tasks can run at a time for work on so many rows. Where executors come as there is work for them,
-        and only then, (dynamic allocation) those that would come are counted.
+        """How many tasks can run at a time for work on so many rows. With dynamic allocation, by which executors come
+        only when there is work for them, those that would come are counted.
         """
-        held = self.session
-        with _failing():
-            conf = held.sparkContext.getConf()
+        spark = self.session
+        with _spark_failures():
+            conf = spark.sparkContext.getConf()
             if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
                 return self.cores
             executors = int(conf.get("spark.dynamicAllocation.maxExecutors", str(MOST_CORES)))
@@ -136,90 +134,87 @@ class Cluster:
 
     def share(self, value: Any) -> Any:
         """A broadcast variable, until :meth:`discard` or :meth:`close`."""
-        held = self.session
-        with _failing():
-            shared = held.sparkContext.broadcast(value)
-        self._shared.append(shared)
-        return shared
+        spark = self.session
+        with _spark_failures():
+            variable = spark.sparkContext.broadcast(value)
+        self._shared.append(variable)
+        return variable
 
-    def discard(self, shared: Any) -> None:
-        """Let go of what was shared, here and on every executor. What was only held in this process needs nothing."""
-        if shared in self._shared:
-            self._shared.remove(shared)
-            with contextlib.suppress(Exception):  # a cluster that is gone has let go of it
-                shared.destroy()
+    def discard(self, variable: Any) -> None:
+        """Destroy a broadcast variable, here and on every executor. One of this process alone needs nothing."""
+        if variable in self._shared:
+            self._shared.remove(variable)
+            with contextlib.suppress(Exception):  # a cluster that is gone has destroyed it
+                variable.destroy()
 
-    def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
-        """Run a level as one job; see :meth:`chain`."""
-        steps: list[tuple[stages.Stage, int]]
-        steps = [
-            (stages.Expand(plan), plan.homes),
-            (stages.Deduplicate(plan), len(plan.runs)),
-            (stages.Build(plan), plan.homes),
-        ]
-        return self.chain(steps, STAGES, name, tell)
-
-    def chain(
-        self, steps: Sequence[tuple[stages.Stage, int]], doing: Sequence[str], name: str, tell: Callable[[str], None]
+    def run(
+        self, job_stages: stages.JobStages, doing: Sequence[str], name: str, report: Callable[[str], None]
     ) -> list[bytes]:
-        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; what the last one's
-        rows hold.
+        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; the reports of the
+        tasks.
 
-        Meanwhile ``tell`` is called with what it is at, ``doing`` for each stage, and may raise KeyboardInterrupt,
-        which cancels the job.
+        Meanwhile ``report`` is called with the stage that the job is at, ``doing`` naming each, and may raise
+        KeyboardInterrupt, which cancels the job.
         """
-        held = self.session
+        return self.submit(job_stages, doing, name).finish(report)
+
+    def submit(self, job_stages: stages.JobStages, doing: Sequence[str], name: str) -> Job:
+        """Start what :meth:`run` runs."""
+        spark = self.session
         self.used = True
 
-        def rows() -> Any:
-            made = held.range(0, steps[0][1], 1, steps[0][1])
-            for n, (stage, tasks) in enumerate(steps):
+        def payloads() -> list[bytes]:
+            first = job_stages[0][1]
+            rows = spark.range(0, first, 1, first)
+            for n, (stage, tasks) in enumerate(job_stages):
                 if n:
-                    made = made.repartitionById(tasks, "to")
-                made = made.mapInArrow(stage, stages.SCHEMA)
-            return made
+                    rows = rows.repartitionById(tasks, "to")
+                rows = rows.mapInArrow(stage, stages.SCHEMA)
+            return [bytes(row.payload) for row in rows.select("payload").collect()]
 
-        return _told(Job(held, self._jobs, lambda: _payloads(rows()), name, doing), tell)
+        return Job(spark, self._jobs, payloads, name, doing)
 
     def collect(
-        self, held: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], tell: Callable[[str], None]
+        self, spark: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], report: Callable[[str], None]
     ) -> list[Any]:
-        """The rows of a DataFrame of a session ``held`` as one job; otherwise as :meth:`chain`."""
-        return _told(Job(held, self._jobs, lambda: frame().collect(), name, doing), tell)
-
-    def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
-        """Run ``count`` tasks that have nothing to do with each other as one job; otherwise as :meth:`run`."""
-        return _told(self.start(task, count, name, doing), tell)
-
-    def start(self, task: Any, count: int, name: str, doing: str) -> Job:
-        """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
-        held = self.session
-        self.used = True
-        return Job(
-            held,
-            self._jobs,
-            lambda: _payloads(held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA)),
-            name,
-            (doing,),
-        )
+        """The rows of a DataFrame of the session ``spark`` as one job; otherwise as :meth:`run`."""
+        return Job(spark, self._jobs, lambda: frame().collect(), name, doing).finish(report)
 
     def close(self) -> None:
-        """Stop what was started here, and leave nothing in a session that was not."""
+        """Stop the session if it was started here, and leave nothing in one that was not."""
         if self._starting is not None:
             wait([self._starting])
         self._jobs.shutdown(wait=False, cancel_futures=True)
-        for shared in list(self._shared):
-            self.discard(shared)
-        if self._own is not None:
-            session.stop(self._own)
+        for variable in list(self._shared):
+            self.discard(variable)
+        if self._started is not None:
+            session.stop(self._started)
         if self._log is not None:
             self._log.close()
 
 
+class Broadcast:
+    """A value that grows from job to job, and is broadcast anew only when it has grown."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._version: tuple[bool, Any] | None = None
+        self._shared = Shared(None, "")
+
+    def current(self, small: bool, version: Callable[[], Any], value: Callable[[], Any]) -> Shared:
+        """The broadcast variable of the ``value`` as it is now, of which the ``version`` is a function too. If the job
+        is ``small``, it runs in this process, and nothing is sent.
+        """
+        if self._version != (small, version()):
+            self.cluster.discard(self._shared.variable)
+            now = value()
+            self._shared = Shared(LocalBroadcast(now) if small else self.cluster.share(now), uuid.uuid4().hex)
+            self._version = small, version()
+        return self._shared
+
+
 class Job:
-    """A job that is under way, and what its tasks tell when it is done. ``doing``: what each of its stages is
-    called.
-    """
+    """A job that is under way. ``doing``: the name of each of its stages."""
 
     def __init__(
         self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], list[Any]], name: str, doing: Sequence[str]
@@ -235,53 +230,49 @@ class Job:
         self._future = thread.submit(collected)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at the most; whether it is done."""
+        """Wait so long at the most; whether the job is done."""
         return not wait([self._future], seconds).not_done
 
     def result(self) -> list[Any]:
-        """What its tasks told. Raises :class:`fencepost.SystemFailure` if one of them, or Spark itself, failed."""
-        with _failing():
+        """The rows of the job. Raises :class:`fencepost.SystemFailure` if a task, or Spark itself, failed."""
+        with _spark_failures():
             return self._future.result()
 
     def stage(self) -> str:
-        """What it is at. Raises :class:`fencepost.SystemFailure` if Spark is gone."""
+        """The stage that the job is at. Raises :class:`fencepost.SystemFailure` if Spark is gone."""
         doing = ""
-        with _failing():
+        with _spark_failures():
             tracker = self._context.statusTracker()
             for number in tracker.getJobIdsForGroup(self._group):
                 info = tracker.getJobInfo(number)
-                for what, stage in zip(self._doing, sorted(info.stageIds) if info else (), strict=False):
+                for name, stage in zip(self._doing, sorted(info.stageIds) if info else (), strict=False):
                     at = tracker.getStageInfo(stage)
                     if at is not None and at.numActiveTasks:
-                        doing = f"{what} ({at.numCompletedTasks} of {at.numTasks})"
+                        doing = f"{name} ({at.numCompletedTasks} of {at.numTasks})"
         return doing
 
+    def finish(self, report: Callable[[str], None]) -> list[Any]:
+        """Wait for the rows of the job. Meanwhile ``report`` is called with the stage that the job is at; an interrupt
+        cancels the job.
+        """
+        try:
+            while not self.wait(TICK):
+                report(self.stage())
+            return self.result()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
     def cancel(self) -> None:
-        """End it."""
-        with contextlib.suppress(Exception):  # a cluster that is gone has ended it
+        """End the job."""
+        with contextlib.suppress(Exception):  # a cluster that is gone has ended it too
             self._context.cancelJobGroup(self._group)
 
 
 @contextlib.contextmanager
-def _failing() -> Iterator[None]:
-    """Says in one line what goes wrong with Spark in here."""
+def _spark_failures() -> Iterator[None]:
+    """Turns an error of Spark into a :class:`fencepost.SystemFailure` of one line."""
     try:
         yield
     except Exception as error:
         raise SystemFailure(f"Spark failed: {reason(error)}") from error
-
-
-def _payloads(rows: Any) -> list[bytes]:
-    """What the rows of tasks hold."""
-    return [bytes(row.payload) for row in rows.select("payload").collect()]
-
-
-def _told(job: Job, tell: Callable[[str], None]) -> list[Any]:
-    """What the tasks of a job tell, in the end."""
-    try:
-        while not job.wait(TICK):
-            tell(job.stage())
-        return job.result()
-    except KeyboardInterrupt:
-        job.cancel()
-        raise

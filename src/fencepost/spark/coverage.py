@@ -1,4 +1,4 @@
-"""Which part of an explored state space traces have visited, joined with its table on Spark.
+"""The coverage of an explored state space by traces, joined with the table of the space on Spark.
 
 Workers follow the traces within the bounds of the space, and emit each step that these take once. The states and steps
 of the table never leave Spark: the driver gets the counts of levels and actions, and the nearest steps that were not
@@ -47,17 +47,17 @@ how many ``traces`` there were, of which so many were ``fitting``.
 VISITS = "source bigint, target bigint, action string, parameters string, traces bigint, fitting bigint"
 
 MOST_HELD = 100_000
-"""Steps that a task holds before it emits them."""
+"""Steps that a task collects before it emits them."""
 
 SMALL = 200_000
-"""Fingerprints that are sent to all executors, by the driver; more are joined with the table where they are."""
+"""Fingerprints that the driver broadcasts, at most; more are shuffled to be joined with the table."""
 
 LABEL = ["action", "parameters"]
 STEP = ["source", "target", *LABEL]
 
 
 def rows_of(visited: Visited) -> pa.RecordBatch:
-    """What traces have visited, as rows."""
+    """The visited states and steps, as rows."""
     rows: list[tuple[Any, ...]] = [(None, None, None, None, visited.traces, visited.fitting)]
     ends = {target for _, target, _, _ in visited.steps}
     rows += [(None, state, None, None, None, None) for state in visited.states if state not in ends]
@@ -68,9 +68,9 @@ def rows_of(visited: Visited) -> pa.RecordBatch:
     )
 
 
-class Visiting:
-    """Emits what the traces of a partition visit; ``traces_of``: the traces in its batches, each with its subject and
-    its events.
+class VisitTask:
+    """Emits the states and steps that the traces of a partition visit; ``traces_of``: the traces in its batches, each
+    with its subject and its events.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Visiting:
 
 
 class InTable:
-    """The table of a state space, joined with what was visited; ``visits``: a DataFrame of rows as :data:`SCHEMA` has
-    them.
+    """The table of a state space, joined with the visited states and steps; ``visits``: a DataFrame of rows as
+    :data:`SCHEMA` has them.
     """
 
     def __init__(self, spark: Any, space: StateSpace, visits: Any) -> None:
@@ -111,10 +111,11 @@ class InTable:
         states = states_of(spark, space.directory)
         self.states = states.select("fingerprint", "depth", f.col("parent").isNull().alias("initial"))
         if space.manifest.edges is not None:
-            self.ways = edges_of(spark, space.directory).select(*STEP)
+            self.all_steps = edges_of(spark, space.directory).select(*STEP)
         else:
             discovered = states.where("parent is not null")
-            self.ways = discovered.select(f.col("parent").alias("source"), f.col("fingerprint").alias("target"), *LABEL)
+            ends = f.col("parent").alias("source"), f.col("fingerprint").alias("target")
+            self.all_steps = discovered.select(*ends, *LABEL)
 
     def levels(self) -> Any:
         """A row for each level."""
@@ -131,7 +132,7 @@ class InTable:
         one anywhere (``elsewhere``).
         """
         f = self.f
-        marked = self.ways.join(self.steps.withColumn("here", f.lit(1)), STEP, "left")
+        marked = self.all_steps.join(self.steps.withColumn("here", f.lit(1)), STEP, "left")
         counted = marked.groupBy(*LABEL).agg(
             f.count("source").alias("steps"), f.sum(f.coalesce("here", f.lit(0))).alias("taken")
         )
@@ -148,29 +149,28 @@ class InTable:
 
     def next_to(self, frontier: Any, labels: Any, known: Sequence[Unvisited], distance: int, most: int) -> Any:
         """The nearest steps out of states that have just been reached, one for each label that is not known yet: at the
-        most ``most`` that were taken nowhere and, next to what was visited, so many that were taken elsewhere.
+        most ``most`` that were taken nowhere and, next to visited states, so many that were taken elsewhere.
         """
         from pyspark.sql import Window
 
         f = self.f
-        out = self.ways.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
+        out = self.all_steps.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
         if distance == 1:
             out = out.join(self.steps, STEP, "left_anti")
         ends = self.states.select(f.col("fingerprint").alias("target"), "depth")
         first = out.join(ends, "target").groupBy(*LABEL).agg(f.min(f.struct("depth", "target")).alias("first"))
-        told = first.join(labels.select(*LABEL, "elsewhere"), LABEL)
+        nearest_steps = first.join(labels.select(*LABEL, "elsewhere"), LABEL)
         if distance > 1:
-            told = told.where(~f.col("elsewhere"))
+            nearest_steps = nearest_steps.where(~f.col("elsewhere"))
         if known:
             rows = [(step.action, step.parameters) for step in known]
-            told = told.join(
-                f.broadcast(self.spark.createDataFrame(rows, "action string, parameters string")), LABEL, "left_anti"
-            )
-        told = told.select(
+            known_labels = f.broadcast(self.spark.createDataFrame(rows, "action string, parameters string"))
+            nearest_steps = nearest_steps.join(known_labels, LABEL, "left_anti")
+        nearest_steps = nearest_steps.select(
             *LABEL, "elsewhere", f.col("first.target").alias("fingerprint"), f.col("first.depth").alias("depth")
         )
         ranked = Window.partitionBy("elsewhere").orderBy("depth", "fingerprint", *LABEL)
-        return told.withColumn("rank", f.row_number().over(ranked)).where(f.col("rank") <= most)
+        return nearest_steps.withColumn("rank", f.row_number().over(ranked)).where(f.col("rank") <= most)
 
     def beyond(self, frontier: Any, reached: Any, first: bool) -> Any:
         """The states that one more step leads to; also those in which a behaviour may begin, when that is the ``first``
@@ -178,7 +178,7 @@ class InTable:
         """
         f = self.f
         ends = (
-            self.ways.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
+            self.all_steps.join(frontier.withColumnRenamed("fingerprint", "source"), "source", "left_semi")
             .select(f.col("target").alias("fingerprint"))
             .distinct()
         )
@@ -193,7 +193,7 @@ def in_space(
     spark: Any,
     space: StateSpace,
     visits: Any,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     most: int = MOST_UNVISITED,
 ) -> SpaceCoverage:
     """As :func:`fencepost.conform.space.in_space`, with ``visits`` as a DataFrame of rows as :data:`SCHEMA` has them,
@@ -202,56 +202,56 @@ def in_space(
     Raises :class:`fencepost.SystemFailure` if Spark fails.
     """
 
-    def collect(frame: Callable[[], Any], what: str) -> list[Any]:
-        return cluster.collect(spark, frame, f"validate: {what}", (what,) * 8, tell)
+    def collect(frame: Callable[[], Any], doing: str) -> list[Any]:
+        return cluster.collect(spark, frame, f"validate: {doing}", (doing,) * 8, report)
 
-    def kept(frame: Any, what: str) -> tuple[Any, int]:
-        """What a frame holds, on the executors; and how many rows that is."""
-        held = frame.persist()
-        disposed.append(held)
-        [row] = collect(lambda: held.groupBy().count(), what)
-        return held, row[0]
+    def persisted(frame: Any, doing: str) -> tuple[Any, int]:
+        """A frame whose rows stay on the executors until the end, and the number of its rows."""
+        frame = frame.persist()
+        frames.append(frame)
+        [row] = collect(lambda: frame.groupBy().count(), doing)
+        return frame, row[0]
 
-    disposed: list[Any] = []
+    frames: list[Any] = []
     try:
-        visits, _ = kept(visits, "following traces in the state space")
+        visits, _ = persisted(visits, "following traces in the state space")
         table = InTable(spark, space, visits)
-        table.visited, states = kept(table.visited, "states that were visited")
-        table.steps, steps = kept(table.steps, "steps that were taken")
-        whole_visited = table.visited
-        table.visited, table.steps = _sent(table.visited, states), _sent(table.steps, steps)
+        table.visited, states = persisted(table.visited, "states that were visited")
+        table.steps, steps = persisted(table.steps, "steps that were taken")
+        frontier = reached = table.visited
+        table.visited, table.steps = _broadcast_if_small(table.visited, states), _broadcast_if_small(table.steps, steps)
         [counts] = collect(lambda: table.counts, "counting traces")
         levels = [LevelVisits(row.depth, row.states, row.visited) for row in collect(table.levels, "counting states")]
-        labels, kinds = kept(table.labels(), "counting steps")
+        labels, kinds = persisted(table.labels(), "counting steps")
         actions = [
             ActionVisits(*row) for row in collect(lambda: table.actions(labels).orderBy("action"), "counting actions")
         ]
         anew = kinds - sum(row.parameters_taken for row in actions)
         found: list[Unvisited] = []
-        [frontier, reached], distance = [whole_visited, whole_visited], 1
+        distance = 1
         while True:
-            told = collect(
+            rows = collect(
                 partial(table.next_to, frontier, labels, tuple(found), distance, most), "steps that were not taken"
             )
             found += [
                 Unvisited(distance, row.action, row.parameters, row.elsewhere, row.fingerprint, row.depth)
-                for row in told
+                for row in rows
             ]
             if sum(not step.elsewhere for step in found) >= min(anew, most):
                 break
-            beyond, count = kept(table.beyond(frontier, reached, distance == 1), "states beyond")
+            beyond, count = persisted(table.beyond(frontier, reached, distance == 1), "states beyond")
             if not count:
                 break
             reached = reached.union(beyond)
-            frontier, distance = _sent(beyond, count), distance + 1
+            frontier, distance = _broadcast_if_small(beyond, count), distance + 1
         return _coverage(space, counts, levels, actions, nearest(found, most))
     finally:
-        for held in disposed:
-            held.unpersist()
+        for frame in frames:
+            frame.unpersist()
 
 
-def _sent(frame: Any, rows: int) -> Any:
-    """The frame; for Spark to send to all executors, if it is small."""
+def _broadcast_if_small(frame: Any, rows: int) -> Any:
+    """The frame, which Spark sends to all executors if it is small."""
     from pyspark.sql import functions as f
 
     return f.broadcast(frame) if rows <= SMALL else frame

@@ -1,9 +1,11 @@
-"""Behaviours for Spark: the states and steps of a table, dealt out so that each task can go along the ways to its own.
+"""Behaviours for Spark: the states and steps of a table, partitioned so that each task has the paths to its own edges.
 
-The states up to a level, the *top*, go to every task. Each state below belongs to the last one of the top on the way
-to it, its *stem*; what begins at the states of a stem is one task's. So no way is gone twice but that through the top.
+The states up to a level, the *top*, go to every task. Each state below belongs to the last state of the top on the path
+to it, its *stem*; all edges that begin at the states of a stem are one task's. So no path is driven twice but that
+through the top.
 
-This knows nothing of what is driven: a task calls what it is given with the edges and the steps of the tree.
+This module knows nothing of the system that is driven: a task calls the given function with its edges and the steps of
+the tree.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Step = tuple[int, str, str, int]
 """From which state, by which action with which parameters, to which state: states by their fingerprints."""
 
 Work = Callable[[Sequence[Step], Sequence[Step]], bytes]
-"""What a task does: is given edges, and steps of the tree on the ways to where they begin; tells what came of it."""
+"""The work of a task: from edges, and the steps of the tree on the paths to where they begin, its result."""
 
 MOST_TOP = 20_000
 """States of the top, at most."""
@@ -30,15 +32,14 @@ TASK_EDGES = 20_000
 
 
 def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
-    """Let tasks work on all edges of a table between two of its states; what they tell."""
+    """Let tasks work on all edges of a table between two of its states; their results."""
     from pyspark.sql import functions as f
 
     states = states_of(spark, space.directory).select("fingerprint", "depth", "parent", "action", "parameters")
     edges = edges_of(spark, space.directory).join(states.select(f.col("fingerprint").alias("target")), "target")
     top, depth = _top(states)
     stems = _stems(states, depth)
-    begun = f.col("fingerprint") == f.col("source")
-    mine = edges.join(stems, begun).select(
+    wanted = edges.join(stems, f.col("fingerprint") == f.col("source")).select(
         "stem", f.lit(True).alias("wanted"), "source", "action", "parameters", "target"
     )
     below = states.where(f.col("depth") > depth).join(stems, "fingerprint")
@@ -52,12 +53,12 @@ def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
     )
     count = space.manifest.edges or 0
     tasks = max(spark.sparkContext.defaultParallelism, count // TASK_EDGES)
-    return _told(spark, mine.unionByName(tree).repartition(tasks, "stem"), top, work)
+    return _results(spark, wanted.unionByName(tree).repartition(tasks, "stem"), top, work)
 
 
-def ways_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: int, work: Work) -> list[bytes]:
-    """Let tasks work on the ways to ``count`` states: those with the least numbers, as ``ranked`` gives them for an
-    array of fingerprints."""
+def paths_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: int, work: Work) -> list[bytes]:
+    """Let tasks work on the paths to ``count`` states: those with the least numbers, as ``ranked`` gives them for an
+    array of fingerprints; their results."""
     from pyspark.sql import functions as f
 
     states = states_of(spark, space.directory).select("fingerprint", "parent", "action", "parameters")
@@ -82,28 +83,25 @@ def ways_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: 
         last = states.join(wanted, "fingerprint").where(f.col("parent").isNotNull()).collect()
         steps |= {row.fingerprint: (row.parent, row.action, row.parameters, row.fingerprint) for row in last}
         frontier = {row.parent for row in last} - steps.keys()
-    rows = [(stem, True, *step) for step, stem in zip(steps.values(), _dealt(steps), strict=True)]
+    rows = [(stem, True, *step) for step, stem in zip(steps.values(), _stems_of_paths(steps), strict=True)]
     schema = "stem long, wanted boolean, source long, action string, parameters string, target long"
     tasks = spark.sparkContext.defaultParallelism
-    return _told(spark, spark.createDataFrame(rows, schema).repartition(tasks, "stem"), list(steps.values()), work)
+    return _results(spark, spark.createDataFrame(rows, schema).repartition(tasks, "stem"), list(steps.values()), work)
 
 
-def _dealt(steps: dict[int, Step]) -> list[int]:
-    """For each step something that steps of one way have in common: the state that their way is in after a few
-    steps."""
-    depths: dict[int, int] = {}
+def _stems_of_paths(steps: dict[int, Step]) -> list[int]:
+    """For each step the state that its path is in after a few steps."""
 
-    def way(state: int) -> list[int]:
+    def path(state: int) -> list[int]:
         found = [state]
         while state in steps:
             state = steps[state][0]
             found.append(state)
         return found[::-1]
 
-    for state in steps:
-        depths[state] = len(way(state))
-    cut = sorted(depths.values())[len(depths) // 3] if depths else 0
-    return [way(state)[: cut + 1][-1] for state in steps]
+    depths = sorted(len(path(state)) for state in steps)
+    cut = depths[len(depths) // 3] if depths else 0
+    return [path(state)[: cut + 1][-1] for state in steps]
 
 
 def _top(states: Any) -> tuple[list[Step], int]:
@@ -115,7 +113,7 @@ def _top(states: Any) -> tuple[list[Step], int]:
     while depth + 1 in counts and (total + counts[depth + 1] <= MOST_TOP or not depth):
         depth += 1
         total += counts[depth]
-    depth = max(1, min(depth, len(counts) * 2 // 3))  # a small table is dealt out too
+    depth = max(1, min(depth, len(counts) * 2 // 3))  # a small table is partitioned too
     top = states.where((f.col("depth") <= depth) & f.col("parent").isNotNull()).select(
         "parent", "action", "parameters", "fingerprint"
     )
@@ -138,8 +136,8 @@ def _stems(states: Any, depth: int) -> Any:
     return stems.localCheckpoint()
 
 
-def _told(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
-    """What tasks tell of their rows."""
+def _results(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
+    """The results of tasks that work on rows."""
     shared = spark.sparkContext.broadcast(pickle.dumps(top))
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
@@ -153,14 +151,14 @@ def _told(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
             for wants, *step in zip(batch.column("wanted").to_pylist(), *columns, strict=True):
                 (wanted if wants else tree).append(tuple(step))
         if wanted:
-            told = work(wanted, [*pickle.loads(shared.value), *tree])
-            yield pa.record_batch([pa.array([told], pa.binary())], names=["told"])
+            result = work(wanted, [*pickle.loads(shared.value), *tree])
+            yield pa.record_batch([pa.array([result], pa.binary())], names=["result"])
 
     try:
         return [
-            bytes(row.told)
+            bytes(row.result)
             for row in rows.select("stem", "wanted", "source", "action", "parameters", "target")
-            .mapInArrow(task, "told binary")
+            .mapInArrow(task, "result binary")
             .collect()
         ]
     finally:

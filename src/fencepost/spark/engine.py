@@ -1,8 +1,8 @@
-"""The Spark engine: begins embedded, and hands over to a cluster when a level outgrows one process.
+"""The Spark engine: it begins embedded, and hands over to a cluster when a level outgrows one process.
 
-The driver here is the only one to run the author's Python. Executors get the compiled tables and files of rows; what
-they do is in `stages`. Between levels the driver completes the states that fell off a trie, judges what was found, and
-decides.
+Only the driver, which is here, runs the author's Python. Executors get the compiled tables and files of rows; their
+tasks are in `stages`. Between levels the driver completes the states that fell off a trie, judges the evidence, and
+decides whether the search goes on.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import shutil
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
 
-from fencepost import __version__
 from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     INITIAL,
@@ -43,12 +42,13 @@ from fencepost.engines.workspace import Workspace
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
-from fencepost.spark.cluster import Cluster, Held
-from fencepost.spark.level import Piece, Plan, Run, Shape
+from fencepost.spark.cluster import Broadcast, Cluster
+from fencepost.spark.level import FrontierFile, Plan, RowLayout, Run
 from fencepost.spark.liveness import Judge
-from fencepost.spark.notes import Notes, Noting
+from fencepost.spark.recording import FileRecording, Record
 from fencepost.spark.session import require_spark
-from fencepost.spark.table import Outputs, resumed
+from fencepost.spark.stages import fingerprint_at
+from fencepost.spark.table import TableOutputs, resumed
 from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
@@ -58,27 +58,29 @@ if TYPE_CHECKING:
     from fencepost.states.writer import Writer
 
 HANDOVER = 1_000_000
-"""The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a
-job pays.
+"""The largest level that is expanded in this process for a cluster, unless the option says otherwise: about the one for
+which a job pays.
 """
-HOME_ROWS = 1 << 20
-"""States of a level that one task works on, at most."""
+PARTITION_ROWS = 1 << 20
+"""States of a partition of a level, at most."""
 FEWEST_ROWS = 1 << 14
 """States of a level that are worth a task of their own."""
 NEAR = 8
-"""How many times as large as the current level the one may be from which Spark takes over, when Spark is started."""
-TARGETS_PER_CORE = 2
-"""Targets for each core, at least. There are never fewer than there were: that would only make runs of several
-targets.
+"""Spark is started in the background when the current level is this fraction of the one from which Spark takes over."""
+OWNERS_PER_CORE = 2
+"""Owners of fingerprints for each core, at least. There are never fewer owners than there were: a run would then belong
+to several.
 """
 FILES_PER_CORE = 4
 """Tasks for each core that read the files of a checkpoint."""
-FULL_TARGET = 1 << 24
-"""Candidates of one target in a level beyond which there are twice as many targets from the next level on."""
+FULL_OWNER = 1 << 24
+"""Candidates of one owner in a level beyond which there are twice as many owners from the next level on."""
 FIGURES = ("candidates", "sent", "found", "parked", "shuffled", "expand", "deduplicate", "build")
-"""What is counted of a level: candidates, those of them that were sent, states found, those that fell off a trie,
+"""The figures of a level: candidates, those of them that were shuffled, states found, states that fell off a trie,
 bytes, and seconds of tasks.
 """
+EXPANDING = ("expanding", "removing duplicates", "building")
+"""The stages of a level, as its progress names them."""
 SCANNED = 64
 """How many times as many visited states are looked through in this process for a level that is expanded here."""
 
@@ -88,16 +90,13 @@ def explore(
 ) -> Exploration:
     """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
 
-    Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is
-    no Spark.
+    Raises :class:`fencepost.OptionError` for options that this engine does not have, :class:`fencepost.SystemFailure`
+    if there is no Spark.
     """
     require_spark()
-    cluster = Cluster(options.master, options.conf, options.debug)
-    try:
+    with closing(Cluster(options.master, options.conf, options.debug)) as cluster:
         _refuse(options, cluster)
         return _explored(stepper, cluster, options, report, table)
-    finally:
-        cluster.close()
 
 
 def _explored(
@@ -108,18 +107,18 @@ def _explored(
         # On one machine the embedded engine is the faster one, as long as there is memory.
         handover = sys.maxsize if cluster.local else HANDOVER
 
-    def begin_early(progress: Progress) -> None:
+    def report_and_start(progress: Progress) -> None:
         if progress.queue >= handover // NEAR:
-            cluster.begin(spark.take_over_next)
+            cluster.start_in_background(spark.take_over_next)
         if report is not None:
             report(progress)
 
-    search = Search(stepper, options, begin_early, table)
+    search = Search(stepper, options, report_and_start, table)
     embedded = Embedded(Workspace(search))
-    spark = OnSpark(embedded, cluster, options, handover)
+    spark = SparkExecutor(embedded, cluster, options, handover)
     try:
         if options.resume is None:
-            cluster.look(spark.take_over_next)
+            cluster.check_reachable(spark.take_over_next)
             embedded.relief = spark.relief_of_embedded
         result = search.run(embedded if options.resume is None else spark)
         if search.executor is spark:
@@ -151,12 +150,12 @@ def _refuse(options: SparkOptions, cluster: Cluster) -> None:
         )
 
 
-class OnSpark(Executor):
-    """Expands levels on Spark. The level to be expanded is in files of pieces, all that was visited in files of runs. A
-    state is named by the two halves of its fingerprint.
+class SparkExecutor(Executor):
+    """Expands levels on Spark. The frontier and all visited states are in files. A state is named by the two halves of
+    its fingerprint.
 
-    It begins where the ``embedded`` executor ends, or with a checkpoint, and goes on using its workspace: for the
-    tables, the counts, and what only the author's Python can tell.
+    This executor begins where the ``embedded`` one ends, or with a checkpoint, and goes on using the workspace of that
+    one: for the tables, the counts, and to run the author's Python.
     """
 
     divisible = False
@@ -168,27 +167,27 @@ class OnSpark(Executor):
         self.options = options
         self.wide = self.workspace.wide
         self.cluster = cluster
-        self.first = handover
+        self.first_handover = handover
         self.handover = min(handover, HANDOVER)
         self.is_next = False
         self.storage: Storage | None = None
         self.level = 0
-        self.shapes: list[Shape] = []
-        self.version = -1  # of the layout that the last of them is
-        self.pieces: list[Piece] = []
+        self.layouts: list[RowLayout] = []
+        self.layout_version = -1  # of the last of the layouts
+        self.frontier: list[FrontierFile] = []
         self.runs: list[list[Run]] = []
         self.source = source_digest(embedded.search.stepper.protocol)
-        self.kept: checkpoint.Manifest | None = None
+        self.manifest: checkpoint.Manifest | None = None
         self.saved_level = -1
         self.shuffled = 0
         self.stage = ""
         self.figures: list[dict[str, float]] = []
-        self.last_is_whole = True
-        self.notes: Notes | None = None
+        self.is_level_complete = True
+        self.recording: FileRecording | None = None
         self.judge: Judge | None = None
-        self._tables: tuple[tuple[int, ...], Any, str] | None = None
+        self.tables = Broadcast(cluster)
         self.table: Writer | None = None
-        self.outputs: Outputs | None = None
+        self.outputs: TableOutputs | None = None
 
     def close(self) -> None:
         """Remove files that were for this search only."""
@@ -198,15 +197,19 @@ class OnSpark(Executor):
     # -- taking over, and going on ------------------------------------------------------------------------------------
 
     def take_over_next(self) -> None:
-        """Take over before the next level: Spark can not be had, and says why when all that was found is in files."""
+        """Take over before the next level, although there is no Spark: then the search ends with the error when all
+        states are in files.
+        """
         self.is_next = True
         self.handover = -1  # no level is small enough to be expanded in this process
 
-    def relief_of_embedded(self) -> OnSpark | None:
-        """This executor, if the embedded one has to give way: for the size of a level, or a quarter of the memory."""
+    def relief_of_embedded(self) -> SparkExecutor | None:
+        """This executor, if the embedded one has to give way: for the size of a level, or when a quarter of the memory
+        is used.
+        """
         limit = self.search.memory_limit
         crowded = limit is not None and resident_memory() > limit // 4
-        return self if self.is_next or self.search.queue > self.first or crowded else None
+        return self if self.is_next or self.search.queue > self.first_handover or crowded else None
 
     def begin(self) -> None:
         """Take over from the embedded executor, or go on from a checkpoint."""
@@ -214,7 +217,7 @@ class OnSpark(Executor):
         self.storage = open_storage(place or tempfile.mkdtemp(prefix="fencepost-spark-"))
         self.storage.create()
         if self.search.recording is not None:
-            self.notes, self.search.recording = Notes(self.search.recording), None
+            self.recording, self.search.recording = FileRecording(self.search.recording), None
         if self.options.resume is not None:
             self._resume()
             self._write_states()
@@ -223,25 +226,26 @@ class OnSpark(Executor):
 
     def _write_to(self, table: Writer | None) -> None:
         self.search.table = self.table = table
-        self.outputs = Outputs(table) if table is not None else None
+        self.outputs = TableOutputs(table, self.cluster) if table is not None else None
 
     def _take_over(self) -> None:
-        """Put into files what the embedded executor has found."""
+        """Put the states of the embedded executor into files."""
         search = self.search
         self._write_to(cast("Writer | None", search.table))
         self.level = search.result.depth
-        self.runs = [[level.write_run(self.files, self._name("run", 0), *self._visited(), self.wide)]]
+        name = level.unique_name(self.level, "run", 0)
+        self.runs = [[level.write_run(self.files, name, *self._visited(), self.wide)]]
         order = self.embedded.order[: search.queue]
-        for begin in range(0, len(order), HOME_ROWS):
-            self.pieces.append(self._piece(order[begin : begin + HOME_ROWS]))
+        for begin in range(0, len(order), PARTITION_ROWS):
+            self._add_to_frontier(order[begin : begin + PARTITION_ROWS])
         self.embedded.release()
-        if self.notes is not None:
-            self.notes.take_over(self.files)
+        if self.recording is not None:
+            self.recording.take_over(self.files)
         self._save()
 
     @property
     def files(self) -> Storage:
-        """Where the files are."""
+        """The storage of the files."""
         assert self.storage is not None
         return self.storage
 
@@ -249,7 +253,7 @@ class OnSpark(Executor):
         """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that
         led to it.
 
-        They follow from the links: a child's fingerprint is its parent's, changed by the outcome.
+        The fingerprints follow from the links: a child's is its parent's, changed by the outcome.
         """
         tables, links = self.workspace.tables, self.embedded.links
         starts = [state.fingerprint for state in self.workspace.starts]
@@ -270,9 +274,9 @@ class OnSpark(Executor):
         order = np.lexsort((high, low))
         return low[order], high[order], all_outcomes[order]
 
-    def _piece(self, order: Array, outcomes: Array | None = None) -> Piece:
-        """Write states of the workspace's newest level, at these positions, as a piece; with the outcomes that led to
-        them, if they are to be written down.
+    def _add_to_frontier(self, order: Array, outcomes: Array | None = None) -> None:
+        """Write states of the workspace's newest level, at these positions, to a file of the frontier; with the
+        outcomes that led to them, if the states are written to a table.
         """
         new, words = self.workspace.new, self.workspace.tables.layout.words
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
@@ -288,64 +292,63 @@ class OnSpark(Executor):
             level.NO_IMAGES,
             level.NO_IMAGES,
         )
-        name = self._name("rows", len(self.pieces))
-        return level.write_piece(self.files, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)
+        name = level.unique_name(self.level, "rows", len(self.frontier))
+        self.frontier.append(level.write_frontier_file(self.files, name, arena, self._layout(), self.wide, outcomes))
 
-    def _shape(self) -> int:
+    def _layout(self) -> int:
         """The number of the layout of rows as it is now."""
         layout = self.workspace.tables.layout
-        if not self.shapes or self.version != layout.version:
-            self.shapes.append(Shape(layout.words, self.workspace.tables.places.tobytes()))
-            self.version = layout.version
-        return len(self.shapes) - 1
-
-    def _name(self, what: str, number: int) -> str:
-        return f"level-{self.level}-{what}-{number}-{uuid.uuid4().hex[:12]}.bin"
+        if not self.layouts or self.layout_version != layout.version:
+            self.layouts.append(RowLayout(layout.words, self.workspace.tables.places.tobytes()))
+            self.layout_version = layout.version
+        return len(self.layouts) - 1
 
     def _resume(self) -> None:
-        """Everything as it was at the end of the level that the checkpoint holds."""
+        """Restore everything as it was at the end of the level that the checkpoint holds."""
         search, own, place = self.search, self.workspace, self.options.checkpoint
         stepper = search.stepper
         if place is not None and str(open_storage(place).place) != self.files.place:
             raise SystemFailure(
                 f"a resumed run goes on saving to {self.files.place}; leave out {{checkpoint}}", "checkpoint"
             )
-        kept = checkpoint.read(self.files)
-        difference = kept.difference(stepper.protocol, self._properties, self.options.bits)
+        manifest = checkpoint.read(self.files)
+        difference = manifest.difference(stepper.protocol, self._properties, self.options.bits)
         if difference is not None:
             raise checkpoint.refused(self.files, difference)
-        self._verify(kept)
-        writer = resumed(stepper, self.options, kept.table, self.files.place)
+        self._verify(manifest)
+        writer = resumed(stepper, self.options, manifest.table, self.files.place)
         try:
-            restored = restore_slots(stepper.store, kept.slots)
-            if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(kept.slots)]:
+            restored = restore_slots(stepper.store, manifest.slots)
+            if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(manifest.slots)]:
                 raise ValueError("values are numbered otherwise")
         except (ValueError, KeyError, TypeError) as error:
             raise checkpoint.refused(self.files, f"does not fit this version of the protocol: {error}") from None
-        restore(own.tables, checkpoint.tables(self.files, kept))
+        restore(own.tables, checkpoint.tables(self.files, manifest))
         own.fit()
         own.number_initial()
-        search.restore(kept.kept(kept.queue, own.decode(kept.found)))
-        self.source = kept.source
-        self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
-        self.shapes = list(kept.shapes)
-        self.kept, self.saved_level = kept, kept.level
+        search.restore(manifest.kept(manifest.queue, own.decode(manifest.found)))
+        self.source = manifest.source
+        self.level, self.frontier = manifest.level, list(manifest.frontier)
+        self.runs = [list(runs) for runs in manifest.runs]
+        self.layouts = list(manifest.layouts)
+        self.manifest, self.saved_level = manifest, manifest.level
         self._write_to(writer)
-        if self.notes is not None:
-            self.notes.levels = [list(notes) for notes in kept.notes]
+        if self.recording is not None:
+            self.recording.levels = [list(records) for records in manifest.recording]
 
-    def _verify(self, kept: checkpoint.Manifest) -> None:
-        """Raises :class:`fencepost.SystemFailure` unless every file of a checkpoint is what was written."""
-        missing = sorted(set(kept.files) - set(self.files.names()))
+    def _verify(self, manifest: checkpoint.Manifest) -> None:
+        """Raises :class:`fencepost.SystemFailure` unless every file of a checkpoint has its digest."""
+        files = manifest.files
+        missing = sorted(set(files) - set(self.files.names()))
         if missing:
             raise checkpoint.refused(self.files, f"is damaged: there is no {missing[0]}")
-        small = kept.distinct <= self.handover
-        tasks = 1 if small else min(len(kept.files), FILES_PER_CORE * self.cluster.cores)
-        stage = stages.Verify(self.files.place, kept.files, tasks)
-        told = self._each(
-            stage, tasks, small, "reading the checkpoint", f"reading {len(kept.files)} files of the checkpoint"
+        small = manifest.distinct <= self.handover
+        tasks = 1 if small else min(len(files), FILES_PER_CORE * self.cluster.cores)
+        stage = stages.Verify(self.files.place, files, tasks)
+        reports = self._run(
+            [(stage, tasks)], ("reading the checkpoint",), f"reading {len(files)} files of the checkpoint", small
         )
-        damaged = sorted(name for one in told for name in msgspec.msgpack.decode(one))
+        damaged = sorted(name for report in reports for name in msgspec.msgpack.decode(report))
         if damaged:
             raise checkpoint.refused(self.files, f"is damaged: {damaged[0]} is not what was written")
 
@@ -363,37 +366,35 @@ class OnSpark(Executor):
             # The states of the last level before a limit on depth are not asked for their actions: a resumed run does
             # that level again.
             self._save()
-        if self.notes is not None:
-            self._note(self.notes)
-        before = self.pieces
+        if self.recording is not None:
+            self._record(self.recording)
         plan = self._plan(actions)
         began = time.perf_counter()
-        told = self._run(plan)
+        name = f"{self._level_name}: {plan.states:,} states"
+        payloads = self._run(stages.level_stages(plan), EXPANDING, name, plan.small)
+        reports = [stages.report_decoder.decode(payload) for payload in payloads]
         done = time.perf_counter()
-        self.last_is_whole = False  # until all of it is accounted for, there is nothing to save
-        self._take_steps(told)
+        self.is_level_complete = False  # until all reports are accounted for, there is nothing to save
+        if self.table is not None and self.table.edges is not None:
+            self.table.take_edges(r.steps for r in reports if isinstance(r, stages.Expanded) and r.steps is not None)
         self.level += 1
-        self._account(plan, told)
-        # What could not be judged is no part of the frontier.
-        self.last_is_whole = actions and not self.search.has_raised
+        self._account(plan, reports)
+        # States that could not be judged are no part of the frontier.
+        self.is_level_complete = actions and not self.search.has_raised
         self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
         self._write_states()
-        stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
+        stale = {file.file for file in plan.frontier} | {run.file for runs in plan.runs for run in runs}
         self._remove(stale - self._files())
         if actions and self.level - self.saved_level >= self.options.checkpoint_levels:
             self._save()
         return True
 
-    def _note(self, notes: Notes) -> None:
-        """Write down the steps out of the current level."""
+    def _record(self, recording: FileRecording) -> None:
+        """Record the states and steps of the current level."""
         plan = self._plan(True)
-        steps: list[tuple[stages.Stage, int]] = [(Noting(plan, notes.terms), plan.homes)]
-        if isinstance(plan.tables, Held):
-            told = stages.chained(steps)
-        else:
-            name = f"{self._level_name}: steps of {plan.total:,} states"
-            told = self.cluster.chain(steps, ("noting down steps",), name, self._tell)
-        notes.add(self.workspace, plan, told)
+        stage, name = Record(plan, recording.terms), f"{self._level_name}: steps of {plan.states:,} states"
+        reports = self._run([(stage, plan.partitions)], ("noting down steps",), name, plan.small)
+        recording.add(self.workspace, plan, reports)
 
     def _plan(self, actions: bool) -> Plan:
         tables, total = self.workspace.tables, self.search.queue
@@ -403,70 +404,46 @@ class OnSpark(Executor):
         if not small:
             cores = self.cluster.cores_for(total)
             # Anew for each level: executors may have come since the last one.
-            while len(self.runs) < TARGETS_PER_CORE * cores:
-                self.runs = level.divided(self.files, self.runs)
-        homes = cores * -(-total // (cores * HOME_ROWS))
-        homes = max(1, min(homes, -(-total // FEWEST_ROWS)))
-        rows = -(-total // homes)
-        shared, name = self._shared(small)
+            while len(self.runs) < OWNERS_PER_CORE * cores:
+                self.runs = level.split(self.files, self.runs)
+        partitions = cores * -(-total // (cores * PARTITION_ROWS))
+        partitions = max(1, min(partitions, -(-total // FEWEST_ROWS)))
+        rows = -(-total // partitions)
+        compiled = tables.compiled()
         return Plan(
-            place=self.files.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
-            pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows),
-            runs=tuple(tuple(runs) for runs in self.runs),
-            tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
-            most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions, version=__version__,
-            output=self.outputs.next(small, self.cluster) if self.outputs is not None else None,
+            place=self.files.place, level=self.level, wide=self.wide,
+            layouts=tuple(self.layouts[: self._layout() + 1]), frontier=tuple(self.frontier),
+            partition_rows=rows, partitions=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
+            tables=self.tables.current(small, lambda: tables.version, lambda: level.arrays_of(tables, compiled)),
+            roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
+            most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions,
+            output=self.outputs.next(small) if self.outputs is not None else None,
         )  # fmt: skip
 
-    def _shared(self, small: bool) -> tuple[Any, str]:
-        """The compiled tables, and a name for them: for executors, sent anew only when they have grown."""
-        tables = self.workspace.tables
-        compiled = tables.compiled()
-        version = (int(small), *tables.version)
-        if self._tables is None or self._tables[0] != version:
-            if self._tables is not None:
-                self.cluster.discard(self._tables[1])
-            arrays = level.shared(tables, compiled)
-            self._tables = (version, Held(arrays) if small else self.cluster.share(arrays), uuid.uuid4().hex)
-        return self._tables[1:]
-
-    def _run(self, plan: Plan) -> list[stages.Report]:
-        """The level, on Spark or in this process: what its tasks tell."""
-        if isinstance(plan.tables, Held):
-            told = stages.here(plan)
-        else:
-            told = self.cluster.run(plan, f"{self._level_name}: {plan.total:,} states", self._tell)
-        return [stages.reports.decode(one) for one in told]
-
-    def _take_steps(self, told: Iterable[stages.Report]) -> None:
-        """Make the steps out of the level that was expanded part of the table, if they were written down."""
-        if self.table is not None and self.table.edges is not None:
-            self.table.take_edges(
-                one.steps for one in told if isinstance(one, stages.Expanded) and one.steps is not None
-            )
+    def _run(self, job_stages: stages.JobStages, doing: Sequence[str], name: str, small: bool) -> list[bytes]:
+        """Run stages, each with its number of tasks, on Spark, or in this process if the job is ``small``; the reports
+        of the tasks.
+        """
+        if small:
+            return stages.run_here(job_stages)
+        return self.cluster.run(job_stages, doing, f"{self.search.stepper.protocol.name}, {name}", self._report_stage)
 
     def _write_states(self) -> None:
-        """Write down the level that was built, if states are written to a table and it is not there yet."""
+        """Write the level that was built to the table of states, if there is one and the level is not there yet."""
         depth = self.search.result.depth
         if self.table is None or not self.search.queue or self.table.depth == depth:
             return
         begin = time.perf_counter()
         plan = self._plan(True)
-        small = isinstance(plan.tables, Held)
-        told = self._each(
-            stages.Write(plan),
-            plan.homes,
-            small,
-            "writing states",
-            f"level {depth}: writing {plan.total:,} states",
-        )
-        self.table.take_level(stages.written.decode(one) for one in told)
+        name = f"{self._level_name}: writing {plan.states:,} states"
+        reports = self._run([(stages.Write(plan), plan.partitions)], ("writing states",), name, plan.small)
+        self.table.take_level(stages.part_decoder.decode(report) for report in reports)
         assert self.table.depth == depth
         if self.figures:
             self.figures[-1]["write"] = time.perf_counter() - begin
 
     def _complete_columns(self) -> None:
-        """Write files again that lack columns, or have them of other kinds, if they are too many to leave them to this
+        """Write files again that lack columns, or have columns of other kinds, if there are too many of them for this
         process alone.
         """
         if self.table is None or self.search.result.distinct <= self.handover:
@@ -475,99 +452,95 @@ class OnSpark(Executor):
         stale = self.table.stale()
         if stale:
             task = stages.Rewrite(self.table.storage.place, stale, self.table.columns.kinds)
-            told = self._each(task, len(stale), False, "completing columns", f"writing {len(stale)} files again")
-            for one in told:
-                self.table.replace(stages.written.decode(one))
-
-    def _each(self, task: Any, count: int, small: bool, doing: str, name: str) -> list[bytes]:
-        """So many tasks of one stage, on Spark or in this process: what they tell."""
-        if small:
-            return stages.each_here(task, count)
-        return self.cluster.each(task, count, doing, f"{self.search.stepper.protocol.name}, {name}", self._tell)
+            name = f"writing {len(stale)} files again"
+            for report in self._run([(task, len(stale))], ("completing columns",), name, False):
+                self.table.replace(stages.part_decoder.decode(report))
 
     @property
     def _level_name(self) -> str:
-        return f"{self.search.stepper.protocol.name}, level {self.search.result.depth}"
+        return f"level {self.search.result.depth}"
 
-    def _tell(self, stage: str) -> None:
-        """Report how far the search is, and what a job is at."""
+    def _report_stage(self, stage: str) -> None:
+        """Report how far the search is, and the stage that its job is at."""
         self.stage = stage
         self.search.report_progress(self.search.result.distinct, self.search.queue, at_once=True)
 
-    def _account(self, plan: Plan, told: Iterable[stages.Report]) -> None:
+    def _account(self, plan: Plan, reports: Iterable[stages.Report]) -> None:
         """Make the level that was built the current one: count, complete, judge."""
         search, own = self.search, self.workspace
         counted = own.work[0]
-        figures = {"states": plan.total, **dict.fromkeys(FIGURES, 0.0)}
+        figures = {"states": plan.states, **dict.fromkeys(FIGURES, 0.0)}
         self.figures.append(figures)
         built: list[stages.Built] = []
         violated: dict[int, tuple[int, int]] = {}
         broken: dict[int, tuple[int, int, int]] = {}
-        stuck: list[tuple[int, int]] = []
-        fullest = 0
-        for one in told:
-            if isinstance(one, stages.Expanded):
-                _add(counted.leaf_count, one.leaves)
-                _add(counted.cut_count, one.cut)
-                stuck += [one.stuck] if one.stuck else []
-                for root, step in one.broken.items():
+        deadlocks: list[tuple[int, int]] = []
+        most_received = 0
+        for report in reports:
+            if isinstance(report, stages.Expanded):
+                _add(counted.leaf_count, report.leaves)
+                _add(counted.cut_count, report.cut)
+                deadlocks += [report.deadlock] if report.deadlock else []
+                for root, step in report.broken.items():
                     broken[root] = min(broken.get(root, step), step)
-                figures["candidates"] += one.candidates
-                figures["sent"] += one.sent
-                figures["shuffled"] += one.shuffled
-                figures["expand"] += one.seconds
-            elif isinstance(one, stages.Deduplicated):
-                self.runs[one.target] = one.runs
-                fullest = max(fullest, one.received)
-                figures["found"] += one.found
-                figures["shuffled"] += one.shuffled
-                figures["deduplicate"] += one.seconds
+                figures["candidates"] += report.candidates
+                figures["sent"] += report.sent
+                figures["shuffled"] += report.shuffled
+                figures["expand"] += report.seconds
+            elif isinstance(report, stages.Deduplicated):
+                self.runs[report.owner] = report.runs
+                most_received = max(most_received, report.received)
+                figures["found"] += report.found
+                figures["shuffled"] += report.shuffled
+                figures["deduplicate"] += report.seconds
             else:
-                built.append(one)
-                _add(counted.new_count, one.new)
-                _note_least(violated, one.violated)
-                figures["parked"] += one.parked[1] if one.parked is not None else 0
-                figures["build"] += one.seconds
+                built.append(report)
+                _add(counted.new_count, report.new)
+                _keep_least(violated, report.violated)
+                figures["parked"] += report.parked[1] if report.parked is not None else 0
+                figures["build"] += report.seconds
         self.shuffled += int(figures["shuffled"])
-        built.sort(key=lambda b: b.home)
-        self.pieces = [b.piece for b in built if b.piece is not None]
+        built.sort(key=lambda report: report.partition)
+        self.frontier = [report.frontier for report in built if report.frontier is not None]
         failed = 0
         raised: Raised | None = None
-        for one in built:
-            if one.parked is not None:
-                failed += self._complete(plan, *one.parked)
-                _note_least(violated, self._violated())
+        for report in built:
+            if report.parked is not None:
+                failed += self._complete(plan, *report.parked)
+                _keep_least(violated, self._violated())
                 error = own.raised_at()
                 if error is not None:
-                    at = _state(own.new, error.at, self.wide)
+                    at = fingerprint_at(own.new, error.at, self.wide)
                     raised = Raised(error.error, at) if raised is None or at < raised.at else raised
                     own.raised = None
-        self._meet(violated, broken, stuck)
-        search.take(Level(sum(piece.rows for piece in self.pieces), failed, raised))
-        if fullest > FULL_TARGET:
-            self.runs = level.divided(self.files, self.runs)
+        self._meet(violated, broken, deadlocks)
+        search.take(Level(sum(file.rows for file in self.frontier), failed, raised))
+        if most_received > FULL_OWNER:
+            self.runs = level.split(self.files, self.runs)
 
     def _complete(self, plan: Plan, file: str, rows: int) -> int:
-        """Complete the states that fell off a trie in one task; in how many of them the author's Python raised."""
+        """Complete the states that fell off a trie in one task; the number of those in which the author's Python
+        raised.
+        """
         own, search = self.workspace, self.search
         low, high, ref, cells = level.read_parked(self.files, file, rows, plan)
         own.clear()
-        positions = own.lay_out(low, high, level.brought_up(cells, plan.shapes[-1], self.shapes[self._shape()]))
+        positions = own.lay_out(low, high, level.converted(cells, plan.layouts[-1], self.layouts[self._layout()]))
         own.complete(lambda: search.watch(search.result.distinct, search.queue))
         metas = own.new.meta[positions]
         inside = metas >= 0
         if inside.any():
             outcomes = reference_outcome(ref[inside]) if self.table is not None else None
-            self.pieces.append(self._piece(positions[inside], outcomes))
+            self._add_to_frontier(positions[inside], outcomes)
         np.add.at(own.work[0].new_count, reference_outcome(ref[inside]), 1)
         self.files.remove(file)
         return int((metas == PARKED).sum())
 
     def _violated(self) -> dict[int, tuple[int, int]]:
-        """The properties that states just completed violate, as tasks tell it."""
+        """The properties that states just completed violate, as tasks report them."""
         found: dict[int, tuple[int, int]] = {}
         for root, position in self.workspace.violations():
-            _note_least(found, {root.index: _state(self.workspace.new, position, self.wide)})
+            _keep_least(found, {root.index: fingerprint_at(self.workspace.new, position, self.wide)})
         self.workspace.forget_violations()
         return found
 
@@ -577,9 +550,9 @@ class OnSpark(Executor):
         self,
         violated: dict[int, tuple[int, int]],
         broken: dict[int, tuple[int, int, int]],
-        stuck: list[tuple[int, int]],
+        deadlocks: list[tuple[int, int]],
     ) -> None:
-        """Pass on the violations and witnesses of the level."""
+        """Pass the evidence of the level on to the search: violations and witnesses."""
         meet, roots = self.search.meet, self.search.stepper.roots
         for root, at in violated.items():
             if self.workspace.tables.root_kind[root] == STATE_PROPERTY:
@@ -587,27 +560,27 @@ class OnSpark(Executor):
         for root, (low, high, outcome) in broken.items():
             step = self.workspace.step(outcome)
             meet(Evidence(roots[root], (low, high, step[0], *step[1]), (low, high), step))
-        if stuck and self.options.deadlock:
-            meet(Evidence(None, (), min(stuck)))
+        if deadlocks and self.options.deadlock:
+            meet(Evidence(None, (), min(deadlocks)))
 
     def finish(self) -> None:
         """Complete the files of the table of states, and judge the temporal properties if a process is too small."""
         self._complete_columns()
         search = self.search
-        if self.notes is None or not search.result.complete or not search.result.distinct or search.result.found:
+        if self.recording is None or not search.result.complete or not search.result.distinct or search.result.found:
             return
-        self.judge = Judge(self.notes, self.files, self.cluster, search)
+        self.judge = Judge(self.recording, self.files, self.cluster, search)
         self.judge.run()
 
     def path(self, at: tuple[int, int]) -> StatePath:
-        """The way to a state: the runs have the outcome that led to each, and it leads back to the parent."""
+        """The path to a state: the runs have the outcome that led to each state, and so its parent."""
         tables, (low, high) = self.workspace.tables, at
         outcomes: list[int] = []
         while True:
-            target = (low >> 32) * len(self.runs) >> 32
-            span = level.span_of(target, len(self.runs))
-            ways = (level.find(self.files, run, span, low, high, self.wide) for run in self.runs[target])
-            outcome = next(way for way in ways if way is not None)
+            owner = (low >> 32) * len(self.runs) >> 32
+            owned = level.range_of(owner, len(self.runs))
+            found = (level.find(self.files, run, owned, low, high, self.wide) for run in self.runs[owner])
+            outcome = next(each for each in found if each is not None)
             if outcome == INITIAL:
                 starts = [(state.fingerprint & LOW, state.fingerprint >> 64) for state in self.workspace.starts]
                 number = next(n for n, start in enumerate(starts) if (start[0], start[1] * self.wide) == (low, high))
@@ -620,10 +593,10 @@ class OnSpark(Executor):
 
     def _files(self) -> set[str]:
         """The files that must stay: of the current level, and of the last checkpoint."""
-        current = {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs}
-        if self.notes is not None:
-            current |= self.notes.files
-        return current | (set(self.kept.files) if self.kept is not None else set())
+        current = {file.file for file in self.frontier} | {run.file for runs in self.runs for run in runs}
+        if self.recording is not None:
+            current |= self.recording.files
+        return current | (set(self.manifest.files) if self.manifest is not None else set())
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
@@ -632,18 +605,18 @@ class OnSpark(Executor):
     def save(self) -> None:
         """Save the last level, and remove every file that the checkpoint does not name."""
         self._save()
-        if self.kept is not None:
-            self._sweep(set(self.kept.files))
+        if self.manifest is not None:
+            self._sweep(set(self.manifest.files))
 
     def _save(self) -> None:
-        """Make the current level what a resumed run goes on from, if there is to be one."""
+        """Save the current level as a checkpoint, if checkpoints are saved."""
         own, options = self.workspace, self.options
         if options.checkpoint is None and options.resume is None:
             return
-        if self.saved_level == self.level or not self.runs or not self.last_is_whole:
+        if self.saved_level == self.level or not self.runs or not self.is_level_complete:
             return
         content = msgspec.msgpack.encode(snapshot(own.tables))
-        name = self._name("tables", 0)
+        name = level.unique_name(self.level, "tables", 0)
         self.files.write(name, content)
         kept = self.search.kept()
         manifest = checkpoint.Manifest(
@@ -654,19 +627,19 @@ class OnSpark(Executor):
             queue=kept.queue,
             slots=slot_entries(self.search.stepper.store),
             found=own.encode(kept.found),
-            shapes=list(self.shapes),
-            pieces=list(self.pieces),
+            layouts=list(self.layouts),
+            frontier=list(self.frontier),
             runs=[list(runs) for runs in self.runs],
             tables=name,
             tables_digest=digest(content),
             table=self.table.mark() if self.table is not None else None,
-            notes=self.notes.levels[: self.level - 1] if self.notes is not None else [],
+            recording=self.recording.levels[: self.level - 1] if self.recording is not None else [],
         )
         self.files.replace(checkpoint.NAME, sealed(msgspec.json.encode(manifest)))
         if self.table is not None:
             self.table.kept = manifest.table
-        self.kept, self.saved_level = manifest, self.level
-        # What only the checkpoint before this one needed, and what tasks that were tried again have left behind.
+        self.manifest, self.saved_level = manifest, self.level
+        # Files that only the checkpoint before this one needed, and files of tasks that were tried again.
         self._sweep(self._files())
 
     def _sweep(self, kept: set[str]) -> None:
@@ -691,16 +664,11 @@ class OnSpark(Executor):
         return profile
 
 
-def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
-    """The two halves of a state's fingerprint, the second one 0 if only one is used."""
-    return int(arena.fp[position]), int(arena.fp_high[position]) if wide else 0
-
-
 def _add(counts: Array, more: stages.Counts) -> None:
     which, how_many = stages.dense(more)
     counts[which] += how_many
 
 
-def _note_least(least: dict[int, tuple[int, int]], more: dict[int, tuple[int, int]]) -> None:
+def _keep_least(least: dict[int, tuple[int, int]], more: dict[int, tuple[int, int]]) -> None:
     for root, fingerprint in more.items():
         least[root] = min(least.get(root, fingerprint), fingerprint)

@@ -1,16 +1,20 @@
-"""What the driver tells the executors about a level, and where things are in files.
+"""The plan of a level, which the driver sends to tasks, and the files of states.
 
-A **piece** is a file with states of one level, by fingerprint: their fingerprints, where their enabled leaves start,
-the leaves, and the rows. A **run** is a file with visited states of one **target**, a range of fingerprints, by
-fingerprint, each with the outcome by which it was discovered: less what the outcome did, the fingerprint is the
-parent's, so a run is also how the way back is found.
+The states of a level, the **frontier**, are divided into **partitions**, each of which one task expands. A **frontier
+file** holds states of one level, by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and
+the rows.
+
+Each range of fingerprints has an **owner**: the task to which all candidates of that range are shuffled. The visited
+states of an owner are in sorted **runs**: files of fingerprints, each with the outcome by which the state was
+discovered. The fingerprint without the effect of the outcome is the parent's, so a run also leads back to the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from math import isqrt
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,52 +29,54 @@ from fencepost.engines.kernel import Arena
 from fencepost.storage import Storage, open_storage
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
-"""What rows have where there is no symmetry."""
+"""The images of rows where there is no symmetry."""
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """How rows were laid out at a time: how many words they have, and the place of each slot."""
+class RowLayout(msgspec.Struct, frozen=True):
+    """The layout of rows at one time: how many words a row has, and the place of each slot in it."""
 
     words: int
-    held: bytes
+    slot_places: bytes = msgspec.field(name="held")
 
     @property
     def places(self) -> Array:
-        """The place of each slot."""
-        return np.frombuffer(self.held, np.int32).copy()
+        """The place of each slot (int32)."""
+        return np.frombuffer(self.slot_places, np.int32).copy()
 
 
-class Tabled(Protocol):
-    """What tasks find the compiled protocol by: ``tables`` is the broadcast variable with its arrays, ``tables_id``
-    names them.
-    """
+class LocalBroadcast:
+    """The broadcast variable of tasks that run in the driver's process."""
 
-    @property
-    def tables(self) -> Any: ...
-
-    @property
-    def tables_id(self) -> str: ...
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-def shared(tables: Tables, compiled: Compiled) -> dict[str, Array]:
-    """The arrays that executors get, as far as they are in use."""
+class Shared(NamedTuple):
+    """A broadcast ``variable``, and an ``id`` for the value that it has."""
+
+    variable: Any
+    id: str
+
+
+def arrays_of(tables: Tables, compiled: Compiled) -> dict[str, Array]:
+    """The arrays of the compiled protocol for executors, as far as these arrays are in use."""
     used = tables.used()
     arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
     return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known", "trie_change")}
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A file of states. ``shape``: the number of the layout of its rows."""
+class FrontierFile(msgspec.Struct, frozen=True):
+    """A file of states of one level. ``layout``: the number of the layout of its rows."""
 
     file: str
     rows: int
     leaves: int
-    shape: int
+    layout: int = msgspec.field(name="shape")
     digest: str
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Visited states of one target: those from number ``begin`` on in a file of ``size``."""
+    """Visited states of one owner: those from number ``begin`` on in a file of ``size``."""
 
     file: str
     size: int
@@ -79,9 +85,9 @@ class Run(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Output(msgspec.Struct, frozen=True):
-    """The table that the states are written to, as every task gets to know it: its directory, the level to be written,
-    whether steps are too, and the columns, a broadcast variable.
+class TableOutput(msgspec.Struct, frozen=True):
+    """The table that states are written to: its directory, the level to be written, whether steps are written too, and
+    the columns, a broadcast variable.
     """
 
     place: str
@@ -93,162 +99,177 @@ class Output(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """A level, as every task of it gets to know it.
 
-    The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is
-    the broadcast variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout
-    that rows have had, the last one being that of the level. ``actions``: whether the successors of what is found will
-    be asked for. ``output``: where the states are written down, if they are.
+    The states of the ``frontier``'s files, one file after the other, are numbered: partition p has those from
+    ``p * partition_rows`` on. ``tables`` are the arrays of the compiled protocol. ``layouts``: every layout that rows
+    have had, the last one being that of the level. ``runs``: those of each owner. ``actions``: whether the new states
+    will be expanded. ``output``: the table that states are written to, if there is one.
     """
 
     place: str
     level: int
     wide: bool
-    shapes: tuple[Shape, ...]
-    pieces: tuple[Piece, ...]
-    rows: int
-    homes: int
+    layouts: tuple[RowLayout, ...]
+    frontier: tuple[FrontierFile, ...]
+    partition_rows: int
+    partitions: int
     runs: tuple[tuple[Run, ...], ...]
-    tables: Any
-    tables_id: str
+    tables: Shared
     roots: int
     leaves: int
     outcomes: int
     most_leaves: int
     stepwise: bool
     actions: bool
-    version: str
-    output: Output | None = None
+    output: TableOutput | None = None
 
     @property
     def words(self) -> int:
         """Words of a row."""
-        return self.shapes[-1].words
+        return self.layouts[-1].words
 
     @property
-    def total(self) -> int:
+    def states(self) -> int:
         """States of the level."""
-        return sum(piece.rows for piece in self.pieces)
+        return sum(file.rows for file in self.frontier)
+
+    @property
+    def small(self) -> bool:
+        """Whether the tasks run in the driver's process."""
+        return isinstance(self.tables.variable, LocalBroadcast)
+
+    @property
+    def owners(self) -> int:
+        """How many owners the fingerprints are divided among."""
+        return len(self.runs)
 
     def storage(self) -> Storage:
-        """Where the files are."""
+        """The storage of the files."""
         return open_storage(self.place)
 
-    def segments(self, home: int) -> Iterator[tuple[Piece, int, int]]:
-        """The rows of a home: pieces, with which of their rows."""
-        first, last = home * self.rows, min((home + 1) * self.rows, self.total)
+    def segments(self, partition: int) -> Iterator[tuple[FrontierFile, int, int]]:
+        """The rows of a partition: files, each with the range [begin, end) of its rows."""
+        first, last = partition * self.partition_rows, min((partition + 1) * self.partition_rows, self.states)
         start = 0
-        for piece in self.pieces:
-            begin, end = max(first - start, 0), min(last - start, piece.rows)
+        for file in self.frontier:
+            begin, end = max(first - start, 0), min(last - start, file.rows)
             if begin < end:
-                yield piece, begin, end
-            start += piece.rows
+                yield file, begin, end
+            start += file.rows
 
 
-Span = tuple[int, int]
+def unique_name(level: int | str, kind: str, number: int) -> str:
+    """The name of a new file that no other attempt of a task has."""
+    return f"level-{level}-{kind}-{number}-{uuid.uuid4().hex[:12]}.bin"
+
+
+FingerprintRange = tuple[int, int]
 """A range of low halves of fingerprints: the least, and the first beyond it."""
 
 
-def bounds(targets: int) -> list[int]:
-    """Where the range of fingerprints of each target begins, and where the last one ends."""
-    return [_bound(target, targets) for target in range(targets + 1)]
+def bounds(owners: int) -> list[int]:
+    """The first fingerprint of each owner's range, and the end of the last range."""
+    return [_bound(owner, owners) for owner in range(owners + 1)]
 
 
-def span_of(target: int, targets: int) -> Span:
-    """The fingerprints of one of so many targets."""
-    return _bound(target, targets), _bound(target + 1, targets)
+def range_of(owner: int, owners: int) -> FingerprintRange:
+    """The fingerprints of one of so many owners."""
+    return _bound(owner, owners), _bound(owner + 1, owners)
 
 
-def _bound(target: int, targets: int) -> int:
-    return -(-(target << 32) // targets) << 32
+def _bound(owner: int, owners: int) -> int:
+    return -(-(owner << 32) // owners) << 32
 
 
-# -- pieces -----------------------------------------------------------------------------------------------------------
+def read_columns(storage: Storage, file: str, layout: Iterable[tuple[Any, int]]) -> list[Array]:
+    """The columns of a file, one after the other; ``layout``: the dtype and the length of each."""
+    read, offset = [], 0
+    for dtype, count in layout:
+        read.append(storage.read(file, dtype, offset, count))
+        offset += count * np.dtype(dtype).itemsize
+    return read
 
 
-def write_piece(
-    storage: Storage,
-    file: str,
-    arena: Arena,
-    rows: int,
-    leaves: int,
-    shape: int,
-    wide: bool,
-    outcomes: Array | None = None,
-) -> Piece:
-    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the
-    order of rows.
+# -- frontier files ---------------------------------------------------------------------------------------------------
+
+
+def write_frontier_file(
+    storage: Storage, name: str, arena: Arena, layout: int, wide: bool, outcomes: Array | None = None
+) -> FrontierFile:
+    """Write all rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of
+    rows.
 
     ``outcomes``: those that led to the states, for :func:`read_states`.
     """
-    highs = [arena.fp_high[:rows]] if wide else []
+    highs = [arena.fp_high] if wide else []
     last = [] if outcomes is None else [outcomes.astype(np.uint32)]
-    columns = (arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1), *last)
-    storage.write(file, *columns)
-    return Piece(file, rows, leaves, shape, digest(*columns))
+    columns = (arena.fp, *highs, arena.meta, arena.leaves, arena.cells.reshape(-1), *last)
+    storage.write(name, *columns)
+    return FrontierFile(name, len(arena.fp), len(arena.leaves), layout, digest(*columns))
 
 
-def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
-    """The rows of a home, and which of them are in the order of fingerprints: [begin, end) one after the other."""
+def read_rows(plan: Plan, partition: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
+    """The rows of a partition, and which of them are in the order of fingerprints: [begin, end) one after the other."""
     storage = plan.storage()
     fps, highs, metas, leaves, cells = [], [], [], [], []
     spans: list[tuple[int, int]] = []
     at = top = 0
-    for piece, begin, end in plan.segments(home):
+    for file, begin, end in plan.segments(partition):
         n = end - begin
         offset = 8 * begin
-        fps.append(storage.read(piece.file, np.uint64, offset, n))
-        offset += 8 * piece.rows
+        fps.append(storage.read(file.file, np.uint64, offset, n))
+        offset += 8 * file.rows
         if plan.wide:
-            highs.append(storage.read(piece.file, np.uint64, offset, n))
-            offset += 8 * piece.rows
-        meta = storage.read(piece.file, np.int64, offset, n)
-        offset += 8 * (piece.rows - begin)
+            highs.append(storage.read(file.file, np.uint64, offset, n))
+            offset += 8 * file.rows
+        meta = storage.read(file.file, np.int64, offset, n)
+        offset += 8 * (file.rows - begin)
         first, last = int(meta_first(meta[0])), int(meta_end(meta[-1]))
-        leaves.append(storage.read(piece.file, np.int32, offset + 4 * first, last - first))
-        offset += 4 * piece.leaves
+        leaves.append(storage.read(file.file, np.int32, offset + 4 * first, last - first))
+        offset += 4 * file.leaves
         meta += pack_meta(top - first, 0)
         metas.append(meta)
         if with_cells:
-            words = plan.shapes[piece.shape].words
-            held = storage.read(piece.file, np.uint64, offset + 8 * begin * words, n * words)
-            cells.append(brought_up(held.reshape(n, words), plan.shapes[piece.shape], plan.shapes[-1]))
+            layout = plan.layouts[file.layout]
+            rows = storage.read(file.file, np.uint64, offset + 8 * begin * layout.words, n * layout.words)
+            cells.append(converted(rows.reshape(n, layout.words), layout, plan.layouts[-1]))
         spans.append((at, at + n))
         at, top = at + n, top + last - first
     none = np.zeros((1, plan.words), np.uint64)
     return Arena(
-        cells=joined(cells) if cells else none,
-        fp=joined(fps),
-        fp_high=joined(highs) if highs else np.zeros(1, np.uint64),
+        cells=concatenated(cells) if cells else none,
+        fp=concatenated(fps),
+        fp_high=concatenated(highs) if highs else np.zeros(1, np.uint64),
         ref=np.zeros(1, np.int64),
-        meta=joined(metas),
-        leaves=joined(leaves),
+        meta=concatenated(metas),
+        leaves=concatenated(leaves),
         image=NO_IMAGES,
         image_high=NO_IMAGES,
     ), spans
 
 
-def read_states(plan: Plan, home: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
-    """The states of a home, in blocks: their fingerprints (low halves), the outcomes that led to them, and the numbers
-    of their values.
+def read_states(plan: Plan, partition: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
+    """The states of a partition, in blocks: their fingerprints (low halves), the outcomes that led to them, and the
+    numbers of their values.
     """
     storage = plan.storage()
-    for piece, first, end in plan.segments(home):
-        shape = plan.shapes[piece.shape]
-        cells_at = (16 if plan.wide else 8) * piece.rows + 8 * piece.rows + 4 * piece.leaves
-        outcomes_at = cells_at + 8 * shape.words * piece.rows
+    for file, first, end in plan.segments(partition):
+        layout = plan.layouts[file.layout]
+        cells_at = (16 if plan.wide else 8) * file.rows + 8 * file.rows + 4 * file.leaves
+        outcomes_at = cells_at + 8 * layout.words * file.rows
         for begin in range(first, end, block):
             n = min(block, end - begin)
-            fps = storage.read(piece.file, np.uint64, 8 * begin, n)
-            cells = storage.read(piece.file, np.uint64, cells_at + 8 * shape.words * begin, n * shape.words)
-            outcomes = storage.read(piece.file, np.uint32, outcomes_at + 4 * begin, n)
-            yield fps, outcomes, unpacked(cells.reshape(n, shape.words), shape.places)
+            fps = storage.read(file.file, np.uint64, 8 * begin, n)
+            cells = storage.read(file.file, np.uint64, cells_at + 8 * layout.words * begin, n * layout.words)
+            outcomes = storage.read(file.file, np.uint32, outcomes_at + 4 * begin, n)
+            yield fps, outcomes, unpacked(cells.reshape(n, layout.words), layout.places)
 
 
-def joined(parts: list[Array]) -> Array:
-    """Arrays as one."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def concatenated(arrays: list[Array]) -> Array:
+    """The arrays as one; a single array is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def brought_up(rows: Array, before: Shape, after: Shape) -> Array:
+def converted(rows: Array, before: RowLayout, after: RowLayout) -> Array:
     """Rows of one layout as rows of a later one."""
     if before == after:
         return rows
@@ -267,20 +288,18 @@ def write_parked(storage: Storage, file: str, arena: Arena, which: Array, wide: 
 
 
 def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Array, Array, Array, Array]:
-    """What :func:`write_parked` wrote: low and high halves of fingerprints, references, rows."""
-    low = storage.read(file, np.uint64, 0, rows)
-    high = storage.read(file, np.uint64, 8 * rows, rows) if plan.wide else np.zeros(rows, np.uint64)
-    offset = 8 * rows * (2 if plan.wide else 1)
-    ref = storage.read(file, np.int64, offset, rows)
-    cells = storage.read(file, np.uint64, offset + 8 * rows, rows * plan.words)
-    return low, high, ref, cells.reshape(rows, plan.words)
+    """The content of a file of :func:`write_parked`: low and high halves of fingerprints, references, rows."""
+    fingerprints = [(np.uint64, rows)] * (2 if plan.wide else 1)
+    layout = *fingerprints, (np.int64, rows), (np.uint64, rows * plan.words)
+    low, *high, ref, cells = read_columns(storage, file, layout)
+    return low, high[0] if high else np.zeros(rows, np.uint64), ref, cells.reshape(rows, plan.words)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
 def write_run(storage: Storage, file: str, low: Array, high: Array, outcome: Array, wide: bool) -> Run:
-    """Write a run."""
+    """Write the states of a new run, by fingerprint."""
     columns = (low, *([high] if wide else []), outcome)
     storage.write(file, *columns)
     return Run(file, len(low), 0, len(low), digest(*columns))
@@ -303,9 +322,11 @@ def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, 
     yield from zip(lows, storage.blocks(run.file, np.uint64, 8 * (run.size + run.begin), run.states), strict=True)
 
 
-def find(storage: Storage, run: Run, span: Span, low: int, high: int, wide: bool) -> int | None:
-    """The outcome by which a state was discovered, if it is in a run of a target with the fingerprints of ``span``."""
-    at, lows = _around(storage, run, span, low)
+def find(storage: Storage, run: Run, owned: FingerprintRange, low: int, high: int, wide: bool) -> int | None:
+    """The outcome by which a state was discovered; None if the state is not in the run. ``owned``: the fingerprints of
+    the run's owner.
+    """
+    at, lows = _read_around(storage, run, owned, low)
     same = int(np.searchsorted(lows, np.uint64(low), side="right"))
     if wide and same:
         highs = storage.read(run.file, np.uint64, 8 * (run.size + at), same)
@@ -316,19 +337,21 @@ def find(storage: Storage, run: Run, span: Span, low: int, high: int, wide: bool
     return int(storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * at, 1)[0])
 
 
-def divided(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """The runs of every target as those of twice as many targets. No file is written."""
-    targets = len(runs)
-    halved = (
-        _halves(storage, some, span_of(t, targets), _bound(2 * t + 1, 2 * targets)) for t, some in enumerate(runs)
-    )
-    return [half for both in halved for half in both]
+def split(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """The runs of every owner as those of twice as many owners. No file is written."""
+    owners = len(runs)
+    halves: list[list[Run]] = []
+    for owner, some in enumerate(runs):
+        halves += _halves(storage, some, range_of(owner, owners), _bound(2 * owner + 1, 2 * owners))
+    return halves
 
 
-def _halves(storage: Storage, runs: Sequence[Run], span: Span, boundary: int) -> tuple[list[Run], list[Run]]:
+def _halves(
+    storage: Storage, runs: Sequence[Run], owned: FingerprintRange, boundary: int
+) -> tuple[list[Run], list[Run]]:
     lower, upper = [], []
     for run in runs:
-        at, _ = _around(storage, run, span, boundary)
+        at, _ = _read_around(storage, run, owned, boundary)
         end = run.begin + run.states
         lower += [msgspec.structs.replace(run, states=at - run.begin)] if at > run.begin else []
         upper += [msgspec.structs.replace(run, begin=at, states=end - at)] if at < end else []
@@ -336,18 +359,18 @@ def _halves(storage: Storage, runs: Sequence[Run], span: Span, boundary: int) ->
 
 
 NEAR = 1 << 10
-"""States of a run that are read at once around where one is looked for, at least."""
+"""States of a run that are read at once around the expected place of one, at least."""
 
 
-def _around(storage: Storage, run: Run, span: Span, low: int) -> tuple[int, Array]:
+def _read_around(storage: Storage, run: Run, owned: FingerprintRange, low: int) -> tuple[int, Array]:
     """The number in its file of the first state of a run whose low half is not less than ``low``, and the low halves
     from there on, as many as were read: all that are equal.
 
-    Fingerprints are random numbers, and evenly spread over the span: of n sorted ones, the place of any is known but
-    for a few times the square root of n. So one read finds it nearly always, which matters where each is a request to
-    an object store.
+    Fingerprints are random numbers, and evenly spread over the owner's range: of n sorted ones, the place of any is
+    known but for a few times the square root of n. So one read finds the place nearly always, which matters where each
+    read is a request to an object store.
     """
-    least, end = span
+    least, end = owned
     expected = run.states * (low - least) // (end - least)
     room = max(NEAR, 3 * isqrt(run.states))
     first, last = expected - room, expected + room

@@ -1,8 +1,8 @@
 """The judging of temporal properties after a search on Spark.
 
 A graph that fits into the driver's memory goes to the embedded judge as it is. Of a larger one, for each property,
-tasks take out the states that are on no fair cycle that violates it, until the rest fits; the judge then finds what it
-would have found in all of it, the same cycle. Where trimming comes to an end before that, no verdict is given.
+tasks remove the states that are on no fair cycle that violates it, until the rest fits; the judge then finds in the
+rest the same cycle as it would in the whole graph. Where trimming comes to an end before that, no verdict is given.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from fencepost.engines.search import Search
 from fencepost.liveness.graph import Graph, Property, Terms, needs
 from fencepost.spark import graph, stages, trim
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.graph import NOWHERE, Ask, Bits, Part, Steps
-from fencepost.spark.notes import Notes
-from fencepost.spark.trim import Need
+from fencepost.spark.graph import NOWHERE, Bits, GraphPlan, Partition, StepFile
+from fencepost.spark.level import read_columns
+from fencepost.spark.recording import FileRecording
+from fencepost.spark.trim import Cut, Obligation
 from fencepost.storage import Storage
 
 if TYPE_CHECKING:
     from fencepost.liveness.judge import Lasso
 
-STATES_OF_A_PART = 1 << 22
-STEPS_OF_A_PART = 1 << 23
+PARTITION_STATES = 1 << 22
+PARTITION_STEPS = 1 << 23
 """States and steps that a task works on, about, at most."""
-PARTS_PER_CORE = 2
+PARTITIONS_PER_CORE = 2
 MOST_ROUNDS = 1000
-"""Rounds that are spent on finding which states can come by what a fair cycle needs, for each property."""
+"""Rounds that are spent on the obligations of a fair cycle, for each property."""
 
-T = TypeVar("T", bound=trim.Told)
+T = TypeVar("T", bound=trim.Report)
 
 
 class TooLarge(Exception):
-    """What is left after trimming does not fit; the message says how much that is."""
+    """The rest of the graph after trimming does not fit; the message says how large the rest is."""
 
 
 def fits(terms: Terms, states: int, steps: int, limit: int) -> bool:
@@ -49,39 +50,39 @@ def fits(terms: Terms, states: int, steps: int, limit: int) -> bool:
 
 
 class Judge:
-    """The judging of a search that is complete. Adds what is violated to its result, names what was judged, or says why
-    it was not.
+    """The judging of a complete search. Its result gets the violations, the properties that were judged, and the reason
+    for each that was not.
     """
 
-    def __init__(self, notes: Notes, storage: Storage, cluster: Cluster, search: Search) -> None:
-        self.notes, self.storage, self.cluster, self.search = notes, storage, cluster, search
-        self.terms = notes.terms
+    def __init__(self, recording: FileRecording, storage: Storage, cluster: Cluster, search: Search) -> None:
+        self.recording, self.storage, self.cluster, self.search = recording, storage, cluster, search
+        self.terms = recording.terms
         self.limit = memory_limit(search.options.max_memory)
         self.name = search.stepper.protocol.name
         self.figures: list[dict[str, Any]] = []
-        self.made: set[str] = set()
+        self.written: set[str] = set()
 
     def run(self) -> None:
-        """Judge, unless the graph fits into this process: then it is left to the search to be judged.
+        """Judge, unless the graph fits into this process: then the search judges the recording.
 
         Raises :class:`fencepost.SystemFailure` if Spark or the disk fails.
         """
-        notes, result = self.notes, self.search.result
-        # Recorded in memory a state takes 12 bytes and a step 10, besides what is to be made of them.
-        loaded = notes.states * (12 + 8 * (self.terms.words + self.terms.truth_words)) + notes.steps * 10
-        if fits(self.terms, notes.states, notes.steps, self.limit - loaded):
-            self.search.recording = notes.whole(self.storage)
+        recording, result = self.recording, self.search.result
+        # Recorded in memory a state takes 12 bytes and a step 10, besides the graph that is made of them.
+        loaded = recording.states * (12 + 8 * (self.terms.words + self.terms.truth_words)) + recording.steps * 10
+        if fits(self.terms, recording.states, recording.steps, self.limit - loaded):
+            self.search.recording = recording.in_memory(self.storage)
             return
         verdicts = Verdicts(self.search, self.terms)
         try:
-            with self._kept():
-                ask = self._laid_out()
+            with self._temporary_files():
+                plan = self._graph_in_files()
                 for property in self.terms.properties:
                     figures: dict[str, Any] = {"property": property.title}
                     self.figures.append(figures)
                     try:
-                        with self._kept():
-                            verdicts.take(property, _Trimming(self, ask, property, figures).lasso())
+                        with self._temporary_files():
+                            verdicts.take(property, _Trimming(self, plan, property, figures).lasso())
                     except TooLarge as error:
                         verdicts.leave_open(property, str(error))
         except (TooLarge, MemoryError) as error:
@@ -93,223 +94,224 @@ class Judge:
 
     # -- jobs and files -----------------------------------------------------------------------------------------------
 
-    def job(self, what: str, doing: Sequence[str], steps: Sequence[tuple[stages.Stage, int]]) -> list[trim.Told]:
-        """Run stages as one job, called ``what``: what its tasks tell."""
+    def job(self, name: str, doing: Sequence[str], job_stages: stages.JobStages) -> list[trim.Report]:
+        """Run stages as one job; the reports of its tasks. ``doing``: the name of each stage.
+
+        Raises :class:`TooLarge` after the time limit.
+        """
         timeout = self.search.options.timeout
         if self.search.stepper.deadline.expired(timeout):
             raise TooLarge(f"the time limit of {timeout:g} seconds was reached")
 
-        def tell(stage: str) -> None:
-            self.search.report_doing(", ".join(filter(None, ["judging liveness", what, stage])))
+        def report_stage(stage: str) -> None:
+            self.search.report_doing(", ".join(filter(None, ["judging liveness", name, stage])))
 
-        tell("")
-        told = [
-            trim.reports.decode(one) for one in self.cluster.chain(steps, doing, f"{self.name}, liveness: {what}", tell)
-        ]
-        self.made |= {value for one in told for value in files_of(one)}
-        return told
+        report_stage("")
+        payloads = self.cluster.run(job_stages, doing, f"{self.name}, liveness: {name}", report_stage)
+        reports = [trim.report_decoder.decode(payload) for payload in payloads]
+        self.written |= {file for report in reports for file in files_of(report)}
+        return reports
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _temporary_files(self) -> Iterator[None]:
         """Removes the files of jobs that are run within."""
-        before = set(self.made)
+        before = set(self.written)
         try:
             yield
         finally:
-            self.drop(self.made - before)
+            self.remove(self.written - before)
 
-    def drop(self, files: Iterable[str]) -> None:
-        """Remove files that nobody needs any more."""
+    def remove(self, files: Iterable[str]) -> None:
+        """Remove files of jobs that are of no more use."""
         for file in list(files):
-            if file in self.made:
-                self.made.remove(file)
+            if file in self.written:
+                self.written.remove(file)
                 self.storage.remove(file)
 
-    def _laid_out(self) -> Ask:
-        """The graph in files as tasks need it."""
-        notes = self.notes
-        if notes.states > graph.MOST_STATES // 2:
-            raise TooLarge(f"the graph has {notes.states:,} states, and {graph.MOST_STATES // 2:,} can be trimmed")
-        parts = max(
-            PARTS_PER_CORE * self.cluster.cores, notes.states // STATES_OF_A_PART, notes.steps // STEPS_OF_A_PART
+    def _graph_in_files(self) -> GraphPlan:
+        """Write the graph in the files that the tasks of trimming read."""
+        recording = self.recording
+        if recording.states > graph.MOST_STATES // 2:
+            raise TooLarge(f"the graph has {recording.states:,} states, and {graph.MOST_STATES // 2:,} can be trimmed")
+        partitions = max(
+            PARTITIONS_PER_CORE * self.cluster.cores,
+            recording.states // PARTITION_STATES,
+            recording.steps // PARTITION_STEPS,
         )
-        all_notes = tuple((level, note) for level, some in enumerate(notes.levels) for note in some)
-        ask = Ask(self.storage.place, self.terms.measures, all_notes, (Part("", 0, 0),) * parts)
-        many = f"{notes.states:,} states"
-        told = self.job(
+        records = tuple((level, record) for level, some in enumerate(recording.levels) for record in some)
+        plan = GraphPlan(self.storage.place, self.terms.measures, records, (Partition("", 0, 0),) * partitions)
+        many = f"{recording.states:,} states"
+        reports = self.job(
             f"collecting {many}",
             ("reading", "sorting"),
-            [(graph.TellStates(ask), len(all_notes)), (graph.PlaceStates(ask), parts)],
+            [(graph.ShuffleStates(plan), len(records)), (graph.WriteStates(plan), partitions)],
         )
-        placed, first = [], 0
-        for one in _of(graph.Placed, told):
-            placed.append(Part(one.file, one.states, first))
-            first += -(-one.states // 64) * 64
-        ask = msgspec.structs.replace(ask, parts=tuple(placed))
-        laid = _of(graph.Laid, self.job(
+        written, first = [], 0
+        for report in _of(graph.StatesWritten, reports):
+            written.append(Partition(report.file, report.states, first))
+            first += -(-report.states // 64) * 64
+        plan = msgspec.structs.replace(plan, partitions=tuple(written))
+        later = (graph.NumberTargets, graph.WriteStepsOut, graph.WriteStepsInto)
+        steps = _of(graph.StepsWritten, self.job(
             f"laying out the steps between {many}", ("reading", "numbering", "sorting", "turning round"),
-            [(graph.TellSteps(ask), len(all_notes)),
-            *((stage(ask), parts) for stage in (graph.FindTargets, graph.LayOut, graph.LayInto))],
+            [(graph.ShuffleSteps(plan), len(records)), *((stage(plan), partitions) for stage in later)],
         ))  # fmt: skip
-        out, into = (tuple(one.steps for one in laid if one.out == way) for way in (True, False))
-        return msgspec.structs.replace(ask, notes=(), out=out, into=into)
+        out, into = (tuple(report.steps for report in steps if report.out == is_out) for is_out in (True, False))
+        return msgspec.structs.replace(plan, records=(), out=out, into=into)
 
 
-def _of(kind: type[T], told: Sequence[trim.Told]) -> list[T]:
-    """What tasks have told, by part."""
-    return sorted((one for one in told if isinstance(one, kind)), key=lambda one: one.part)
+def _of(kind: type[T], reports: Sequence[trim.Report]) -> list[T]:
+    """The reports of one kind, by partition."""
+    return sorted((report for report in reports if isinstance(report, kind)), key=lambda report: report.partition)
 
 
-def files_of(told: trim.Told) -> set[str]:
-    """The files that a task says it has written."""
-    values = [getattr(told, name) for name in told.__struct_fields__]
-    names = [value.file if isinstance(value, Steps) else value for value in values]
+def files_of(report: trim.Report) -> set[str]:
+    """The files that a task reports."""
+    values = [getattr(report, name) for name in report.__struct_fields__]
+    names = [value.file if isinstance(value, StepFile) else value for value in values]
     return {name for name in names if isinstance(name, str)}
 
 
 class _Trimming:
-    """One property. ``far``: for leads-to, the set of states in which it is awaited since so many steps after the
-    start; ``stay``: how far it is to the nearest state in which a behaviour can stay and violate the property,
-    ``NOWHERE`` if there is none.
+    """The trimming for one property. ``awaited``: for leads-to, the states in which it is awaited since so many steps
+    after the start; ``stutter``: the distance of the nearest state in which a behaviour can stay and violate the
+    property, ``NOWHERE`` if there is none.
     """
 
-    def __init__(self, judge: Judge, ask: Ask, property: Property, figures: dict[str, Any]) -> None:
-        self.judge, self.ask, self.property, self.figures = judge, ask, property, figures
+    def __init__(self, judge: Judge, plan: GraphPlan, property: Property, figures: dict[str, Any]) -> None:
+        self.judge, self.plan, self.property, self.figures = judge, plan, property, figures
         self.storage = judge.storage
         self.terms = judge.terms
-        self.far: dict[int, Bits] | None = None
-        self.stay = NOWHERE
-        self.tasks = len(ask.parts)
+        self.awaited: dict[int, Bits] | None = None
+        self.stutter = NOWHERE
+        self.tasks = len(plan.partitions)
         figures["rounds"] = 0
 
-    def _round(self, kind: type[T], stage: stages.Stage, what: str) -> list[T]:
+    def _round(self, kind: type[T], stage: stages.Stage, name: str) -> list[T]:
         self.figures["rounds"] += 1
-        return _of(kind, self.judge.job(f"{self.property.title}: {what}", ("trimming",), [(stage, self.tasks)]))
+        return _of(kind, self.judge.job(f"{self.property.title}: {name}", ("trimming",), [(stage, self.tasks)]))
 
     def lasso(self) -> Lasso | None:
         """A fair behaviour that violates the property, the one that the embedded judge finds in the whole graph; None
         if there is none.
 
-        Raises :class:`TooLarge` if what is left does not fit. If a behaviour can violate the property by staying
-        somewhere, that decides, and it is told.
+        Raises :class:`TooLarge` if the rest of the graph does not fit, unless a behaviour can violate the property by
+        staying somewhere: then such a behaviour is given.
         """
         from fencepost.liveness.judge import CANDIDATES, FairCycles, Lasso  # SciPy takes its time to import
 
         region = self._region()
         if region is None:
             return None
-        ask = self.ask
+        plan = self.plan
         alive: Bits | None = region
         try:
-            alive, ask = self._trimmed(region)
+            alive, plan = self._trimmed(region)
         except TooLarge:
-            if self.stay == NOWHERE:
+            if self.stutter == NOWHERE:
                 raise
             alive = None
-        if alive is None and self.stay == NOWHERE:
+        if alive is None and self.stutter == NOWHERE:
             return None
-        frontier = self.far[self.stay] if self.far is not None and self.stay != NOWHERE else None
-        stage = trim.Gather(ask, self.property, alive, self.stay, frontier, CANDIDATES)
+        frontier = self.awaited[self.stutter] if self.awaited is not None and self.stutter != NOWHERE else None
+        stage = trim.Gather(plan, self.property, alive, self.stutter, frontier, CANDIDATES)
         numbers, left = self._graph(self._round(trim.Gathered, stage, "gathering what is left"))
         first = self.property.predicates[0]
         must = ~left.true(first) if self.property.kind == "eventually_always" else None
-        far = self._distances(numbers) if self.far is not None else None
-        found = FairCycles(left, np.ones(len(left), bool), must, far).found()
+        distances = self._distances(numbers) if self.awaited is not None else None
+        found = FairCycles(left, np.ones(len(left), bool), must, distances).found()
         if found is None:
             return None
         end, loop = found
-        stem = self._stem(int(numbers[end]), int(far[end]) if far is not None else None)
+        stem = self._stem(int(numbers[end]), int(distances[end]) if distances is not None else None)
         states = (*stem, *(int(left.fingerprints[n]) for n in loop))
         return Lasso(self.property, states, len(stem) - 1)
 
-    # -- where it can be violated
-    # ---------------------------------------------------------------------------------------
+    # -- the region ---------------------------------------------------------------------------------------------------
 
     def _region(self) -> Bits | None:
         """The states in which the property can be violated for ever; None if there are none."""
-        begun = self._round(trim.Begun, trim.Begin(self.ask, self.property), "where it can be violated")
-        region = tuple(one.bits for one in begun)
-        states = sum(one.states for one in begun)
+        reports = self._round(trim.RegionFound, trim.FindRegion(self.plan, self.property), "where it can be violated")
+        region = tuple(report.bits for report in reports)
+        states = sum(report.states for report in reports)
         self.figures["region"] = states
         if self.property.kind != "leads_to":
-            self.stay = min(one.stay for one in begun)
+            self.stutter = min(report.stutter for report in reports)
             return region if states else None
-        awaited = self._awaited({level for one in begun for level in one.pending})
-        self.judge.drop(region)
+        awaited = self._find_awaited({level for report in reports for level in report.pending})
+        self.judge.remove(region)
         return awaited
 
-    def _awaited(self, pending: set[int]) -> Bits | None:
-        """Follow what is awaited step by step through all states in which it is. ``pending``: levels at which it begins
-        to be.
+    def _find_awaited(self, pending: set[int]) -> Bits | None:
+        """The states in which leads-to is awaited, found step by step. ``pending``: levels with states in which it
+        begins to be awaited.
         """
-        self.far = {}
+        self.awaited = {}
         frontier: Bits | None = None
         reached: Bits | None = None
         distance, states = 0, 0
         while frontier is not None or any(level >= distance for level in pending):
             if frontier is None:
                 distance = min(level for level in pending if level >= distance)
-            stage = trim.SpreadOn(self.ask, self.property, distance, frontier, reached)
-            told = self._round(trim.Spread, stage, f"{states:,} states in which it is awaited")
-            self.judge.drop(reached or ())
-            reached = tuple(one.reached for one in told)
-            new = sum(one.found for one in told)
+            stage = trim.FindAwaited(self.plan, self.property, distance, frontier, reached)
+            reports = self._round(trim.AwaitedFound, stage, f"{states:,} states in which it is awaited")
+            self.judge.remove(reached or ())
+            reached = tuple(report.reached for report in reports)
+            new = sum(report.found for report in reports)
             states += new
-            frontier = tuple(one.frontier for one in told) if new else None
+            frontier = tuple(report.frontier for report in reports) if new else None
             if frontier is not None:
-                self.far[distance] = frontier
-            if self.stay == NOWHERE and any(one.stays for one in told):
-                self.stay = distance
+                self.awaited[distance] = frontier
+            if self.stutter == NOWHERE and any(report.stutters for report in reports):
+                self.stutter = distance
             distance += 1
         self.figures["region"] = states
         return reached
 
     # -- trimming -----------------------------------------------------------------------------------------------------
 
-    def _trimmed(self, alive: Bits) -> tuple[Bits | None, Ask]:
-        """What is left of a set when it fits, with the steps in it; None if there is no fair cycle. Raises
+    def _trimmed(self, alive: Bits) -> tuple[Bits | None, GraphPlan]:
+        """The rest of a set when it fits, with the steps in it; None if there is no fair cycle. Raises
         :class:`TooLarge`.
         """
-        terms, figures, ask = self.terms, self.figures, self.ask
-        low, high, starved = 0, NOWHERE, np.zeros_like(terms.strong)
-        keep: Bits | None = None
-        spared: int | None = None
+        terms, figures, plan = self.terms, self.figures, self.plan
+        cut = Cut(0, NOWHERE, np.zeros_like(terms.strong))
         before: Any = None
         left = figures["region"]
-        needs_left: list[tuple[Need, bool]] = []
+        obligations: list[tuple[Obligation, bool]] = []
         untried = True
         while True:
-            stage = trim.Trim(ask, self.property, alive, low, high, starved, keep, spared)
-            told = self._round(trim.Trimmed, stage, f"{left:,} states left")
-            self.judge.drop((*alive, *(keep or ())))
-            alive, ask = tuple(one.bits for one in told), self._smaller(ask, told)
-            left, steps = sum(one.states for one in told), sum(one.steps for one in told)
+            stage = trim.Trim(plan, self.property, alive, cut)
+            reports = self._round(trim.Trimmed, stage, f"{left:,} states left")
+            self.judge.remove((*alive, *(cut.keep or ())))
+            alive, plan = tuple(report.bits for report in reports), self._with_smaller_files(plan, reports)
+            left, steps = sum(report.states for report in reports), sum(report.steps for report in reports)
             figures["left"], figures["steps"] = left, steps
             stepped, missing, somewhere = (
-                np.bitwise_or.reduce(np.array([getattr(one, name) for one in told], np.uint64), axis=0)
+                np.bitwise_or.reduce(np.array([getattr(report, name) for report in reports], np.uint64), axis=0)
                 for name in ("stepped", "missing", "somewhere")
             )
-            if not any(one.must for one in told) or (terms.weak & ~missing & ~stepped).any():
+            if not any(report.must for report in reports) or (terms.weak & ~missing & ~stepped).any():
                 figures["left"] = figures["steps"] = 0
-                return None, ask
+                return None, plan
             if fits(terms, left, steps, self.judge.limit):
-                return alive, ask
-            low, high = min(one.low for one in told), max(one.high for one in told)
-            starved = terms.strong & somewhere & ~stepped
-            now = (left, low, high, starved.tolist())
-            keep, spared = None, None
+                return alive, plan
+            low, high = min(report.low for report in reports), max(report.high for report in reports)
+            cut = Cut(low, high, terms.strong & somewhere & ~stepped)
+            now = (left, low, high, cut.starved.tolist())
             if now != before:
                 untried = untried or (before is not None and now[0] != before[0])
                 before = now
                 continue
-            while keep is None:
-                if not needs_left and untried:
-                    needs_left, untried = self._needs(), False
-                if not needs_left:
+            while cut.keep is None:
+                if not obligations and untried:
+                    obligations, untried = self._obligations(), False
+                if not obligations:
                     raise TooLarge(self._too_large(left, steps))
-                need, onward = needs_left.pop(0)
-                keep = self._reaching(ask, alive, need, onward, left, steps)
-            spared = need[1] if need[0] == "strong" else None
+                obligation = obligations.pop(0)
+                kind, requirement = obligation[0]
+                keep = self._reaching(plan, alive, obligation, left, steps)
+                cut = cut._replace(keep=keep, spared=requirement if kind == "strong" else None)
 
     def _too_large(self, left: int, steps: int) -> str:
         return (
@@ -317,78 +319,67 @@ class _Trimming:
             f" that trimming has left for {self.property.title}"
         )
 
-    def _smaller(self, ask: Ask, told: Sequence[trim.Trimmed]) -> Ask:
-        """The steps as they are now, where tasks have written fewer."""
-        out = tuple(one.out or held for one, held in zip(told, ask.out, strict=True))
-        into = tuple(one.into or held for one, held in zip(told, ask.into, strict=True))
-        kept = {steps.file for steps in (*out, *into, *self.ask.out, *self.ask.into)}
-        self.judge.drop({steps.file for steps in (*ask.out, *ask.into)} - kept)
-        return msgspec.structs.replace(ask, out=out, into=into)
+    def _with_smaller_files(self, plan: GraphPlan, reports: Sequence[trim.Trimmed]) -> GraphPlan:
+        """The plan with the smaller files of steps that tasks have written."""
+        out = tuple(report.out or file for report, file in zip(reports, plan.out, strict=True))
+        into = tuple(report.into or file for report, file in zip(reports, plan.into, strict=True))
+        kept = {file.file for file in (*out, *into, *self.plan.out, *self.plan.into)}
+        self.judge.remove({file.file for file in (*plan.out, *plan.into)} - kept)
+        return msgspec.structs.replace(plan, out=out, into=into)
 
-    def _needs(self) -> list[tuple[Need, bool]]:
-        """What a fair cycle comes by, each with whether it is to be looked onward from there, or back."""
-        found: list[tuple[Need, bool]] = []
+    def _obligations(self) -> list[tuple[Obligation, bool]]:
+        """The obligations of a fair cycle, each with whether steps are followed onward from there, or back."""
+        found: list[tuple[Obligation, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, demand in enumerate(self.terms.requirements):
-            # Of a cycle that keeps away from a strong demand's states, none is looked for; those are spared.
-            found += (
-                [(("strong", number), False)]
-                if demand.strong
-                else [(("weak", number), False), (("weak", number), True)]
-            )
+        for number, requirement in enumerate(self.terms.requirements):
+            if requirement.strong:
+                # A cycle may keep away from the states of a strong requirement: states of others are spared.
+                found.append((("strong", number), False))
+            else:
+                found += [(("weak", number), False), (("weak", number), True)]
         return found
 
-    def _reaching(self, ask: Ask, alive: Bits, need: Need, onward: bool, left: int, steps: int) -> Bits | None:
-        """The states of a set from which (or, ``onward``, to which) steps within it lead to (from) what a fair cycle
-        needs; None if it is all of them.
+    def _reaching(
+        self, plan: GraphPlan, alive: Bits, obligation: tuple[Obligation, bool], left: int, steps: int
+    ) -> Bits | None:
+        """The states of a set from which steps within the set lead to an obligation of a fair cycle (or, onward, to
+        which they lead from there); None if it is all of them.
         """
-        told = self._round(
-            trim.Grown, trim.Seed(ask, self.property, alive, need), f"{left:,} states left, what a fair cycle needs"
-        )
-        grown, many = tuple(one.bits for one in told), sum(one.more for one in told)
+        seed = trim.Seed(plan, self.property, alive, obligation[0])
+        reports = self._round(trim.Grown, seed, f"{left:,} states left, what a fair cycle needs")
+        grown, many = tuple(report.bits for report in reports), sum(report.more for report in reports)
         more = many
         while more and many < left:
             if self.figures["rounds"] >= MOST_ROUNDS:
                 raise TooLarge(self._too_large(left, steps))
-            told = self._round(
-                trim.Grown, trim.Grow(ask, alive, grown, onward), f"{left:,} states left, which come by what is needed"
-            )
-            self.judge.drop(grown)
-            grown, more = tuple(one.bits for one in told), sum(one.more for one in told)
+            stage = trim.Grow(plan, alive, grown, obligation[1])
+            reports = self._round(trim.Grown, stage, f"{left:,} states left, which come by what is needed")
+            self.judge.remove(grown)
+            grown, more = tuple(report.bits for report in reports), sum(report.more for report in reports)
             many += more
         return grown if many < left else None
 
-    # -- judging what is left -----------------------------------------------------------------------------------------
+    # -- judging the rest ---------------------------------------------------------------------------------------------
 
-    def _graph(self, told: Sequence[trim.Gathered]) -> tuple[Array, Graph]:
-        """What is left as a graph, its states by level and fingerprint, and their numbers on Spark."""
+    def _graph(self, reports: Sequence[trim.Gathered]) -> tuple[Array, Graph]:
+        """The rest of the graph, its states by level and fingerprint, and their numbers in files."""
         terms, read = self.terms, []
-        for one in told:
-            columns, offset = [], 0
+        for report in reports:
+            n, m = report.states, report.steps
             layout = (
-                (np.int64, 1),
-                (np.uint64, 1),
-                (np.int64, 1),
-                (np.uint64, terms.words),
-                (np.uint64, terms.truth_words),
-            )
-            of_steps = (np.int64, 1), (np.int64, 1), (np.uint16, 1)
-            for of, count in ((layout, one.states), (of_steps, one.steps)):
-                for dtype, width in of:
-                    columns.append(self.storage.read(one.file, dtype, offset, count * width).reshape(-1, width))
-                    offset += count * width * np.dtype(dtype).itemsize
-            read.append(columns)
+                (np.int64, n), (np.uint64, n), (np.int64, n), (np.uint64, n * terms.words),
+                (np.uint64, n * terms.truth_words), (np.int64, m), (np.int64, m), (np.uint16, m),
+            )  # fmt: skip
+            read.append(read_columns(self.storage, report.file, layout))
         numbers, fingerprints, levels, enabled, truths, sources, targets, kinds = (
             np.concatenate([columns[k] for columns in read]) for k in range(8)
         )
-        numbers, fingerprints, levels, sources, targets, kinds = (
-            column[:, 0] for column in (numbers, fingerprints, levels, sources, targets, kinds)
-        )
+        enabled, truths = enabled.reshape(-1, terms.words), truths.reshape(-1, terms.truth_words)
         order = np.lexsort((fingerprints, levels))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        # Parts are told in order, and numbers ascend in each.
+        # Reports are in the order of partitions, and numbers ascend in each.
         inside = np.searchsorted(numbers, targets)
         inside[inside == len(numbers)] = 0
         both = numbers[inside] == targets if len(numbers) else np.zeros(0, bool)
@@ -396,7 +387,7 @@ class _Trimming:
         sources = place[np.searchsorted(numbers, sources)]
         # Numbers ascend with fingerprints, by which the steps of a state are in order.
         by_source = np.lexsort((kinds, targets, sources))
-        depth = len(self.judge.notes.levels)
+        depth = len(self.judge.recording.levels)
         return numbers[order], Graph(
             terms,
             fingerprints[order],
@@ -409,23 +400,23 @@ class _Trimming:
         )
 
     def _distances(self, numbers: Array) -> Array:
-        """How many steps after the start leads-to is awaited in these states."""
-        assert self.far is not None
+        """The number of steps after the start since which leads-to is awaited, in each of these states."""
+        assert self.awaited is not None
         found = np.full(len(numbers), -1, np.int32)
-        for distance, bits in self.far.items():
-            found[graph.members(graph.read_bits(self.storage, self.ask.parts, bits), numbers)] = distance
+        for distance, bits in self.awaited.items():
+            found[graph.members(graph.read_set(self.storage, self.plan.partitions, bits), numbers)] = distance
         return found
 
     def _stem(self, number: int, distance: int | None) -> list[int]:
-        """The fingerprints of a shortest way from an initial state to a state, by the first of all states that are on
+        """The fingerprints of a shortest path from an initial state to a state, by the first of all states that are on
         one.
         """
         level, path = self._level(number), [self._fingerprint(number)]
         if distance is not None:
-            assert self.far is not None
+            assert self.awaited is not None
             while distance != level or not self._pending(number):
                 distance -= 1
-                words = graph.read_bits(self.storage, self.ask.parts, self.far[distance])
+                words = graph.read_set(self.storage, self.plan.partitions, self.awaited[distance])
                 sources = self._sources(number)
                 number = min(sources[graph.members(words, sources)].tolist(), key=lambda n: (self._level(n), n))
                 level = self._level(number)
@@ -436,12 +427,12 @@ class _Trimming:
             path.insert(0, self._fingerprint(number))
         return path
 
-    def _part(self, number: int) -> int:
-        return int(np.searchsorted([part.first for part in self.ask.parts], number, side="right")) - 1
+    def _partition(self, number: int) -> int:
+        return int(np.searchsorted([each.first for each in self.plan.partitions], number, side="right")) - 1
 
     def _state(self, number: int) -> graph.States:
-        part = self.ask.parts[self._part(number)]
-        return graph.read_states(self.storage, part, self.ask.terms, number - part.first, 1)
+        partition = self.plan.partitions[self._partition(number)]
+        return graph.read_states(self.storage, partition, self.plan.terms, number - partition.first, 1)
 
     def _level(self, number: int) -> int:
         return int(self._state(number).levels[0])
@@ -450,8 +441,8 @@ class _Trimming:
         return int(self._state(number).fingerprints[0])
 
     def _pending(self, number: int) -> bool:
-        return bool(trim.where(self._state(number), self.property, self.ask).pending[0])
+        return bool(trim.sets_of(self._state(number), self.property, self.plan.terms).pending[0])
 
     def _sources(self, number: int) -> Array:
-        part = self._part(number)
-        return graph.sources_of(self.storage, self.ask.parts[part], self.ask.into[part], number).astype(np.int64)
+        plan, k = self.plan, self._partition(number)
+        return graph.sources_of(self.storage, plan.partitions[k], plan.into[k], number).astype(np.int64)

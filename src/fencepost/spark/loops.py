@@ -1,5 +1,5 @@
-"""The compiled loops of a level on Spark. What is done to one state is the embedded engine's `kernel`; here is what a
-cluster adds: candidates are sorted by fingerprint, and sorted ones are held against sorted runs of visited ones.
+"""The compiled loops of a level on Spark. A single state is expanded and built by the embedded engine's `kernel`; the
+loops here sort candidates by fingerprint, and compare sorted candidates with sorted runs of visited states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fencepost.engines import kernel
 
 @njit
 def expand(c, levels, w, begin, end, at, candidates, filled):
-    """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
+    """Write the candidates of the rows at [begin, end) from ``at`` on; the end of them."""
     rest = kernel.Candidates(
         candidates.fp[at:].reshape(1, -1),
         candidates.high[at if levels.wide else 0 :].reshape(1, -1),
@@ -41,14 +41,14 @@ def expand(c, levels, w, begin, end, at, candidates, filled):
 
 @njit
 def build(c, levels, w, candidates, found):
-    """Rows of the ``found`` new states, one after the other."""
+    """Build the rows of the ``found`` new states, one after the other."""
     kernel.build(c, levels, w, candidates, found)
 
 
 @njit
 def complete(c, g, levels, w, asks):
-    """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is
-    built.
+    """Complete parked rows as far as master tries go, before the next chunk is built. Rows beyond the master tries stay
+    parked.
     """
     kernel.complete(c, g, levels, w, asks)
     w.counts[PARKS] = 0
@@ -57,9 +57,7 @@ def complete(c, g, levels, w, asks):
 
 @njit
 def relink(c):
-    """Let the entries of outcomes say what has become of their tries: what they tell of the first node of one is a
-    copy.
-    """
+    """Bring the entries of outcomes up to date with their tries: an entry has a copy of the first node of its trie."""
     for k in range(c.trie.size):
         # Those of step properties are not among them: there are fewer entries than there is room for.
         if c.trie[k]:
@@ -81,10 +79,9 @@ def knows_step(c, g, trie, cells, step, w):
 
 @njit
 def know_steps(c, g, old, w):
-    """Extend the residual tries of step properties by what the steps out of these rows need; the master tries have it
-    all.
-
-    Whether that is so: who built a row made sure of it, but perhaps elsewhere.
+    """Extend the residual tries of step properties by the paths that the steps out of these rows need; whether the
+    master tries had all of these paths. They have: the task that built a row made sure of it, perhaps in another
+    process.
     """
     for position in range(old.meta.size):
         cells, meta = old.cells[position], old.meta[position]
@@ -114,7 +111,7 @@ def earlier(c, fp, high, one, other, wide):
 
 
 class Buckets(NamedTuple):
-    """Where :func:`sort` puts candidates: bucket b has the fingerprints with ``(fp - least) >> shift == b`` (uint64).
+    """The buckets of :func:`sort`: bucket b has the fingerprints with ``(fp - least) >> shift == b`` (uint64).
 
     ``begins`` (int64, one more than there are buckets) and ``ends`` (int64) are scratch.
     """
@@ -127,8 +124,8 @@ class Buckets(NamedTuple):
 
 @njit
 def sort(c, candidates, n, buckets, out, wide):
-    """Sort the first ``n`` candidates by fingerprint into ``out`` and keep the first step to each state; how many there
-    are.
+    """Sort the first ``n`` candidates by fingerprint into ``out`` and keep the first step to each state; the number of
+    these.
 
     Fingerprints are uniform: one pass puts them into buckets of about four, each of which is kept sorted as it fills. A
     bucket that holds a fingerprint already takes no second one.
@@ -181,8 +178,8 @@ def sort(c, candidates, n, buckets, out, wide):
 
 @njit
 def mark_visited(fps, highs, i, run, run_highs, seen, wide):
-    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate to go
-    on from.
+    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate with
+    which the next block begins.
     """
     n, size = fps.size, run.size
     k = 0
@@ -236,7 +233,7 @@ def merge(one, other, out, wide):
 
 @njit
 def fingerprints(c, old, start, candidates, wide):
-    """From references with the number of the parent in the level, the children's fingerprints; references become
+    """Write the children's fingerprints for references with the number of the parent in the level; references become
     positions.
     """
     fps, highs, refs = candidates.fp, candidates.high, candidates.ref
@@ -251,7 +248,7 @@ def fingerprints(c, old, start, candidates, wide):
 
 @njit
 def outcomes_possible(c, leaves):
-    """How many candidates rows with these leaves can have, all together."""
+    """The number of candidates that rows with these leaves can have, all together."""
     total = 0
     for leaf in leaves:
         total += span_count(c.leaf_span[leaf])
@@ -275,8 +272,8 @@ def close_up(arena, rows, wide):
 
 @njit
 def gather_leaves(arena, order, metas, leaves, count):
-    """The leaves of rows, one after the other, with where each row's start; how many there are. ``count``: only
-    that.
+    """Gather the leaves of rows, one after the other, and the place where each row's start; the number of leaves.
+    ``count``: only that number.
     """
     at = 0
     for i in range(order.size):

@@ -1,8 +1,8 @@
-"""The Spark session: the one that this process has, or one that is started quietly; whatever goes wrong with it is said
-in one line.
+"""The Spark session: the one that this process has, or one that is started quietly; an error of Spark is given in one
+line.
 
-Where Spark is, and what it is configured with, is decided in Spark's own order: what was given to Fencepost, then
-``spark-submit``, then ``spark-defaults.conf``. Fencepost's own settings come last of all.
+The master and the configuration are decided in Spark's own order: the options of Fencepost, then ``spark-submit``, then
+``spark-defaults.conf``. Fencepost's own settings come last of all.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from fencepost import __version__, extras
+from fencepost import extras
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.version import VERSION
 
 JAVA = 17
 """The oldest Java that PySpark 4 runs on."""
@@ -32,10 +33,10 @@ PYSPARK = (4, 1)
 """
 
 LOCAL = "local[*]"
-"""Where Spark is if nothing says so: on all cores of this machine."""
+"""The master if nothing else gives one: all cores of this machine."""
 
-# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would
-# take the cores from them for the first half minute.
+# Python's workers do the work on states: the virtual machine hands blocks on, and its better compiler would take the
+# cores from the workers for the first half minute.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SETTINGS = {
@@ -48,14 +49,14 @@ SETTINGS = {
     "spark.shuffle.spill.compress": "false",
     "spark.python.worker.reuse": "true",
 }
-"""What Spark is started with, unless it is configured otherwise."""
+"""The settings that Spark is started with, unless it is configured otherwise."""
 
 JOBS = {
     "spark.sql.adaptive.enabled": "false",
     # A row is a block of up to 8 MiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
-"""What the session has in which the engine's jobs run; any other session of the process keeps its own."""
+"""The settings of the session in which the engine's jobs run; any other session of the process keeps its own."""
 
 _PROPERTY = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[=:\s][ \t]*(.*?)[ \t]*$", re.MULTILINE)
 """A line of a file of properties."""
@@ -63,16 +64,16 @@ _PROPERTY = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[=:\s][ \t]*(.*?)[ \t]*
 
 def require_java() -> None:
     """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    java_home = os.environ.get("JAVA_HOME")
+    java = os.path.join(java_home, "bin", "java") if java_home else shutil.which("java")
     needed = f"Spark needs Java {JAVA} or newer"
     if java is None:
         raise SystemFailure(f"{needed}, and there is none: install one, or set JAVA_HOME to where it is")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+        version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         raise SystemFailure(f"{needed}, and {java} can not be run: set JAVA_HOME to where a working one is") from None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', version)
     if found and int(found[1]) < JAVA:
         raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
 
@@ -93,7 +94,7 @@ def require_spark() -> None:
         require_java()
 
 
-# -- where it is ------------------------------------------------------------------------------------------------------
+# -- the master -------------------------------------------------------------------------------------------------------
 
 
 def running() -> Any:
@@ -122,10 +123,10 @@ def _no_connect(why: str) -> str:
 
 
 def master_of(given: str | None, conf: Mapping[str, str]) -> str:
-    """Where Spark is, or will be. ``given``: the option ``master``; ``conf``: the option ``conf``.
+    """The master that Spark has, or will have. ``given``: the option ``master``; ``conf``: the option ``conf``.
 
-    Raises :class:`fencepost.OptionError` for no such place, and :class:`fencepost.SystemFailure` if the environment
-    lacks what it needs. Nothing is started.
+    Raises :class:`fencepost.OptionError` for a master that Spark does not know, and :class:`fencepost.SystemFailure` if
+    the environment lacks something that the master needs. Nothing is started.
     """
     wanted = given or conf.get("spark.master")
     session = running()
@@ -165,7 +166,7 @@ def _must_make_sense(master: str) -> None:
 
 
 def configuration() -> dict[str, str]:
-    """What ``spark-submit`` and ``spark-defaults.conf`` say, for a session that is started in this process."""
+    """The settings of ``spark-submit`` and ``spark-defaults.conf``, for a session that is started in this process."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Started by spark-submit, whose virtual machine is there and knows.
         from pyspark import SparkConf, SparkContext
@@ -187,7 +188,7 @@ def configuration() -> dict[str, str]:
 
 
 def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
-    """What the arguments of ``spark-submit`` configure, and the file of properties that they name."""
+    """The settings that the arguments of ``spark-submit`` give, and the file of properties that they name."""
     parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
     found: dict[str, str] = {}
     file = None
@@ -203,8 +204,8 @@ def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
 
 
 def must_answer(master: str) -> None:
-    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say
-    something else.
+    """Raises :class:`fencepost.SystemFailure` if no master answers: Spark itself would try for two minutes and then
+    give another reason.
     """
     places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith(("spark://", "k8s://")) else []
     for host, port in places:
@@ -221,7 +222,7 @@ def must_answer(master: str) -> None:
 
 
 def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
-    """A session at ``master``. ``log``: where the virtual machine says what it has to say, None for the terminal.
+    """A session at ``master``. ``log``: the file for the messages of the virtual machine, None for the terminal.
 
     Raises :class:`fencepost.SystemFailure` if it can not be had.
     """
@@ -255,10 +256,10 @@ def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
 
 
 def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any:
-    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those that were
-    given, ``conf``.
+    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those of the option
+    ``conf``.
 
-    Raises :class:`fencepost.OptionError` for one that can only be given when Spark is started.
+    Raises :class:`fencepost.OptionError` for a setting that can only be given when Spark is started.
     """
     fresh = session.newSession()
     started_with = session.sparkContext.getConf()
@@ -296,11 +297,11 @@ def _shut_down(gateway: Any) -> None:
     SparkContext._gateway = SparkContext._jvm = None
 
 
-# -- what went wrong --------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def _logged(log: IO[bytes] | None) -> str | None:
-    """The first error that a virtual machine has written down before it ended."""
+    """The first error that a virtual machine has logged before it ended."""
     if log is None:
         return None
     log.seek(0)
@@ -313,7 +314,7 @@ def _logged(log: IO[bytes] | None) -> str | None:
 
 
 def reason(error: BaseException) -> str:
-    """What an error of Spark comes down to, in one line."""
+    """The reason of an error of Spark, in one line."""
     text = str(error)
     if "No module named 'fencepost'" in text:
         return (
@@ -323,14 +324,14 @@ def reason(error: BaseException) -> str:
     lacking = re.search(r"No module named '(fencepost\.[\w.]+)'", text)
     if lacking:
         return (
-            f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for"
+            f"the executors have another Fencepost than the driver, without {lacking[1]}: install {VERSION} for"
             " their Python"
         )
-    # The last line of a Python traceback says it, in whatever Java wrapped around it.
-    told = re.findall(r"^((?:\w+\.)*)(\w+): (.+)$", text, re.MULTILINE)
+    # The last line of a Python traceback has the reason, whatever Java has wrapped around the traceback.
+    errors = re.findall(r"^((?:\w+\.)*)(\w+): (.+)$", text, re.MULTILINE)
     ours = [
         message
-        for module, kind, message in told
+        for module, kind, message in errors
         if kind in ("SystemFailure", "RuntimeError") or module.startswith("fencepost.")
     ]
     if ours:

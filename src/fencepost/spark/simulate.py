@@ -1,28 +1,27 @@
 """Simulation on Spark: random walks on every core of a cluster.
 
-The driver deals the numbers of walks out to tasks, a **round** at a time. A task has the compiled tables and takes its
-walks with the loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is told
-to the driver by its number and step, and goes on there: the driver takes it from its seed, to its end, asking Python
-where no path is known, while the next round is on its way. What it learns, tasks get with the round after that; if most
-walks parked, at once.
+The driver divides the numbers of walks among tasks, a **round** at a time. A task has the compiled tables and takes its
+walks with the loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is
+reported to the driver by its number and step: the driver takes that walk from its seed to its end, asking Python where
+no path is known, while the next round is on its way. Tasks get the paths that the driver records with the round after
+that; if most walks parked, at once.
 
-A walk is decided by its seed and its number, and what tasks tell is added up from whole tasks only, so the answer is
-that of a simulation in one process, to the number, if both take the same walks.
+A walk is decided by its seed and its number, and counts are added up from whole tasks only, so the answer is that of a
+simulation in one process, to the number, if both take the same walks.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
-from fencepost import __version__, numbers
+from fencepost import numbers
 from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     CONTROLS,
@@ -46,19 +45,19 @@ from fencepost.engines.resources import uncollected
 from fencepost.engines.walks import LEAF_ROOM, Plan, Walkers
 from fencepost.engines.workspace import QUESTIONS
 from fencepost.spark import loops, stages
-from fencepost.spark.cluster import TICK, Cluster, Job
-from fencepost.spark.level import shared
+from fencepost.spark.cluster import TICK, Broadcast, Cluster, Job
+from fencepost.spark.level import Shared, arrays_of
 from fencepost.spark.session import require_spark
 from fencepost.step import Stepper
 
 ROUND = 4.0
-"""Seconds that a round is to take: a job costs half a second, and between two of them tasks learn what Python was
-asked.
+"""Seconds that a round is to take: a job costs half a second, and between two rounds tasks get the paths that Python
+was asked for.
 """
 FIRST_SHARE = 1 << 12
-"""Walks that a task gets in the first round, when nobody knows yet how many it can take."""
+"""Walks that a task gets in the first round, before there is a measure of its speed."""
 GROWTH = 8
-"""How many times as many it gets in a round as in the one before, at most."""
+"""How many times as many walks a task gets in a round as in the one before, at most."""
 FEWEST = 64
 """Walks that are worth a task of their own."""
 MOST_PARKED = 1 << 16
@@ -66,7 +65,7 @@ MOST_PARKED = 1 << 16
 of a round.
 """
 GRACE = 5.0
-"""Seconds after a limit until a round that has not come back is given up."""
+"""Seconds after a limit until a round that has not ended is given up."""
 
 Span = tuple[int, int]
 """Numbers of walks: the first, and the one after the last."""
@@ -82,20 +81,16 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
     if options.walk is not None:
         return simulate.explore(stepper, options, report)
     require_spark()
-    with uncollected():
-        simulation = Distributed(stepper, options, report)
-        try:
-            return simulation.run()
-        finally:
-            simulation.close()
+    with uncollected(), closing(Distributed(stepper, options, report)) as simulation:
+        return simulation.run()
 
 
-# -- what goes to tasks and comes back --------------------------------------------------------------------------------
+# -- sent to tasks, and reported by them ------------------------------------------------------------------------------
 
 
 class Common(NamedTuple):
-    """What all rounds have in common: the plan of the walks, with the number of roots, and the initial states: the
-    numbers of their values, a column for each slot, and their enabled leaves, one state's after the other's.
+    """The same for all rounds: the plan of the walks, with the number of roots, and the initial states: the numbers of
+    their values, a column for each slot, and their enabled leaves, one state's after the other's.
     """
 
     plan: Plan
@@ -107,27 +102,26 @@ class Common(NamedTuple):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What every task of a round gets to know. ``shares``: the walks of each task, in ascending order. ``common`` and
-    ``tables`` are broadcast variables; ``words``: of a row.
+    """A round, as every task of it gets to know it. ``shares``: the walks of each task, in ascending order. ``common``
+    and ``tables`` are broadcast variables; ``words``: of a row.
 
-    After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` it breaks off.
+    After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` seconds it
+    breaks off.
     """
 
     shares: tuple[tuple[Span, ...], ...]
     common: Any
-    tables: Any
-    tables_id: str
+    tables: Shared
     words: int
     seconds: float
     limit: float | None
     most_parked: int
-    version: str
 
 
 class Walked(msgspec.Struct):
-    """What a task did. ``violated``: per root, the lowest walk that violates it, after how many steps, and where its
-    loop begins. ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit numbers;
-    ``left``: those that it did not begin.
+    """The report of a task. ``violated``: per root, the lowest walk that violates it, after how many steps, and the
+    step at which its loop begins. ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit
+    numbers; ``left``: the walks that the task did not begin.
     """
 
     chosen: stages.Counts
@@ -140,45 +134,42 @@ class Walked(msgspec.Struct):
     seconds: float
 
 
-reports = msgspec.msgpack.Decoder(Walked)
+report_decoder = msgspec.msgpack.Decoder(Walked)
 
 
 # -- a task -----------------------------------------------------------------------------------------------------------
 
 
-class Walk:
-    """The only stage of a round."""
+class Walk(stages.OneStage):
+    """Takes the walks of a round."""
 
     def __init__(self, plan: Round) -> None:
+        super().__init__()
         self.plan = plan
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stages.same_version(self.plan.version)
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                with Task(self.plan) as walking:
-                    told = walking.take(self.plan.shares[task])
-                yield stages.row(0, task, msgspec.msgpack.encode(told), report=True)
+    def task(self, number: int) -> Walked:
+        with closing(Walker(self.plan)) as walker:
+            return walker.take(self.plan.shares[number])
 
 
-class Task:
+class Walker:
     """The lanes of one task, in a process of an executor."""
 
-    def __init__(self, given: Round) -> None:
-        self.given = given
+    def __init__(self, of_round: Round) -> None:
+        self.round = of_round
         self.control = np.zeros(CONTROLS, np.int64)
         self.over, self.broken_off = threading.Event(), threading.Event()
-        self._clocks: list[threading.Timer] = []
-        if given.limit is not None:
-            self._at(given.limit, self.broken_off)
-        self.compiled, self.growing = stages.tables_of(given)
-        common: Common = given.common.value
+        self._timers: list[threading.Timer] = []
+        if of_round.limit is not None:
+            self._set_after(of_round.limit, self.broken_off)
+        self.compiled, self.growing = stages.tables_of(of_round.tables)
+        common: Common = of_round.common.value
         plan, depth, roots = common.plan, common.plan.depth, common.roots
         lanes, starts = lanes_for(depth), np.arange(len(common.fp))
         positions = 2 * lanes + starts
         self.plan = plan._replace(starts=positions)
-        self.arena = arena = arena_for(2 * lanes + len(starts), given.words)
-        arena.cells[positions] = packed(common.ids, self.compiled.place, given.words)
+        self.arena = arena = arena_for(2 * lanes + len(starts), of_round.words)
+        arena.cells[positions] = packed(common.ids, self.compiled.place, of_round.words)
         arena.fp[positions], arena.ref[positions] = common.fp, INITIAL
         arena.meta[positions] = pack_meta(positions * LEAF_ROOM, common.leaf_count)
         ends = np.cumsum(common.leaf_count)
@@ -189,30 +180,28 @@ class Task:
         self.asks = np.zeros((QUESTIONS, 3), np.int64)
         self.parked: list[tuple[int, int]] = []
 
-    def __enter__(self) -> Task:
-        return self
+    def close(self) -> None:
+        """Cancel the timers."""
+        for timer in self._timers:
+            timer.cancel()
 
-    def __exit__(self, *_: object) -> None:
-        for clock in self._clocks:
-            clock.cancel()
-
-    def _at(self, seconds: float, what: threading.Event) -> None:
-        """In so many seconds, let something happen, and the loops come back."""
+    def _set_after(self, seconds: float, event: threading.Event) -> None:
+        """Set an event after so many seconds, and have the loops return."""
 
         def ring() -> None:
-            what.set()
+            event.set()
             self.control[STOP] = 1
 
-        clock = threading.Timer(max(0.0, seconds), ring)
-        clock.daemon = True
-        clock.start()
-        self._clocks.append(clock)
+        timer = threading.Timer(max(0.0, seconds), ring)
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
 
     def take(self, spans: Sequence[Span]) -> Walked:
-        """Take walks, and tell what they met."""
-        self._advance()  # the loops are compiled by the time that the clock runs
+        """Take walks; the report of the task."""
+        self._advance()  # the loops are compiled by the time that the timer runs
         began = time.perf_counter()
-        self._at(self.given.seconds, self.over)
+        self._set_after(self.round.seconds, self.over)
         left: list[Span] = []
         for first, last in spans:
             begun = self._span(first, last)
@@ -244,18 +233,18 @@ class Task:
         if not self.plan.keep_going and ((self.walkers.lowest >= 0) & ~self.plan.sought).any():
             return last  # only lower ones matter
         while True:
-            # A clock that rings after this is noticed by the loops, one that rang before it right here.
+            # A timer that ends after this is noticed by the loops, one that ended before right here.
             control[STOP] = 0
             if self.broken_off.is_set():
                 return min(begun, int(control[NEXT]))
-            if (self.over.is_set() or len(self.parked) >= self.given.most_parked) and control[NEXT] < control[END]:
+            if (self.over.is_set() or len(self.parked) >= self.round.most_parked) and control[NEXT] < control[END]:
                 begun = control[END] = int(control[NEXT])
             if self._advance() and control[NEXT] >= control[END]:
                 return begun
 
     def _advance(self) -> bool:
-        """Let walks run until they park or end, and complete what is parked, or put it aside; whether none is under
-        way.
+        """Let walks run until they park or end, and complete the parked ones, or put them aside; whether no walk is
+        under way.
         """
         walkers, work = self.walkers, self.work
         walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
@@ -275,7 +264,7 @@ class Task:
 
 
 class Distributed(simulate.Simulation):
-    """A simulation whose walks are taken on Spark. Until that is there, and where a task could not go on, they are
+    """A simulation whose walks are taken on Spark. Until Spark has started, and where a task could not go on, walks are
     taken here.
     """
 
@@ -287,38 +276,38 @@ class Distributed(simulate.Simulation):
         self.share = FIRST_SHARE
         self.begun = 0
         self.rehearsal: Job | None = None
-        self._learned, self._looked = False, (self.started, 0.0)
+        self._learned, self._last_look = False, (self.started, 0.0)
         self.most_parked = self.lanes * self.workers
         self.figures: list[dict[str, float]] = []
         self._common: Any = None
-        self._tables: tuple[tuple[int, ...], Any, str] | None = None
+        self._tables = Broadcast(self.cluster)
 
     def close(self) -> None:
-        """Stop what was started here."""
+        """Stop the workers, and Spark if it was started here."""
         super().close()
         self.cluster.close()
 
     def enough(self) -> bool:
-        """Whether tasks are to take over: Spark has started, has had one on each core, which got no walks, and it
+        """Whether tasks are to take over: Spark has started, each core has had a task without walks, and a cluster
         pays.
         """
-        if self.rehearsal is None and self.cluster.ready():
-            self.rehearsal = self._sent([[] for _ in range(self.cluster.cores)])
+        if self.rehearsal is None and self.cluster.is_ready():
+            self.rehearsal = self._submit([[] for _ in range(self.cluster.cores)])
         return self.rehearsal is not None and self.rehearsal.wait(0) and self.learned()
 
     def learned(self) -> bool:
-        """Whether there was a second of which less than half went by in asking Python: before that, a cluster could
-        gain little.
+        """Whether there was a second of which less than half went by in asking Python: before such a second, a cluster
+        could gain little.
         """
         now, asking = time.monotonic(), self.seconds["python"] + self.seconds["complete"]
-        since, before = self._looked
+        since, before = self._last_look
         if now - since >= 1.0:
             self._learned |= asking - before < (now - since) / 2
-            self._looked = now, asking
+            self._last_look = now, asking
         return self._learned
 
     def run(self) -> Exploration:
-        """Walk, and tell what was found."""
+        """Take the walks; the result of the simulation."""
         result = super().run()
         result.profile["rounds on Spark"] = self.figures
         result.on_spark = bool(self.figures)
@@ -326,13 +315,13 @@ class Distributed(simulate.Simulation):
 
     def walk(self, first: int, last: int) -> None:
         """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
-        self.cluster.begin()
+        self.cluster.start_in_background()
         try:
             if not self.enough():
                 super().walk(first, last)
                 first = int(self.control[END])
             if self.rehearsal is not None and self.result.limit is None and first < self.end(last):
-                self._told(self.rehearsal)
+                self._finish_round(self.rehearsal)
         finally:
             if self.rehearsal is not None:
                 self.rehearsal.cancel()
@@ -342,46 +331,46 @@ class Distributed(simulate.Simulation):
             end = self.end(last)
             left = [(begin, min(stop, end)) for begin, stop in left if begin < end]
             if 2 * len(parked) > self.begun:
-                # Tasks have to learn before anything else: as it is, most of their walks would park.
-                self._finish(parked)
+                # Tasks need more paths before anything else: as it is, most of their walks would park.
+                self._finish_walks(parked)
                 parked = parked[:0]
                 continue
-            shares, left = dealt(left, self.share, self.cluster.cores)
-            job = self._sent(shares) if shares else None
+            shares, left = divided(left, self.share, self.cluster.cores)
+            job = self._submit(shares) if shares else None
             try:
-                self._finish(parked)
+                self._finish_walks(parked)
                 parked = parked[:0]
                 if job is not None:
-                    told = self._told(job)
-                    parked, returned = self._add(told)
+                    parked, returned = self._add(self._finish_round(job))
                     left = sorted(left + returned)
             except BaseException:
                 if job is not None:
                     job.cancel()
                 raise
 
-    def _sent(self, shares: list[list[Span]]) -> Job:
-        """A round that is on its way."""
+    def _submit(self, shares: list[list[Span]]) -> Job:
+        """Start a round."""
         if self._common is None:
-            self._common = self.cluster.share(self._in_common())
-        tables, tables_id = self._shared()
+            self._common = self.cluster.share(self._common_of_rounds())
+        # The version is taken again after the tables are compiled, which changes it.
+        tables = self._tables.current(
+            False, lambda: self.tables.version, lambda: arrays_of(self.tables, self.tables.compiled())
+        )
         count = sum(last - first for share in shares for first, last in share)
         timeout = self.options.timeout
         plan = Round(
-            shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables, tables_id=tables_id,
+            shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables,
             words=self.tables.layout.words, seconds=ROUND,
             limit=None if timeout is None else timeout - (time.monotonic() - self.started),
-            most_parked=max(1, self.most_parked // len(shares)), version=__version__,
+            most_parked=max(1, self.most_parked // len(shares)),
         )  # fmt: skip
-        name = self.stepper.protocol.name
-        if not count:
-            return self.cluster.start(Walk(plan), len(shares), f"{name}, before the first round", "getting ready")
-        title = (
-            f"{name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
-        )
-        return self.cluster.start(Walk(plan), len(shares), title, "walking")
+        doing, name = "getting ready", "before the first round"
+        if count:
+            some = numbers.plural(count, "walk")
+            doing, name = "walking", f"round {len(self.figures) + 1}: {some} from number {shares[0][0][0]:,} on"
+        return self.cluster.submit([(Walk(plan), len(shares))], (doing,), f"{self.stepper.protocol.name}, {name}")
 
-    def _in_common(self) -> Common:
+    def _common_of_rounds(self) -> Common:
         arena, starts = self.arena, self.plan.starts
         metas = arena.meta[starts]
         leaves = [arena.leaves[meta_first(m) : meta_end(m)] for m in metas.tolist()]
@@ -395,23 +384,9 @@ class Distributed(simulate.Simulation):
             np.concatenate(leaves),
         )
 
-    def _version(self) -> tuple[int, ...]:
-        """What of the compiled tables tasks have to know."""
-        return self.tables.version
-
-    def _shared(self) -> tuple[Any, str]:
-        """The compiled tables, and a name for them: sent anew only when they have grown."""
-        version = self._version()
-        if self._tables is None or self._tables[0] != version:
-            if self._tables is not None:
-                self.cluster.discard(self._tables[1])
-            arrays = shared(self.tables, self.tables.compiled())
-            self._tables = (self._version(), self.cluster.share(arrays), uuid.uuid4().hex)
-        return self._tables[1:]
-
-    def _finish(self, parked: Array) -> None:
-        """Take walks to their ends here that were broken off elsewhere: pairs of their number and of how many states
-        were counted.
+    def _finish_walks(self, parked: Array) -> None:
+        """Take walks to their ends here that parked in a task: pairs of their number and of how many states were
+        counted.
         """
         began = time.monotonic()
         for at in range(0, len(parked), self.lanes * self.workers):
@@ -427,8 +402,8 @@ class Distributed(simulate.Simulation):
             each = (time.monotonic() - began) / len(parked)
             self.most_parked = min(MOST_PARKED, max(self.lanes, int(ROUND / max(each, 1e-6))))
 
-    def _told(self, job: Job) -> list[Walked]:
-        """What the tasks of a round tell; nothing if it does not come back in time after a limit was reached."""
+    def _finish_round(self, job: Job) -> list[Walked]:
+        """The reports of the tasks of a round; none if the round does not end in time after a limit was reached."""
         began, reached = time.monotonic(), None
         while not job.wait(TICK):
             self.watch(job.stage() or "waiting for Spark")
@@ -438,43 +413,43 @@ class Distributed(simulate.Simulation):
                     job.cancel()
                     return []
         self.seconds["Spark"] = self.seconds.get("Spark", 0.0) + time.monotonic() - began
-        return [reports.decode(told) for told in job.result()]
+        return [report_decoder.decode(payload) for payload in job.result()]
 
-    def _add(self, told: list[Walked]) -> tuple[Array, list[Span]]:
-        """Add what tasks counted; the walks that they parked, in ascending order, and those that they did not begin."""
+    def _add(self, reports: list[Walked]) -> tuple[Array, list[Span]]:
+        """Add the counts of tasks; the walks that parked, in ascending order, and those that were not begun."""
         sum_of, figures = self.elsewhere, {"walks": 0.0, "steps": 0.0, "parked": 0.0, "seconds": 0.0}
         parked: list[Array] = [np.zeros((0, 2), np.int64)]
-        for one in told:
-            which, how_many = stages.dense(one.chosen)
+        for report in reports:
+            which, how_many = stages.dense(report.chosen)
             sum_of.chosen[which] += how_many
-            np.maximum(sum_of.sketch, np.frombuffer(one.sketch, np.uint8), out=sum_of.sketch)
-            sum_of.longest[0] = max(sum_of.longest[0], one.longest)
-            for root, met in one.violated.items():
-                note_lowest(sum_of, root, *met)
-            parked.append(np.stack([np.frombuffer(part, np.int64) for part in one.parked], axis=1))
-            figures["walks"] += one.begun
+            np.maximum(sum_of.sketch, np.frombuffer(report.sketch, np.uint8), out=sum_of.sketch)
+            sum_of.longest[0] = max(sum_of.longest[0], report.longest)
+            for root, violation in report.violated.items():
+                keep_lowest(sum_of, root, *violation)
+            parked.append(np.stack([np.frombuffer(part, np.int64) for part in report.parked], axis=1))
+            figures["walks"] += report.begun
             figures["steps"] += int(how_many[which != INITIAL].sum())
             figures["parked"] += len(parked[-1])
-            figures["seconds"] += one.seconds
-        if told:
+            figures["seconds"] += report.seconds
+        if reports:
             self.figures.append(figures)
-        self.begun = sum(one.begun for one in told)
+        self.begun = sum(report.begun for report in reports)
         if self.begun:
             # A short round tells little of how many walks a long one has time for.
             self.share = max(FEWEST, min(GROWTH * self.share, int(ROUND * self.begun / max(figures["seconds"], 1e-3))))
         together = np.concatenate(parked)
-        return together[np.argsort(together[:, 0])], [span for one in told for span in one.left]
+        return together[np.argsort(together[:, 0])], [span for report in reports for span in report.left]
 
 
-def note_lowest(walkers: Walkers, root: int, walk: int, step: int, loop: int) -> None:
+def keep_lowest(walkers: Walkers, root: int, walk: int, step: int, loop: int) -> None:
     """Keep the lowest walk that violates a root."""
     if walkers.lowest[root] < 0 or (walk, step) < (walkers.lowest[root], walkers.lowest_step[root]):
         walkers.lowest[root], walkers.lowest_step[root], walkers.lowest_loop[root] = walk, step, loop
 
 
-def dealt(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Span]], list[Span]]:
-    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and as many for one as for the
-    other; and the rest.
+def divided(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Span]], list[Span]]:
+    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and about the same number for
+    all; and the remaining spans.
     """
     count = sum(last - first for first, last in spans)
     tasks = max(1, min(tasks, -(-count // FEWEST)))

@@ -1,10 +1,10 @@
-"""A state space that was written down, in Spark SQL."""
+"""The table of a state space, in Spark SQL."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +75,12 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
         import pyspark  # noqa: F401
     from pyspark.logger import PySparkLogger
 
-    # It tells every mistake in SQL a second time.
+    # This logger repeats every mistake in SQL.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
-    cluster = Cluster(master, conf, debug)
-    try:
+    with closing(Cluster(master, conf, debug)) as cluster:
+        partitions = str(PARTITIONS_PER_CORE * cluster.cores)
         # x and X are two parts of a state.
-        own = {
-            "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * cluster.cores),
-            "spark.sql.caseSensitive": "true",
-        }
-        spark = cluster.session_with(own)
-        yield spark
-    finally:
-        cluster.close()
+        yield cluster.session_with({"spark.sql.shuffle.partitions": partitions, "spark.sql.caseSensitive": "true"})
 
 
 def query(spark: Any, directory: Path | str, sql: str) -> Any:
@@ -96,7 +89,7 @@ def query(spark: Any, directory: Path | str, sql: str) -> Any:
     session beside ``spark``, which stays as it is.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
-    can not be read or asks for what there is not.
+    can not be read or names tables or columns that do not exist.
     """
     # x and X are two parts of a state.
     beside = spark.newSession()
@@ -127,7 +120,7 @@ def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | No
 
 @contextmanager
 def explained(space: StateSpace) -> Iterator[None]:
-    """Says in one line what Spark objects to."""
+    """Turns an error of Spark into one of a single line."""
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
@@ -154,7 +147,7 @@ def _objection(space: StateSpace, error: Any) -> OptionError:
 
 
 def _first_line(error: Any) -> str:
-    """What Spark says, without its code, its state and its advice."""
+    """Spark's message, without its code, its state and its advice."""
     text = str(getattr(error, "getMessage", lambda: error)() or error)
     line = next(line for line in text.splitlines() if line.strip())
     return re.sub(r"^\[[A-Z_.]+\] ", "", re.sub(r" SQLSTATE: \w+.*$", "", line)).strip()

@@ -1,27 +1,27 @@
 """The three stages of a level, as Spark tasks.
 
-**Expand** takes the states of a home and gives their successors' fingerprints, one packed block for each target.
-**Deduplicate** takes what all homes found in the range of one target, keeps the first step to each state that was never
-seen, and tells the homes of their parents. **Build** makes the rows of those, next to their parents, judges them, and
-tells the driver. If states are written to a table, a job of its own follows, of one stage: **Write**.
+**Expand** computes the candidates of a partition of the frontier, the fingerprints of its states' successors, and
+shuffles them, in packed blocks, to the owners of these fingerprints. **Deduplicate** has all candidates of one owner:
+it removes duplicates and visited states, keeps the first step to each new state, and sends a reference to that step to
+the partition of the parent. **Build** makes the rows of a partition's new states from those of their parents, judges
+them, and reports to the driver. If states are written to a table, a job of one stage follows: **Write**.
 
-A task only ever writes new files, under names that no other attempt has, and says what they are in its report. What no
-report that reached the driver speaks of does not exist.
+A task only ever writes new files, under names that no other attempt has, and names these files in its report. A file
+that no report to the driver names does not exist.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fencepost import __version__
 from fencepost.compiler.arrays import Array, Compiled, Growing
 from fencepost.compiler.encoding import (
     COUNT,
@@ -41,50 +41,47 @@ from fencepost.engines.kernel import Arena, Candidates, Levels, Work, work_with
 from fencepost.spark import loops
 from fencepost.spark.level import (
     NO_IMAGES,
-    Piece,
+    FrontierFile,
     Plan,
     Run,
-    Tabled,
+    Shared,
     bounds,
-    joined,
+    concatenated,
+    range_of,
     read_rows,
     read_run,
     run_blocks,
-    span_of,
+    unique_name,
+    write_frontier_file,
     write_parked,
-    write_piece,
     write_run,
 )
-from fencepost.spark.parts import rewritten, write_states, write_steps
+from fencepost.spark.table_tasks import write_states, write_steps
 from fencepost.states.columns import Kinds
-from fencepost.states.files import Part
+from fencepost.states.files import Part, Place, writing
 from fencepost.storage import open_storage
+from fencepost.version import VERSION
 
 SCHEMA = "to int, source int, report boolean, payload binary"
 ARROW = pa.schema([("to", pa.int32()), ("source", pa.int32()), ("report", pa.bool_()), ("payload", pa.binary())])
 BLOCK = 1 << 19
 """Candidates in one shuffled block: 8 MiB of them."""
 MOST_RUNS = 8
-"""Runs of a target, at most; beyond, they are merged."""
-
-Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""The tasks of a stage, each given the rows that are sent to it. Those of a first stage get rows with their own
-number.
-"""
+"""Runs of an owner, at most; beyond, they are merged."""
 
 Counts = tuple[bytes, bytes]
 """Numbers of leaves or outcomes, and how many of each."""
 
 
 class Expanded(msgspec.Struct, tag="expanded"):
-    """What a task of the first stage did. ``stuck``: the least state without successors; ``broken``: per property, the
-    least step that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file they are in, if they
-    were asked for.
+    """The report of a task of the first stage. ``deadlock``: the least state without successors; ``broken``: per
+    property, the least step that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file that the
+    steps are written to, if there is one.
     """
 
     leaves: Counts
     cut: Counts
-    stuck: tuple[int, int] | None
+    deadlock: tuple[int, int] | None
     broken: dict[int, tuple[int, int, int]]
     candidates: int
     sent: int
@@ -94,24 +91,23 @@ class Expanded(msgspec.Struct, tag="expanded"):
 
 
 class Deduplicated(msgspec.Struct, tag="deduplicated"):
-    """What a task of the second stage did: the runs that its target consists of now."""
+    """The report of a task of the second stage: the runs that its owner has now."""
 
-    target: int
+    owner: int
     runs: list[Run]
     received: int
-    distinct: int
     found: int
     shuffled: int
     seconds: float
 
 
 class Built(msgspec.Struct, tag="built"):
-    """What a task of the third stage did. ``violated``: per property, the least fingerprint of a state that violates
-    it.
+    """The report of a task of the third stage. ``parked``: the file of the states that fell off a trie, and how many
+    there are; ``violated``: per property, the least fingerprint of a state that violates it.
     """
 
-    home: int
-    piece: Piece | None
+    partition: int
+    frontier: FrontierFile | None
     parked: tuple[str, int] | None
     new: Counts
     violated: dict[int, tuple[int, int]]
@@ -119,8 +115,8 @@ class Built(msgspec.Struct, tag="built"):
 
 
 Report = Expanded | Deduplicated | Built
-reports = msgspec.msgpack.Decoder(Report)
-written = msgspec.msgpack.Decoder(Part)
+report_decoder = msgspec.msgpack.Decoder(Report)
+part_decoder = msgspec.msgpack.Decoder(Part)
 
 
 def row(to: int, source: int, payload: bytes, report: bool = False) -> pa.RecordBatch:
@@ -142,65 +138,129 @@ QUESTIONS = 1 << 16
 FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
 """Rows that are built before those that fell off a trie are looked at: at first, and at most."""
 
-_held: dict[str, tuple[Compiled, Growing]] = {}
-"""The tables of this process. Executors grow residual tries for themselves, from the master tries that the driver
-sent.
+_tables: dict[str, tuple[Compiled, Growing]] = {}
+"""The tables of this process. Executors grow residual tries by themselves, from the driver's master tries."""
+
+
+_buffers: dict[tuple[str, Any], Array] = {}
+"""Memory of this process that its tasks use in turn: taking memory anew from the system for each task costs more than
+filling it.
 """
 
 
-_room: dict[tuple[str, Any], Array] = {}
-"""Memory of this process that its tasks use in turn: taking it anew from the system for each costs more than filling
-it.
-"""
+def buffer(name: str, count: int, dtype: Any) -> Array:
+    """Memory for so many numbers, whatever they are now."""
+    array = _buffers.get((name, dtype))
+    if array is None or len(array) < count:
+        array = _buffers[name, dtype] = reserve(count + count // 2, dtype, large=True)
+    return array[:count]
 
 
-def room(name: str, count: int, dtype: Any) -> Array:
-    """Room for so many numbers, whatever they are now."""
-    held = _room.get((name, dtype))
-    if held is None or len(held) < count:
-        held = _room[name, dtype] = reserve(count + count // 2, dtype, large=True)
-    return held[:count]
-
-
-def tables_of(plan: Tabled) -> tuple[Compiled, Growing]:
-    """This process's own copy of the compiled protocol, and what residual tries grow from."""
-    if plan.tables_id not in _held:
-        _held.clear()
-        arrays: dict[str, Array] = {name: array.copy() for name, array in plan.tables.value.items()}
+def tables_of(shared: Shared) -> tuple[Compiled, Growing]:
+    """This process's own copy of the compiled protocol, and the tables that residual tries grow from."""
+    if shared.id not in _tables:
+        _tables.clear()
+        arrays: dict[str, Array] = {name: array.copy() for name, array in shared.variable.value.items()}
         pool = reserve(POOL, np.int32)
         pool[: len(arrays["pool"])] = arrays["pool"]
         top = np.array([len(arrays["pool"])], np.int64)
         arrays["pool"] = pool
-        none: dict[str, Array] = {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
-        none |= {name: np.zeros(1, np.uint64) for name in ("residual_keys",)}
-        none |= {
-            name: np.zeros(1, np.int32)
-            for name in ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
-        }
-        none |= {"refines": np.zeros(1, np.bool_)}
+        unused = ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")
+        none: dict[str, Array] = {name: np.zeros(1, np.int32) for name in unused}
+        none |= {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
+        none |= {"residual_keys": np.zeros(1, np.uint64), "refines": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
-        _held[plan.tables_id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)
-    return _held[plan.tables_id]
+        _tables[shared.id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)
+    return _tables[shared.id]
 
 
-def same_version(driver: str) -> None:
-    """Raises RuntimeError in a task whose Fencepost is not the driver's."""
-    if driver != __version__:
-        raise RuntimeError(f"an executor has Fencepost {__version__}, the driver {driver}")
+class Stage:
+    """The tasks of a stage, each called with the rows that are sent to it; those of a first stage get rows with their
+    own number. The driver makes the object, and so gives it its version.
+    """
+
+    def __init__(self) -> None:
+        self.version = VERSION
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that a task sends on, or to the driver."""
+        raise NotImplementedError
+
+    def check_version(self) -> None:
+        """Raises RuntimeError in a task whose Fencepost is not the driver's."""
+        if self.version != VERSION:
+            raise RuntimeError(f"an executor has Fencepost {VERSION}, the driver {self.version}")
 
 
-class _Stage:
-    """What the three stages have in common: the plan, and who am I."""
+JobStages = Sequence[tuple[Stage, int]]
+"""The stages of a job, each with its number of tasks."""
+
+
+class FirstStage(Stage):
+    """The first stage of a job: its tasks are given nothing but their numbers."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.check_version()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.rows(number)
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows that task ``number`` sends."""
+        raise NotImplementedError
+
+
+class OneStage(FirstStage):
+    """The only stage of a job: each task sends one report."""
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        yield row(0, number, msgspec.msgpack.encode(self.task(number)), report=True)
+
+    def task(self, number: int) -> Any:
+        """Do the task of a number; the report for the driver."""
+        raise NotImplementedError
+
+
+class ShuffledStage(Stage):
+    """A later stage of a job: each task is given all blocks of 64-bit numbers that were shuffled to it. Reports are
+    passed on to the driver.
+    """
+
+    began = 0.0
+    """When the task of this process began."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.check_version()
+        self.began = time.perf_counter()
+        blocks: list[tuple[int, Array]] = []
+        number = -1
+        for batch in batches:
+            to, source, is_report, payload = (batch.column(k) for k in range(4))
+            for i in range(batch.num_rows):
+                sender = source[i].as_py()
+                if is_report[i].as_py():
+                    yield row(sender, sender, payload[i].as_py(), report=True)
+                else:
+                    number = to[i].as_py()
+                    blocks.append((sender, np.frombuffer(payload[i].as_buffer(), np.uint64)))
+        if blocks:
+            yield from self.rows(number, blocks)
+
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        """The rows that task ``number`` sends. ``blocks``: each with the number of the task that sent it."""
+        raise NotImplementedError
+
+
+class LevelStage(Stage):
+    """A stage of a job about one level."""
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self.plan = plan
 
-    def _check(self) -> None:
-        same_version(self.plan.version)
-
-    def _name(self, what: str, number: int) -> str:
-        return f"level-{self.plan.level}-{what}-{number}-{uuid.uuid4().hex[:12]}.bin"
+    def _name(self, kind: str, number: int) -> str:
+        return unique_name(self.plan.level, kind, number)
 
     def _work(self, rows: int) -> Work:
         plan = self.plan
@@ -223,58 +283,53 @@ class _Stage:
         )
 
 
-class Expand(_Stage):
-    """The first stage."""
+class Expand(LevelStage, FirstStage):
+    """The first stage: a task for each partition of the frontier."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self._check()
-        for batch in batches:
-            for home in batch.column(0).to_pylist():
-                yield from self._expand(home)
-
-    def _expand(self, home: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         begin = time.perf_counter()
-        plan = self.plan
-        c, growing = tables_of(plan)
-        old, spans = read_rows(plan, home, with_cells=plan.stepwise)
+        plan, partition = self.plan, number
+        c, growing = tables_of(plan.tables)
+        old, spans = read_rows(plan, partition, with_cells=plan.stepwise)
         work = self._work(1)
         if plan.stepwise:
             assert loops.know_steps(c, growing, old, work)
         most = int(loops.outcomes_possible(c, old.leaves)) + 1
         found = Candidates(
-            room("candidates", most, np.uint64),
-            room("high candidates", most if plan.wide else 1, np.uint64),
-            room("references", most, np.int64),
+            buffer("candidates", most, np.uint64),
+            buffer("high candidates", most if plan.wide else 1, np.uint64),
+            buffer("references", most, np.int64),
         )
         levels, filled = _levels(plan, old, old), np.zeros((1, 8), np.int64)
         n = 0
-        stuck: tuple[int, int] | None = None
+        deadlock: tuple[int, int] | None = None
         broken: dict[int, tuple[int, int, int]] = {}
         for first, last in spans:
             n = int(loops.expand(c, levels, work, first, last, n, found, filled))
             if work.counts[DEADLOCK] >= 0:
-                stuck = min(filter(None, [stuck, _state(old, int(work.counts[DEADLOCK]), plan.wide)]))
+                state = fingerprint_at(old, int(work.counts[DEADLOCK]), plan.wide)
+                deadlock = min(deadlock or state, state)
                 work.counts[DEADLOCK] = -1
             for root in np.flatnonzero(work.best_order >= 0).tolist():
-                step = (*_state(old, int(work.best_order[root]), plan.wide), int(work.best_outcome[root]))
+                step = (*fingerprint_at(old, int(work.best_order[root]), plan.wide), int(work.best_outcome[root]))
                 if root not in broken or step[:2] < broken[root][:2]:
                     broken[root] = step
                 work.best_order[root] = -1
-        found.ref[:n] += pack_reference(home * plan.rows, 0)  # positions become numbers in the level
-        low, high, ref = ordered(c, found, n, 0, (1 << 64) - 1, plan.wide)
-        edges = [0, *np.searchsorted(low, np.array(bounds(len(plan.runs))[1:-1], np.uint64)).tolist(), len(low)]
+        found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # positions become numbers in the level
+        low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
+        edges = [0, *np.searchsorted(low, np.array(bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
         shuffled = 0
-        for target in range(len(plan.runs)):
-            for at in range(edges[target], edges[target + 1], BLOCK):
-                part = slice(at, min(at + BLOCK, edges[target + 1]))
-                payload = packed(low[part], ref[part], *([high[part]] if plan.wide else []))
+        for owner in range(plan.owners):
+            for at in range(edges[owner], edges[owner + 1], BLOCK):
+                block = slice(at, min(at + BLOCK, edges[owner + 1]))
+                payload = packed(low[block], ref[block], *([high[block]] if plan.wide else []))
                 shuffled += len(payload)
-                yield row(target, home, payload)
-        steps = write_steps(plan, home, c, old, work)
-        done = Expanded(
+                yield row(owner, partition, payload)
+        steps = write_steps(plan, partition, c, old, work)
+        report = Expanded(
             _sparse(work.leaf_count),
             _sparse(work.cut_count),
-            stuck,
+            deadlock,
             broken,
             n,
             len(low),
@@ -282,113 +337,85 @@ class Expand(_Stage):
             time.perf_counter() - begin,
             steps,
         )
-        yield row(home % len(plan.runs), home, msgspec.msgpack.encode(done), report=True)
+        yield row(partition % plan.owners, partition, msgspec.msgpack.encode(report), report=True)
 
 
-class Deduplicate(_Stage):
-    """The second stage. It is given all that one target gets, and nothing of another's."""
+class Deduplicate(LevelStage, ShuffledStage):
+    """The second stage: a task for each owner, with all candidates of that owner and no others."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
-        plan = self.plan
-        parts: list[Array] = []
-        target = -1
-        for batch in batches:
-            for to, source, report, payload in _rows(batch):
-                if report:
-                    # On its way to the driver.
-                    yield row(source % plan.homes, source, payload.to_pybytes(), report=True)
-                else:
-                    target = to
-                    parts.append(np.frombuffer(payload, np.uint64))
-        if parts:
-            yield from self._deduplicate(target, parts, begin)
-
-    def _deduplicate(self, target: int, parts: list[Array], begin: float) -> Iterator[pa.RecordBatch]:
-        plan, storage = self.plan, self.plan.storage()
-        c, _ = tables_of(plan)
-        fields = 3 if plan.wide else 2
-        sizes = [len(part) // fields for part in parts]
-        fps, refs = (joined([p[k * n : (k + 1) * n] for p, n in zip(parts, sizes, strict=True)]) for k in (0, 1))
-        highs = joined([p[2 * n :] for p, n in zip(parts, sizes, strict=True)]) if plan.wide else np.zeros(1, np.uint64)
-        received = sum(sizes)
-        parts.clear()
-        least, end = span_of(target, len(plan.runs))
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        plan, storage, owner = self.plan, self.plan.storage(), number
+        c, _ = tables_of(plan.tables)
+        columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in blocks]
+        fps, refs = (concatenated([column[k] for column in columns]) for k in (0, 1))
+        highs = concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
+        received = len(fps)
+        blocks.clear()
+        columns.clear()
+        least, end = range_of(owner, plan.owners)
         candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
-        low, high, ref = ordered(c, candidates, received, least, end - 1, plan.wide)
-        seen = np.zeros(len(low), np.uint8)
-        for run in plan.runs[target]:
+        low, high, ref = without_duplicates(c, candidates, received, least, end - 1, plan.wide)
+        visited = np.zeros(len(low), np.uint8)
+        for run in plan.runs[owner]:
             i = 0
             for block, block_high in run_blocks(storage, run, plan.wide):
-                i = loops.mark_visited(low, high, i, block, block_high, seen, plan.wide)
-        distinct = len(low)
-        fresh = seen == 0
-        low, high, ref = low[fresh], high[fresh] if plan.wide else high, ref[fresh]
-        runs = list(plan.runs[target])
+                i = loops.mark_visited(low, high, i, block, block_high, visited, plan.wide)
+        new = visited == 0
+        low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
+        runs = list(plan.runs[owner])
         if len(low):
-            runs = self._kept(target, runs, low, high, reference_outcome(ref).astype(np.uint32))
+            runs = self._with_run(owner, runs, loops.Visited(low, high, reference_outcome(ref).astype(np.uint32)))
         shuffled = 0
-        for home, mine in by_home(ref, plan.rows):
-            for at in range(0, len(mine), 2 * BLOCK):
-                payload = mine[at : at + 2 * BLOCK].tobytes()
+        for partition, references in by_partition(ref, plan.partition_rows):
+            for at in range(0, len(references), 2 * BLOCK):
+                payload = references[at : at + 2 * BLOCK].tobytes()
                 shuffled += len(payload)
-                yield row(home, target, payload)
-        done = Deduplicated(target, runs, received, distinct, len(low), shuffled, time.perf_counter() - begin)
-        yield row(target % plan.homes, target, msgspec.msgpack.encode(done), report=True)
+                yield row(partition, owner, payload)
+        report = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - self.began)
+        yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(report), report=True)
 
-    def _kept(self, target: int, runs: list[Run], low: Array, high: Array, outcome: Array) -> list[Run]:
-        """The runs of the target with the new states among them. When there are too many, the smallest are merged, and
-        each larger one that is not larger than all of those together.
+    def _with_run(self, owner: int, runs: list[Run], new: loops.Visited) -> list[Run]:
+        """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
+        merged, and each larger one that is not larger than all of those together.
         """
         plan, storage = self.plan, self.plan.storage()
         if len(runs) >= MOST_RUNS:
             runs = sorted(runs, key=lambda run: run.states, reverse=True)
             least = len(runs) - 2
-            while runs and (len(runs) > least or runs[-1].states <= len(low)):
+            while runs and (len(runs) > least or runs[-1].states <= len(new.fp)):
                 other = loops.Visited(*read_run(storage, runs.pop(), plan.wide))
-                n = len(low) + len(other.fp)
-                out = loops.Visited(
+                n = len(new.fp) + len(other.fp)
+                merged = loops.Visited(
                     np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
                 )
-                loops.merge(loops.Visited(low, high, outcome), other, out, plan.wide)
-                low, high, outcome = out
-        return [*runs, write_run(storage, self._name("run", target), low, high, outcome, plan.wide)]
+                loops.merge(new, other, merged, plan.wide)
+                new = merged
+        return [*runs, write_run(storage, self._name("run", owner), *new, plan.wide)]
 
 
-class Build(_Stage):
-    """The third stage. It is given all that one home gets, and nothing of another's."""
+class Build(LevelStage, ShuffledStage):
+    """The third stage: a task for each partition of the frontier, with the references to its new states' steps."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
-        parts: list[tuple[int, int, Array]] = []
-        home = -1
-        for batch in batches:
-            for to, source, report, payload in _rows(batch):
-                if report:
-                    yield row(0, 0, payload.to_pybytes(), report=True)
-                else:
-                    home = to
-                    parts.append((source, len(parts), np.frombuffer(payload, np.int64)))
-        if parts:
-            yield row(0, 0, msgspec.msgpack.encode(self._build(home, parts, begin)), report=True)
+    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
+        yield row(0, number, msgspec.msgpack.encode(self._build(number, blocks)), report=True)
 
-    def _build(self, home: int, parts: list[tuple[int, int, Array]], begin: float) -> Built:
+    def _build(self, partition: int, blocks: list[tuple[int, Array]]) -> Built:
         plan, storage = self.plan, self.plan.storage()
-        c, growing = tables_of(plan)
-        # Targets are ascending ranges, and the blocks of one are in order: so are all of them together.
-        refs = writable(joined([part for _, _, part in sorted(parts, key=lambda p: p[:2])]))
+        c, growing = tables_of(plan.tables)
+        # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
+        refs = writable(concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
         n = len(refs)
         found = Candidates(np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), refs)
-        old, _ = read_rows(plan, home, with_cells=True)
-        loops.fingerprints(c, old, home * plan.rows, found, plan.wide)
+        old, _ = read_rows(plan, partition, with_cells=True)
+        loops.fingerprints(c, old, partition * plan.partition_rows, found, plan.wide)
         work = self._work(min(n, CHUNK))
         new = Arena(
-            cells=room("cells", n * plan.words, np.uint64).reshape(n, plan.words),
-            fp=room("fp", n, np.uint64),
-            fp_high=room("high", n if plan.wide else 1, np.uint64),
-            ref=room("ref", n, np.int64),
-            meta=room("meta", n, np.int64),
-            leaves=room("leaves", n * plan.most_leaves + 1, np.int32),
+            cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
+            fp=buffer("fp", n, np.uint64),
+            fp_high=buffer("high", n if plan.wide else 1, np.uint64),
+            ref=buffer("ref", n, np.int64),
+            meta=buffer("meta", n, np.int64),
+            leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
             image=NO_IMAGES,
             image_high=NO_IMAGES,
         )
@@ -404,93 +431,78 @@ class Build(_Stage):
                 loops.complete(c, growing, levels, work, asks)
             at, chunk = end, min(2 * chunk, CHUNK)
         assert work.counts[COUNT] == n
-        off = np.flatnonzero(new.meta == PARKED)
+        fallen = np.flatnonzero(new.meta == PARKED)
         parked = None
-        if len(off):
-            parked = (self._name("parked", home), len(off))
-            write_parked(storage, parked[0], new, off, plan.wide)
+        if len(fallen):
+            parked = (self._name("parked", partition), len(fallen))
+            write_parked(storage, parked[0], new, fallen, plan.wide)
         inside = np.flatnonzero(is_inside(new.meta))
-        rows = len(inside)
+        rows, top = len(inside), int(work.counts[LEAF_TOP])
         if completed or rows < n:
             # Leaves of rows that were completed late are not where the order of rows would have them.
-            leaves, metas = np.empty(int(work.counts[LEAF_TOP]), np.int32), np.empty(rows, np.int64)
+            leaves, metas = np.empty(top, np.int32), np.empty(rows, np.int64)
             loops.gather_leaves(new, inside, metas, leaves, False)
             loops.close_up(new, inside, plan.wide)
             new = new._replace(meta=metas, leaves=leaves)
-        piece = None
+        # The images, which come last, are empty as it is.
+        new = Arena(*(column[:rows] for column in new))._replace(leaves=new.leaves[:top])
+        outcomes = reference_outcome(new.ref)
+        frontier = None
         if rows:
-            outcomes = reference_outcome(new.ref[:rows]) if plan.output is not None else None
-            shape, written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
-            piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
-        new_count = np.bincount(reference_outcome(new.ref[:rows]), minlength=1)
+            name, kept = self._name("rows", partition), outcomes if plan.output is not None else None
+            frontier = write_frontier_file(storage, name, new, len(plan.layouts) - 1, plan.wide, kept)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root]))
             for root in np.flatnonzero(work.best_position >= 0).tolist()
         }
-        return Built(home, piece, parked, _sparse(new_count), violated, time.perf_counter() - begin)
+        found_by = _sparse(np.bincount(outcomes, minlength=1))
+        return Built(partition, frontier, parked, found_by, violated, time.perf_counter() - self.began)
 
 
-class Write(_Stage):
-    """The only stage of a job that writes a level down, when it is complete: a task for each home."""
+class Write(LevelStage, OneStage):
+    """Writes the states of a level to a table, when the level is complete: a task for each partition."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self._check()
-        for home in numbers(batches):
-            part = write_states(self.plan, home, tables_of(self.plan)[0])
-            yield row(0, home, msgspec.msgpack.encode(part), report=True)
+    def task(self, number: int) -> Part | None:
+        return write_states(self.plan, number, tables_of(self.plan.tables)[0])
 
 
-class Rewrite:
-    """The only stage of a job that writes files of a table of states again, with all columns: a task for each."""
+class Rewrite(OneStage):
+    """Writes files of a table of states again, with all columns: a task for each file."""
 
     def __init__(self, directory: str, stale: list[tuple[int, str]], kinds: Kinds) -> None:
+        super().__init__()
         self.directory = directory
         self.stale = stale
         self.kinds = kinds
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            part = rewritten(self.directory, *self.stale[number], self.kinds)
-            yield row(0, number, msgspec.msgpack.encode(part), report=True)
+    def task(self, number: int) -> Part:
+        with writing(self.directory):
+            return Place(open_storage(self.directory), "states").rewrite(*self.stale[number], self.kinds)
 
 
-class Verify:
-    """The only stage of a job that reads the files of a checkpoint, each task a share of them: which are not what was
-    written.
-    """
+class Verify(OneStage):
+    """Reads the files of a checkpoint, each task a share of them; reports the files whose digests are others."""
 
     def __init__(self, place: str, files: dict[str, str], tasks: int) -> None:
+        super().__init__()
         self.place = place
         self.files = list(files.items())
         self.tasks = tasks
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(self, number: int) -> list[str]:
         storage = open_storage(self.place)
-        for number in numbers(batches):
-            damaged = [name for name, kept in self.files[number :: self.tasks] if storage.digest(name) != kept]
-            yield row(0, number, msgspec.msgpack.encode(damaged), report=True)
+        return [name for name, expected in self.files[number :: self.tasks] if storage.digest(name) != expected]
 
 
-def numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of the tasks to be done."""
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+def level_stages(plan: Plan) -> JobStages:
+    """The stages that expand a level, each with its number of tasks."""
+    return [(Expand(plan), plan.partitions), (Deduplicate(plan), plan.owners), (Build(plan), plan.partitions)]
 
 
-def each_here(task: Any, count: int) -> list[bytes]:
-    """What tasks of one stage tell, in this process."""
-    return [batch.column(3)[0].as_py() for batch in task(row(number, number, b"") for number in range(count))]
-
-
-def here(plan: Plan) -> list[bytes]:
-    """The whole level in this process: what its tasks tell."""
-    return chained([(Expand(plan), plan.homes), (Deduplicate(plan), len(plan.runs)), (Build(plan), plan.homes)])
-
-
-def chained(steps: Sequence[tuple[Stage, int]]) -> list[bytes]:
-    """Stages, each with its number of tasks, one after the other in this process: what the last one's rows hold."""
-    rows: list[pa.RecordBatch] = [row(n, n, b"") for n in range(steps[0][1])]
-    for stage, _ in steps:
+def run_here(stages: JobStages) -> list[bytes]:
+    """Run stages, each with its number of tasks, one after the other in this process; the reports of the tasks."""
+    rows: list[pa.RecordBatch] = [row(n, n, b"") for n in range(stages[0][1])]
+    for stage, _ in stages:
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for batch in rows:
             by_task.setdefault(batch.column(0)[0].as_py(), []).append(batch)
@@ -501,7 +513,7 @@ def chained(steps: Sequence[tuple[Stage, int]]) -> list[bytes]:
 # -- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def ordered(
+def without_duplicates(
     c: Compiled, candidates: Candidates, n: int, least: int, most: int, wide: bool
 ) -> tuple[Array, Array, Array]:
     """The first ``n`` candidates, with fingerprints in [least, most], by fingerprint, with only the first step to each
@@ -509,29 +521,29 @@ def ordered(
     """
     shift = max(0, (most - least).bit_length() - max(1, n // 4).bit_length())
     count = ((most - least) >> shift) + 1
-    begins, ends = room("begins", count + 1, np.int64), room("ends", count, np.int64)
+    begins, ends = buffer("begins", count + 1, np.int64), buffer("ends", count, np.int64)
     out = Candidates(
-        room("ordered", n, np.uint64),
-        room("high ordered", n if wide else 1, np.uint64),
-        room("ordered references", n, np.int64),
+        buffer("ordered", n, np.uint64),
+        buffer("high ordered", n if wide else 1, np.uint64),
+        buffer("ordered references", n, np.int64),
     )
     kept = loops.sort(c, candidates, n, loops.Buckets(np.uint64(least), np.uint64(shift), begins, ends), out, wide)
     return out.fp[:kept], out.high[:kept] if wide else out.high, out.ref[:kept]
 
 
-def by_home(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is
-    left out.
+def by_partition(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """References to parents, in their order, partition by partition; a partition has ``rows`` states, and one without
+    references is left out.
     """
-    homes = reference_parent(refs) // rows
-    if homes.size and homes.max() < 1 << 16:
-        homes = homes.astype(np.uint16)  # which NumPy sorts in linear time
-    order = np.argsort(homes, kind="stable")
-    homes, refs = homes[order], refs[order]
-    begins = np.flatnonzero(np.diff(homes, prepend=homes[:1])).tolist()
+    partitions = reference_parent(refs) // rows
+    if partitions.size and partitions.max() < 1 << 16:
+        partitions = partitions.astype(np.uint16)  # which NumPy sorts in linear time
+    order = np.argsort(partitions, kind="stable")
+    partitions, refs = partitions[order], refs[order]
+    begins = np.flatnonzero(np.diff(partitions, prepend=partitions[:1])).tolist()
     for begin, end in pairwise([0, *begins, len(refs)]):
         if begin < end:
-            yield int(homes[begin]), refs[begin:end]
+            yield int(partitions[begin]), refs[begin:end]
 
 
 def writable(array: Array) -> Array:
@@ -548,7 +560,8 @@ def _levels(plan: Plan, old: Arena, new: Arena) -> Levels:
     return Levels(old, new, np.arange(len(old.fp)), old.fp, plan.wide, plan.actions, 1, 0)
 
 
-def _state(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
+def fingerprint_at(arena: Arena, position: int, wide: bool) -> tuple[int, int]:
+    """The two halves of a state's fingerprint, the second one 0 if only one is used."""
     return int(arena.fp[position]), int(arena.fp_high[position]) if wide else 0
 
 
@@ -560,9 +573,3 @@ def _sparse(counts: Array) -> Counts:
 def dense(counts: Counts) -> tuple[Array, Array]:
     """Numbers, and how many of each."""
     return np.frombuffer(counts[0], np.int64), np.frombuffer(counts[1], np.int64)
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, Any]]:
-    to, source, report, payload = (batch.column(k) for k in range(4))
-    for i in range(batch.num_rows):
-        yield to[i].as_py(), source[i].as_py(), report[i].as_py(), payload[i].as_buffer()

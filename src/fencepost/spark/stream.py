@@ -2,7 +2,7 @@
 
 The state of a share of the subjects of a run is a :class:`fencepost.conform.watch.Kept`: the events of the traces that
 go on. Events that are about all subjects go to every share. Folders on this machine are read by a thread, which also
-sees what systems have not made a Parquet file of; folders at a URL are read by Spark.
+reads the events that are in no Parquet file yet; folders at a URL are read by Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ import msgspec
 
 from fencepost.conform.outcome import Outcome
 from fencepost.conform.tail import Tail
-from fencepost.conform.validate import Validator
 from fencepost.conform.watch import Kept, Limits, Watch
 from fencepost.errors import SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
-from fencepost.spark.validate import TEXT, VERDICTS, Given, event_of, outcome_of, row_of, validators
+from fencepost.spark.validate import TEXT, VERDICTS, Request, event_of, outcome_of, row_of, validator_of
 from fencepost.tracing import RunsFile
 
 EVERY = 1.0
@@ -36,26 +35,20 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 def follow(
+    cluster: Cluster,
     paths: Sequence[str],
-    given: Given,
+    request: Request,
     limits: Limits,
-    tell: Callable[[list[Outcome]], None],
-    runs: Collection[str] = (),
-    subjects: Collection[str] = (),
+    report: Callable[[list[Outcome]], None],
     until: Callable[[], bool] = lambda: False,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    debug: bool = False,
 ) -> None:
-    """Tell the verdicts of traces as they become certain, ``until`` it says so, or until KeyboardInterrupt, which ends
-    it likewise.
+    """Report the verdicts of traces as they become certain, until ``until`` is true, or until KeyboardInterrupt, which
+    ends the stream likewise.
 
     Raises :class:`fencepost.tracing.TraceError` if events are missing, and :class:`fencepost.SystemFailure` if Spark
     fails.
     """
-    cluster = Cluster(master, conf, debug)
-    with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as ending:
-        ending.callback(cluster.close)
+    with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
             {"spark.sql.shuffle.partitions": str(cluster.cores), "spark.sql.adaptive.enabled": "false"}
         )
@@ -63,18 +56,18 @@ def follow(
         sources = [path for path in paths if "://" in path]
         if feeder.tail.folders:
             feeder.start()
-            ending.callback(feeder.stop)
+            cleanup.callback(feeder.stop)
             sources.append(f"file://{feeder.folder}")
-        stream = verdicts(spark, sources, given, limits, cluster.cores, runs, subjects)
+        stream = verdicts(spark, sources, request, limits, cluster.cores)
 
         def batch(frame: Any, number: int) -> None:
             found = [outcome_of(row) for row in frame.collect()]
             if found:
-                tell(found)
+                report(found)
 
         writer = stream.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.trigger(processingTime=f"{EVERY} seconds").start()
-        ending.callback(_stopped, query)
+        cleanup.callback(_stop, query)
         with contextlib.suppress(KeyboardInterrupt):
             while query.isActive and feeder.failure is None and not until():
                 time.sleep(EVERY / 4)
@@ -84,37 +77,37 @@ def follow(
             raise SystemFailure(f"Spark failed: {reason(query.exception())}")
 
 
-def _stopped(query: Any) -> None:
+def _stop(query: Any) -> None:
     with contextlib.suppress(Exception):  # a cluster that is gone has stopped it
         query.stop()
 
 
 class Feeder:
-    """A thread that makes Parquet files, in a folder for Spark, of what is added to folders of traces. ``failure``: why
-    it ended.
+    """A thread that makes Parquet files, in a folder for Spark, of the events that are added to folders of traces.
+    ``failure``: the error that ended the thread.
     """
 
     def __init__(self, tail: Tail, folder: Path) -> None:
         self.tail = tail
         self.folder = folder
         self.failure: Exception | None = None
-        self._ending = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
         folder.mkdir(parents=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
-        self._ending.set()
+        """Stop the thread, and wait for it."""
+        self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         number = 0
         try:
-            while not self._ending.is_set():
+            while not self._stopping.is_set():
                 found = self.tail.poll()
                 if found:
                     with RunsFile(self.folder / f"{number:08}.parquet") as file:
@@ -131,20 +124,12 @@ class Feeder:
                                 actor=event.actor,
                             )
                     number += 1
-                self._ending.wait(EVERY / 2)
+                self._stopping.wait(EVERY / 2)
         except Exception as error:
             self.failure = error
 
 
-def verdicts(
-    spark: Any,
-    sources: Sequence[str],
-    given: Given,
-    limits: Limits,
-    shares: int,
-    runs: Collection[str] = (),
-    subjects: Collection[str] = (),
-) -> Any:
+def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limits, shares: int) -> Any:
     """A stream of verdicts, a row for each trace, of the events in Parquet files that are added to folders."""
     from pyspark.sql import functions as f
 
@@ -152,37 +137,34 @@ def verdicts(
     for source in sources:
         some = spark.readStream.schema(TEXT).option("pathGlobFilter", "*.parquet").parquet(source)
         events = some if events is None else events.unionByName(some)
-    if runs:
-        events = events.where(f.col("run").isin(list(runs)))
-    known = (
-        f.col("subject").isin(list(subjects)) if subjects else f.col("subject").rlike(f"^(?s:{given.find().subjects})$")
-    )
-    events = events.where(f.col("subject").isNull() | known)
+    if request.runs:
+        events = events.where(f.col("run").isin(list(request.runs)))
+    wanted = f.col("subject").rlike(f"^(?s:{request.find().subjects})$")
+    if request.subjects:
+        wanted = f.col("subject").isin(list(request.subjects))
+    events = events.where(f.col("subject").isNull() | wanted)
     all_shares = f.array(*(f.lit(share) for share in range(shares)))
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
-        Watching(given, limits), VERDICTS, "kept binary", "append", "ProcessingTimeTimeout"
+        WatchTask(request, limits), VERDICTS, "kept binary", "append", "ProcessingTimeTimeout"
     )
 
 
 _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "parameters")
 
 
-class Watching:
+class WatchTask:
     """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain."""
 
-    def __init__(self, given: Given, limits: Limits) -> None:
-        self.given = given
+    def __init__(self, request: Request, limits: Limits) -> None:
+        self.request = request
         self.limits = limits
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        given, run = self.given, str(key[0])
-        validator = validators.get(given.conformance)
-        if validator is None:
-            validator = validators[given.conformance] = Validator(given.find())
         kept = _decode(state.get[0]) if state.exists else None
-        watch = Watch(validator, run, self.limits, kept, explaining(given.last, given.width))
+        explain = explaining(self.request.last, self.request.width)
+        watch = Watch(validator_of(self.request), str(key[0]), self.limits, kept, explain)
         now = state.getCurrentProcessingTimeMs() / 1000
         if not state.hasTimedOut:
             for frame in frames:

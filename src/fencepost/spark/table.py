@@ -1,40 +1,34 @@
-"""The state space as a table, as the driver of a search on Spark sees to it: it sends the columns out, and can go on
-with a table that a search before it has begun.
+"""The state space as a table, on the driver's side: the driver sends the columns to executors, and goes on with the
+table of a search that is resumed.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencepost.engines.options import SparkOptions
 from fencepost.errors import SystemFailure
-from fencepost.spark.cluster import Cluster, Held
-from fencepost.spark.level import Output
+from fencepost.spark.cluster import Broadcast, Cluster
+from fencepost.spark.level import TableOutput
 from fencepost.states.writer import Mark, Writer
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
 
-class Outputs:
-    """What tasks need to know of a table, level after level."""
+class TableOutputs:
+    """The table as the tasks of each level get to know it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, cluster: Cluster) -> None:
         self.writer = writer
-        self._sent: tuple[tuple[bool, int], Any] | None = None
+        self._columns = Broadcast(cluster)
 
-    def next(self, small: bool, cluster: Cluster) -> Output:
-        """For the level that is to be written next, or the one that was written last is to be expanded. The columns are
-        shared anew when they have grown; if the level is ``small``, they stay in this process.
+    def next(self, small: bool) -> TableOutput:
+        """The output of the level after the last one that was written. The columns are broadcast anew when they have
+        grown; if the level is ``small``, they stay in this process.
         """
         writer, columns = self.writer, self.writer.columns
         writer.begin()
         columns.learn(writer.stepper.store)
-        version = (small, columns.version)
-        if self._sent is None or self._sent[0] != version:
-            if self._sent is not None:
-                cluster.discard(self._sent[1])
-            self._sent = (version, Held(columns) if small else cluster.share(columns))
-        return Output(writer.storage.place, writer.depth + 1, writer.edges is not None, self._sent[1])
+        shared = self._columns.current(small, lambda: columns.version, lambda: columns)
+        return TableOutput(writer.storage.place, writer.depth + 1, writer.edges is not None, shared.variable)
 
 
 def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoint: str) -> Writer | None:

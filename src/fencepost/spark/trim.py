@@ -1,114 +1,118 @@
-"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge can hold what
-is left.
+"""The tasks that trim the graph of a search on Spark for one temporal property, until the embedded judge has room for
+the rest.
 
-Every stage reads the sets of all parts and writes those of its own; what may be taken out, and why no fair cycle is
-lost, is said with each.
+Every task reads the sets of all partitions and writes those of its own. Each stage says which states it removes; no
+state of a fair cycle is among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from fencepost.compiler.arrays import Array
-from fencepost.liveness.graph import Property
-from fencepost.spark import sweeps
+from fencepost.liveness.graph import Measures, Property
+from fencepost.spark import trim_loops
 from fencepost.spark.graph import (
     NOWHERE,
-    Ask,
     Bits,
-    First,
-    Laid,
-    Placed,
+    GraphPlan,
+    GraphStage,
+    Partition,
     States,
-    Steps,
+    StatesWritten,
+    StepFile,
+    StepsWritten,
+    empty_set,
     has,
-    own,
-    owners,
-    put,
-    read_bits,
-    read_part_bits,
+    mask_of,
+    read_mask,
+    read_set,
     read_states,
     read_steps,
-    report,
-    true,
+    row_of_each,
+    set_mask,
     within,
-    write_bits,
+    write_mask,
     write_steps,
 )
+from fencepost.spark.stages import OneStage
+from fencepost.storage import Storage
 
-SWEEPS = 8
-"""How often a task goes through its own steps in one round, at most."""
+PASSES = 8
+"""Passes of a task over its own steps in one round, at most."""
 
 
-class Where(NamedTuple):
-    """Of some states: where a property can be violated for ever, what must be visited there, where leads-to begins to
-    be awaited, and where a behaviour can stay and violate it, because nothing that is to be fair is enabled.
+class PropertySets(NamedTuple):
+    """Sets of states of a property (bool): ``region``, where the property can be violated for ever; ``must``, of which
+    such a cycle must visit one; ``pending``, where leads-to begins to be awaited; and ``stutter``, where a behaviour
+    can stay and violate the property, because nothing that is to be fair is enabled.
     """
 
     region: Array
     must: Array
     pending: Array
-    stay: Array
+    stutter: Array
 
 
-def where(states: States, property: Property, ask: Ask) -> Where:
-    """What `judge` says of a property, in states."""
-    terms = ask.terms
+def sets_of(states: States, property: Property, terms: Measures) -> PropertySets:
+    """The sets of a property among some states, as the embedded judge has them."""
     everywhere = np.ones(len(states.levels), bool)
-    first = true(states, property.predicates[0])
+    first = has(states.truths, property.predicates[0])
     region, must, pending = ~first, everywhere, ~everywhere
     if property.kind == "eventually_always":
         region, must = everywhere, ~first
     elif property.kind == "leads_to":
-        region = ~true(states, property.predicates[1])
+        region = ~has(states.truths, property.predicates[1])
         pending = first & region
     idle = (states.enabled & (terms.weak | terms.strong) == 0).all(axis=1)
-    return Where(region, must, pending, region & must & idle)
+    return PropertySets(region, must, pending, region & must & idle)
 
 
-Need = tuple[str, int]
-"""What a fair cycle must come by: ``("must", 0)`` a state that the property says; ``("weak", n)`` a step that demand n
-asks for, or a state in which it is not enabled; ``("strong", n)`` a step that demand n asks for.
+Obligation = tuple[str, int]
+"""An obligation of every fair cycle: ``("must", 0)``, to visit a state that the property names; ``("weak", n)``, to
+take a step of fairness requirement n or to visit a state in which it is not enabled; ``("strong", n)``, to take a step
+of requirement n.
 """
 
 
-# -- what tasks tell --------------------------------------------------------------------------------------------------
+# -- reports ----------------------------------------------------------------------------------------------------------
 
 
-class Begun(msgspec.Struct, tag="begun"):
-    """Where a property can be violated for ever, in a part. ``pending``: levels with states in which leads-to begins to
-    be awaited; ``stay``: the nearest level at which a behaviour can stay where it is, and never satisfy the property.
+class RegionFound(msgspec.Struct, tag="region"):
+    """The states of a partition where the property can be violated for ever. ``pending``: levels with states in which
+    leads-to begins to be awaited; ``stutter``: the nearest level at which a behaviour can stay in a state, and never
+    satisfy the property.
     """
 
-    part: int
+    partition: int
     bits: str
     states: int
     pending: list[int]
-    stay: int
+    stutter: int
 
 
-class Spread(msgspec.Struct, tag="spread"):
-    """What of a part is awaited after one more step. ``stays``: whether a behaviour can stay in one of those."""
+class AwaitedFound(msgspec.Struct, tag="awaited"):
+    """The states of a partition in which leads-to is awaited after one more step. ``stutters``: whether a behaviour can
+    stay in one of them.
+    """
 
-    part: int
+    partition: int
     frontier: str
     reached: str
     found: int
-    stays: bool
+    stutters: bool
 
 
 class Trimmed(msgspec.Struct, tag="trimmed"):
-    """What is left of a part, and what is true of it: its steps; the first level that a step back leads to and the last
-    that one leads out of; which demands steps meet, which are not enabled in some state and which are in some; how many
-    states are of those that must be visited.
+    """The rest of a partition: its steps; the first level that a step back leads to (``low``) and the last level that
+    one leads out of (``high``); the fairness requirements of which there are steps (``stepped``), that are not enabled
+    in some state (``missing``) and that are enabled in some (``somewhere``); how many states are in ``must``.
     """
 
-    part: int
+    partition: int
     bits: str
     states: int
     steps: int
@@ -118,222 +122,227 @@ class Trimmed(msgspec.Struct, tag="trimmed"):
     missing: list[int]
     somewhere: list[int]
     must: int
-    out: Steps | None
-    into: Steps | None
+    out: StepFile | None
+    into: StepFile | None
 
 
 class Grown(msgspec.Struct, tag="grown"):
-    """A set of states that has grown by ``more`` in a part."""
+    """A set of states that has grown by ``more`` in a partition."""
 
-    part: int
+    partition: int
     bits: str
     more: int
 
 
 class Gathered(msgspec.Struct, tag="gathered"):
-    """What is left of a part, in a file for the judge."""
+    """The rest of a partition, in a file for the judge."""
 
-    part: int
+    partition: int
     file: str
     states: int
     steps: int
 
 
-Told = Placed | Laid | Begun | Spread | Trimmed | Grown | Gathered
-reports = msgspec.msgpack.Decoder(Told)
+Report = StatesWritten | StepsWritten | RegionFound | AwaitedFound | Trimmed | Grown | Gathered
+report_decoder = msgspec.msgpack.Decoder(Report)
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------
 
 
-class Begin(First):
-    """Finds where a property can be violated for ever."""
+class PropertyStage(GraphStage, OneStage):
+    """The only stage of a round: its tasks work on the states of a partition and the sets of a property there."""
 
-    def __init__(self, ask: Ask, property: Property) -> None:
-        super().__init__(ask)
+    def __init__(self, plan: GraphPlan, property: Property) -> None:
+        super().__init__(plan)
         self.property = property
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        storage, part = self.ask.storage, self.ask.parts[number]
-        states = read_states(storage, part, self.ask.terms)
-        at = where(states, self.property, self.ask)
-        pending = np.unique(states.levels[at.pending]).tolist()
-        name = write_bits(storage, self._name("region", number), part, at.region)
-        nearest = int(states.levels[at.stay].min()) if at.stay.any() else NOWHERE
-        yield report(number, Begun(number, name, int(at.region.sum()), pending, nearest))
+    def _read(self, number: int) -> tuple[Storage, Partition, States, PropertySets]:
+        """The storage, the partition, its states, and the sets of the property."""
+        storage, partition, terms = self.plan.storage, self.plan.partitions[number], self.plan.terms
+        states = read_states(storage, partition, terms)
+        return storage, partition, states, sets_of(states, self.property, terms)
 
 
-class SpreadOn(First):
-    """Finds the states of a part in which leads-to is awaited from ``distance`` steps after the start on: those where
-    it begins to be, of that level, and those one step after the last ones (``frontier``).
+class FindRegion(PropertyStage):
+    """Finds the states where the property can be violated for ever."""
+
+    def task(self, number: int) -> RegionFound:
+        storage, partition, states, sets = self._read(number)
+        pending = np.unique(states.levels[sets.pending]).tolist()
+        name = write_mask(storage, self._name("region", number), partition, sets.region)
+        nearest = int(states.levels[sets.stutter].min()) if sets.stutter.any() else NOWHERE
+        return RegionFound(number, name, int(sets.region.sum()), pending, nearest)
+
+
+class FindAwaited(PropertyStage):
+    """Finds the states of a partition in which leads-to is awaited from ``distance`` steps after the start on: pending
+    states of that level, and those one step after the last ones (``frontier``).
     """
 
     def __init__(
-        self, ask: Ask, property: Property, distance: int, frontier: Bits | None, reached: Bits | None
+        self, plan: GraphPlan, property: Property, distance: int, frontier: Bits | None, reached: Bits | None
     ) -> None:
-        super().__init__(ask)
-        self.property, self.distance, self.frontier, self.reached = property, distance, frontier, reached
+        super().__init__(plan, property)
+        self.distance, self.frontier, self.reached = distance, frontier, reached
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        ask, storage, part = self.ask, self.ask.storage, self.ask.parts[number]
-        states = read_states(storage, part, ask.terms)
-        at = where(states, self.property, self.ask)
-        reached = np.zeros(part.size, bool)
+    def task(self, number: int) -> AwaitedFound:
+        plan = self.plan
+        storage, partition, states, sets = self._read(number)
+        reached = np.zeros(partition.size, bool)
         if self.reached is not None:
-            reached = read_part_bits(storage, part, self.reached[number])
-        new = at.pending & (states.levels == self.distance) & ~reached
+            reached = read_mask(storage, partition, self.reached[number])
+        new = sets.pending & (states.levels == self.distance) & ~reached
         if self.frontier is not None:
-            words = read_bits(storage, ask.parts, self.frontier)
+            words = read_set(storage, plan.partitions, self.frontier)
             before, open_ = words.copy(), np.zeros(len(words), np.uint64)
-            put(open_, part, at.region & ~reached)
-            ways = read_steps(storage, ask.into[number], False)
-            # One step, and no more: what is added here leads nowhere yet.
-            sweeps.one_step(ways.rows, ways.starts, ways.others, part.first, open_, before, words)
-            new |= own(words, part) & ~own(before, part)
-        frontier = write_bits(storage, self._name("frontier", number), part, new)
-        every = write_bits(storage, self._name("reached", number), part, reached | new)
-        stays = bool((new & at.stay).any())
-        yield report(number, Spread(number, frontier, every, int(new.sum()), stays))
+            set_mask(open_, partition, sets.region & ~reached)
+            steps = read_steps(storage, plan.into[number], False)
+            # One step, and no more: the states that are added here lead nowhere yet.
+            trim_loops.one_step(steps.rows, steps.starts, steps.others, partition.first, open_, before, words)
+            new |= mask_of(words, partition) & ~mask_of(before, partition)
+        frontier = write_mask(storage, self._name("frontier", number), partition, new)
+        every = write_mask(storage, self._name("reached", number), partition, reached | new)
+        stutters = bool((new & sets.stutter).any())
+        return AwaitedFound(number, frontier, every, int(new.sum()), stutters)
 
 
-class Trim(First):
-    """Takes out of a set what is on no fair cycle within it: states outside the levels that steps back span; states in
-    which a strong demand is enabled that no step meets (``starved``); states that are not in ``keep`` (unless
-    ``spared`` is a demand that is not enabled there); and, again and again, states that no step leads into or out of.
+class Cut(NamedTuple):
+    """The states that can be on a fair cycle: of levels from ``low`` to ``high``, which steps back span; in which no
+    strong requirement without steps (``starved``) is enabled; and in the set ``keep``, or where the requirement
+    ``spared`` is not enabled.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        property: Property,
-        alive: Bits,
-        low: int,
-        high: int,
-        starved: Array,
-        keep: Bits | None,
-        spared: int | None,
-    ) -> None:
-        super().__init__(ask)
-        self.property, self.alive, self.low, self.high = property, alive, low, high
-        self.starved, self.keep, self.spared = starved, keep, spared
+    low: int
+    high: int
+    starved: Array
+    keep: Bits | None = None
+    spared: int | None = None
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        ask, storage, part = self.ask, self.ask.storage, self.ask.parts[number]
-        terms = ask.terms
-        states = read_states(storage, part, terms)
-        words = read_bits(storage, ask.parts, self.alive)
-        left = own(words, part) & (states.levels >= self.low) & (states.levels <= self.high)
-        left &= (states.enabled & self.starved == 0).all(axis=1)
-        if self.keep is not None:
-            kept = read_part_bits(storage, part, self.keep[number])
-            left &= kept if self.spared is None else kept | ~has(states.enabled, self.spared)
-        put(words, part, left)
-        out, into = read_steps(storage, ask.out[number], True), read_steps(storage, ask.into[number], False)
-        for _ in range(SWEEPS):
+
+class Trim(PropertyStage):
+    """Removes from the set ``alive`` states that are on no fair cycle within it: those that are not in a ``cut``, and,
+    again and again, those that no step leads into or out of.
+    """
+
+    def __init__(self, plan: GraphPlan, property: Property, alive: Bits, cut: Cut) -> None:
+        super().__init__(plan, property)
+        self.alive, self.cut = alive, cut
+
+    def task(self, number: int) -> Trimmed:
+        plan, cut, terms = self.plan, self.cut, self.plan.terms
+        storage, partition, states, sets = self._read(number)
+        words = read_set(storage, plan.partitions, self.alive)
+        left = mask_of(words, partition) & (states.levels >= cut.low) & (states.levels <= cut.high)
+        left &= (states.enabled & cut.starved == 0).all(axis=1)
+        if cut.keep is not None:
+            kept = read_mask(storage, partition, cut.keep[number])
+            left &= kept if cut.spared is None else kept | ~has(states.enabled, cut.spared)
+        set_mask(words, partition, left)
+        out, into = read_steps(storage, plan.out[number], True), read_steps(storage, plan.into[number], False)
+        for _ in range(PASSES):
             if not sum(
-                sweeps.trim_rows(ways.rows, ways.starts, ways.others, part.first, words) for ways in (out, into)
+                trim_loops.trim_rows(steps.rows, steps.starts, steps.others, partition.first, words)
+                for steps in (out, into)
             ):
                 break
-        left = own(words, part)
-        out, into = within(out, part, words), within(into, part, words)
-        smaller: list[Steps | None] = [None, None]
-        if 2 * int(left.sum()) < ask.out[number].rows or 2 * len(out.others) < ask.out[number].steps:
+        left = mask_of(words, partition)
+        out, into = within(out, partition, words), within(into, partition, words)
+        smaller: list[StepFile | None] = [None, None]
+        if 2 * int(left.sum()) < plan.out[number].rows or 2 * len(out.others) < plan.out[number].steps:
             smaller = [
-                write_steps(storage, self._name(name, number), ways) for name, ways in (("out", out), ("into", into))
+                write_steps(storage, self._name(name, number), steps) for name, steps in (("out", out), ("into", into))
             ]
-        high = states.levels[owners(out)[out.back > 0]]
-        low = states.levels[owners(into)[into.back > 0]]
+        high = states.levels[row_of_each(out)[out.back > 0]]
+        low = states.levels[row_of_each(into)[into.back > 0]]
         enabled = states.enabled[left]
-        yield report(number, Trimmed(
-            number, write_bits(storage, self._name("left", number), part, left), int(left.sum()), len(out.others),
+        return Trimmed(
+            number, write_mask(storage, self._name("left", number), partition, left), int(left.sum()), len(out.others),
             int(low.min()) if len(low) else NOWHERE, int(high.max()) if len(high) else 0,
             np.bitwise_or.reduce(terms.masks[np.unique(out.kinds)], axis=0).tolist(),
             np.bitwise_or.reduce(~enabled, axis=0).tolist(), np.bitwise_or.reduce(enabled, axis=0).tolist(),
-            int((left & where(states, self.property, self.ask).must).sum()), *smaller,
-        ))  # fmt: skip
+            int((left & sets.must).sum()), *smaller,
+        )  # fmt: skip
 
 
-class Seed(First):
-    """The states of a set, ``alive``, that meet a need, or from which a step within the set does."""
+class Seed(PropertyStage):
+    """Finds the states of a set, ``alive``, that meet an obligation, or from which a step within the set does."""
 
-    def __init__(self, ask: Ask, property: Property, alive: Bits, need: Need) -> None:
-        super().__init__(ask)
-        self.property, self.alive, self.need = property, alive, need
+    def __init__(self, plan: GraphPlan, property: Property, alive: Bits, obligation: Obligation) -> None:
+        super().__init__(plan, property)
+        self.alive, self.obligation = alive, obligation
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        ask, storage, part = self.ask, self.ask.storage, self.ask.parts[number]
-        what, demand = self.need
-        states = read_states(storage, part, ask.terms)
-        words = read_bits(storage, ask.parts, self.alive)
-        if what == "must":
-            seeds = where(states, self.property, self.ask).must
+    def task(self, number: int) -> Grown:
+        plan, (kind, requirement) = self.plan, self.obligation
+        storage, partition, states, sets = self._read(number)
+        words = read_set(storage, plan.partitions, self.alive)
+        if kind == "must":
+            seeds = sets.must
         else:
-            out = within(read_steps(storage, ask.out[number], True), part, words)
-            seeds = np.zeros(part.size, bool)
-            seeds[owners(out)[has(ask.terms.masks, demand)[out.kinds]]] = True
-            if what == "weak":
-                seeds |= ~has(states.enabled, demand)
-        seeds &= own(words, part)
-        yield report(
-            number, Grown(number, write_bits(storage, self._name("seed", number), part, seeds), int(seeds.sum()))
-        )
+            out = within(read_steps(storage, plan.out[number], True), partition, words)
+            seeds = np.zeros(partition.size, bool)
+            seeds[row_of_each(out)[has(plan.terms.masks, requirement)[out.kinds]]] = True
+            if kind == "weak":
+                seeds |= ~has(states.enabled, requirement)
+        seeds &= mask_of(words, partition)
+        name = write_mask(storage, self._name("seed", number), partition, seeds)
+        return Grown(number, name, int(seeds.sum()))
 
 
-class Grow(First):
-    """Adds to a set the states of ``alive`` from which a step leads into it, or, ``onward``, into which one leads from
-    it.
+class Grow(GraphStage, OneStage):
+    """Adds to the set ``grown`` the states of ``alive`` from which a step leads into it, or, ``onward``, into which one
+    leads from it.
     """
 
-    def __init__(self, ask: Ask, alive: Bits, grown: Bits, onward: bool) -> None:
-        super().__init__(ask)
+    def __init__(self, plan: GraphPlan, alive: Bits, grown: Bits, onward: bool) -> None:
+        super().__init__(plan)
         self.alive, self.grown, self.onward = alive, grown, onward
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        ask, storage, part = self.ask, self.ask.storage, self.ask.parts[number]
-        alive, grown = (read_bits(storage, ask.parts, bits) for bits in (self.alive, self.grown))
-        ways = read_steps(storage, (ask.into if self.onward else ask.out)[number], False)
+    def task(self, number: int) -> Grown:
+        plan, storage, partition = self.plan, self.plan.storage, self.plan.partitions[number]
+        alive, grown = (read_set(storage, plan.partitions, bits) for bits in (self.alive, self.grown))
+        steps = read_steps(storage, (plan.into if self.onward else plan.out)[number], False)
         more = 0
-        for _ in range(SWEEPS):
-            come = sweeps.grow_rows(ways.rows, ways.starts, ways.others, part.first, alive, grown)
-            more += come
-            if not come:
+        for _ in range(PASSES):
+            added = trim_loops.grow_rows(steps.rows, steps.starts, steps.others, partition.first, alive, grown)
+            more += added
+            if not added:
                 break
-        name = write_bits(storage, self._name("grown", number), part, own(grown, part))
-        yield report(number, Grown(number, name, more))
+        name = write_mask(storage, self._name("grown", number), partition, mask_of(grown, partition))
+        return Grown(number, name, more)
 
 
-class Gather(First):
-    """Writes what is left of a part, and the first ``most`` of the nearest states in which a behaviour can stay: those
+class Gather(PropertyStage):
+    """Writes the rest of a partition, and the first ``most`` of the nearest states in which a behaviour can stay: those
     of the ``level``, or of the set ``frontier``.
     """
 
     def __init__(
-        self, ask: Ask, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int
+        self, plan: GraphPlan, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int
     ) -> None:
-        super().__init__(ask)
-        self.property, self.alive, self.level, self.frontier, self.most = property, alive, level, frontier, most
+        super().__init__(plan, property)
+        self.alive, self.level, self.frontier, self.most = alive, level, frontier, most
 
-    def task(self, number: int) -> Iterator[pa.RecordBatch]:
-        ask, storage, part = self.ask, self.ask.storage, self.ask.parts[number]
-        states = read_states(storage, part, ask.terms)
-        at = where(states, self.property, self.ask)
-        words = np.zeros(ask.parts[-1].first // 64 + ask.parts[-1].words, np.uint64)
+    def task(self, number: int) -> Gathered:
+        plan = self.plan
+        storage, partition, states, sets = self._read(number)
+        words = empty_set(plan.partitions)
         if self.alive is not None:
-            words = read_bits(storage, ask.parts, self.alive)
+            words = read_set(storage, plan.partitions, self.alive)
         if self.frontier is not None:
-            near = own(read_bits(storage, ask.parts, self.frontier), part)
+            near = read_mask(storage, partition, self.frontier[number])
         else:
             near = states.levels == self.level
-        stay = np.flatnonzero(near & at.stay)
-        stay = stay[np.lexsort((states.fingerprints[stay], states.levels[stay]))][: self.most]
-        chosen = own(words, part)
-        out = within(read_steps(storage, ask.out[number], True), part, words)
-        chosen[stay] = True
+        stutter = np.flatnonzero(near & sets.stutter)
+        stutter = stutter[np.lexsort((states.fingerprints[stutter], states.levels[stutter]))][: self.most]
+        chosen = mask_of(words, partition)
+        out = within(read_steps(storage, plan.out[number], True), partition, words)
+        chosen[stutter] = True
         rows = np.flatnonzero(chosen)
         name = self._name("judged", number)
         storage.write(
-            name, rows + part.first, states.fingerprints[rows], states.levels[rows].astype(np.int64),
+            name, rows + partition.first, states.fingerprints[rows], states.levels[rows].astype(np.int64),
             np.ascontiguousarray(states.enabled[rows]), np.ascontiguousarray(states.truths[rows]),
-            owners(out).astype(np.int64) + part.first, out.others.astype(np.int64), out.kinds,
+            row_of_each(out).astype(np.int64) + partition.first, out.others.astype(np.int64), out.kinds,
         )  # fmt: skip
-        yield report(number, Gathered(number, name, len(rows), len(out.others)))
+        return Gathered(number, name, len(rows), len(out.others))

@@ -1,13 +1,15 @@
-"""Traces by the thousand, held to a protocol on Spark.
+"""Many traces, validated against a protocol on Spark.
 
-The events of a run and a subject come together in one task, in their order; those that are about all subjects of a run
-come to each. A worker keeps what it has learnt of a protocol from one trace to the next, and from one task to the next.
+The events of a run and a subject are shuffled to one task, in their order; events that are about all subjects of a run
+go to the tasks of each. A worker keeps the steps of a protocol that it has evaluated from one trace to the next, and
+from one task to the next.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,13 @@ from fencepost import tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage, Visits, noting
-from fencepost.conform.outcome import Alternative, Explain, Notes, Outcome, judged
+from fencepost.conform.outcome import Alternative, Outcome, judged
 from fencepost.conform.space import SpaceCoverage
 from fencepost.conform.traces import must_be_there, natural
 from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.coverage import VISITS, Visiting, in_space
+from fencepost.spark.coverage import VISITS, VisitTask, in_space
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing.event import STOPPED, TraceError, named
 from fencepost.tracing.folder import SPOOL
@@ -60,7 +62,7 @@ SCHEMA = pa.schema(
     ]
 )
 """A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON. Where
-coverage is asked for, each task adds a row without a run, with what its traces have visited.
+coverage is asked for, each task adds a row without a run, with the visits of its traces.
 """
 
 _SQL = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.binary(): "binary"}
@@ -73,9 +75,9 @@ TEXT = (
 )
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``coverage``,
-    ``states``: as the command's options.
+class Request(msgspec.Struct, frozen=True):
+    """A validation, as the tasks get to know it. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``,
+    ``coverage``, ``states``: as the command's options; ``runs``, ``subjects``: those that are wanted, empty for all.
     """
 
     conformance: str
@@ -84,6 +86,8 @@ class Given(msgspec.Struct, frozen=True):
     width: int = 100
     coverage: bool = False
     states: str | None = None
+    runs: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
 
     def find(self) -> Any:
         """The conformance."""
@@ -91,71 +95,51 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def validated(
-    paths: Sequence[str],
-    given: Given,
-    runs: Collection[str] = (),
-    subjects: Collection[str] = (),
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    debug: bool = False,
-    tell: Callable[[str], None] = lambda doing: None,
+    cluster: Cluster, paths: Sequence[str], request: Request, report: Callable[[str], None] = lambda stage: None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are
-    wanted, empty for all. And what they have visited, of the protocol and of a state space, if that is asked for.
+    """The outcomes of all traces in folders and files, which may be at URLs; and their coverage of the protocol and of
+    a state space, if the request asks for it. Meanwhile ``report`` is called with the stage that Spark is at.
 
     Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError`
     if a run or subject is not there, and :class:`fencepost.SystemFailure` if Spark fails.
     """
-    cluster = Cluster(master, conf, debug)
-    try:
-        partitions = str(TASKS_PER_CORE * cluster.cores)
-        settings = {
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.shuffle.partitions": partitions,
-            "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH),
-        }
-        spark = cluster.session_with(settings)
-        whole = events(spark, paths)
-        known = lives(whole).cache()
-        there = cluster.collect(
-            spark, lambda: known.select("run").distinct(), "validate: what there is", ("reading",) * 2, tell
-        )
-        must_be_there("run", runs, {row.run for row in there})
-        if not there:
-            raise TraceError(f"there is no event in {', '.join(paths)}")
-        must_be_whole(
-            cluster.collect(
-                spark, lambda: gaps(known), "validate: whether they are whole", ("looking for gaps",) * 3, tell
-            )
-        )
-        found = cluster.collect(
-            spark,
-            lambda: verdicts(whole, given, runs, subjects),
-            "validate: step by step",
-            ("reading", "sorting", "validating"),
-            tell,
-        )
-        outcomes = [outcome_of(row) for row in found if row.run is not None]
-        visits = Visits()
-        for row in found:
-            if row.run is None:
-                visits.add(_covered.decode(bytes(row.covered_by)))
-        if subjects:
-            must_be_there("subject", subjects, {outcome.subject for outcome in outcomes})
-        space = None
-        if given.states is not None:
-            space = in_space(cluster, spark, StateSpace(given.states), visited(whole, given, runs, subjects), tell)
-        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject))), visits, space
-    finally:
-        cluster.close()
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(TASKS_PER_CORE * cluster.cores),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH),
+    }
+    spark = cluster.session_with(settings)
+
+    def collect(name: str, frame: Callable[[], Any], *doing: str) -> list[Any]:
+        return cluster.collect(spark, frame, f"validate: {name}", doing, report)
+
+    whole = events(spark, paths)
+    known = lives(whole).cache()
+    runs = {row.run for row in collect("what there is", lambda: known.select("run").distinct(), *("reading",) * 2)}
+    must_be_there("run", request.runs, runs)
+    if not runs:
+        raise TraceError(f"there is no event in {', '.join(paths)}")
+    must_be_whole(collect("whether they are whole", lambda: gaps(known), *("looking for gaps",) * 3))
+    rows = collect("step by step", lambda: verdicts(whole, request), "reading", "sorting", "validating")
+    outcomes = [outcome_of(row) for row in rows if row.run is not None]
+    visits = Visits()
+    for row in rows:
+        if row.run is None:
+            visits.add(_visits_decoder.decode(bytes(row.covered_by)))
+    if request.subjects:
+        must_be_there("subject", request.subjects, {outcome.subject for outcome in outcomes})
+    space = None
+    if request.states is not None:
+        space = in_space(cluster, spark, StateSpace(request.states), visited(whole, request), report)
+    return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject))), visits, space
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def events(spark: Any, paths: Sequence[str]) -> Any:
-    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools
-    are read here, which must be on this machine.
+    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools,
+    which must be on this machine, are read in this process.
     """
     reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
     tables, spools = [], list[Path]()
@@ -191,7 +175,7 @@ def lives(whole: Any) -> Any:
     stretches = whole.select(
         "run", "node", "incarnation", "seq", (f.col("action") == STOPPED).alias("stopped")
     ).mapInArrow(stretches_of, STRETCHES)
-    # The numbers that are there are the union of the stretches, which are few.
+    # The numbers of all events are the union of the stretches, which are few.
     covered = """aggregate(
         array_sort(collect_list(struct(first, last))),
         struct(cast(0 as bigint) as end, cast(0 as bigint) as total),
@@ -210,8 +194,8 @@ STRETCHES = "run string, node string, incarnation int, first bigint, last bigint
 
 
 def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of some events, the stretches of numbers without a gap: a row for each, which is one for each incarnation where
-    all is as it should be.
+    """The stretches of numbers without a gap among some events: a row for each stretch, which is one for each
+    incarnation unless events are missing.
     """
     for batch in batches:
         table = pa.Table.from_batches([batch]).sort_by(
@@ -228,14 +212,14 @@ def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(seq)) - 1
         stopped = np.maximum.reduceat(np.where(table["stopped"].to_numpy(), seq, -1), first)
-        told = pa.array(stopped, pa.int64(), mask=stopped < 0)
+        stops = pa.array(stopped, pa.int64(), mask=stopped < 0)
         names = [table[name].combine_chunks().take(pa.array(first)) for name in ("run", "node", "incarnation")]
-        columns = [*names, pa.array(seq[first]), pa.array(seq[last]), pa.array(last - first + 1), told]
+        columns = [*names, pa.array(seq[first]), pa.array(seq[last]), pa.array(last - first + 1), stops]
         yield pa.RecordBatch.from_arrays(columns, ["run", "node", "incarnation", "first", "last", "count", "stopped"])
 
 
 def gaps(lives: Any) -> Any:
-    """The incarnations of which something is missing: a row for each, and one for the nodes of which an incarnation is
+    """The incarnations of which events are missing: a row for each, and one for each node of which an incarnation is
     missing.
     """
     from pyspark.sql import functions as f
@@ -259,57 +243,55 @@ def gaps(lives: Any) -> Any:
 
 
 def must_be_whole(rows: Sequence[Any]) -> None:
-    """Raises :class:`fencepost.tracing.TraceError` if there is anything in :func:`gaps`."""
-    told = []
+    """Raises :class:`fencepost.tracing.TraceError` if there are rows of :func:`gaps`."""
+    problems = []
     for row in rows[:MOST_GAPS]:
         which = named(row.run, row.node, row.incarnation)
         if row.last is None:
-            told.append(
+            problems.append(
                 f"there are events of {row['count']} incarnations of node {row.node} (run {row.run}), and some of"
                 f" incarnation {row.incarnation}"
             )
         elif row.distinct != row["count"]:
-            told.append(
+            problems.append(
                 f"events are there twice in the trace of {which}: {row['count']:,} events have {row.distinct:,} numbers"
             )
         elif row.last != row["count"]:
-            told.append(
+            problems.append(
                 f"events are missing in the trace of {which}: there are {row['count']:,}, and the last has number"
                 f" {row.last:,}"
             )
         else:
-            told.append(f"the trace of {which} stopped with event {row.stopped:,}")
-    if told:
-        more = len(rows) - len(told)
-        raise TraceError("; ".join(told) + (f"; and {more:,} more" if more else ""))
+            problems.append(f"the trace of {which} stopped with event {row.stopped:,}")
+    if problems:
+        more = len(rows) - len(problems)
+        raise TraceError("; ".join(problems) + (f"; and {more:,} more" if more else ""))
 
 
-def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
+def verdicts(whole: Any, request: Request) -> Any:
     """A row for each trace, with the columns of :data:`SCHEMA`."""
-    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(Task(given), VERDICTS)
+    return traces(whole, request).mapInArrow(ValidateTask(request), VERDICTS)
 
 
-def visited(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
-    """What the traces visit of a state space, as :mod:`fencepost.spark.coverage` has it."""
-    assert given.states is not None
-    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(
-        Visiting(subjects_of, given.find, given.states), VISITS
-    )
+def visited(whole: Any, request: Request) -> Any:
+    """The states and steps of a state space that traces visit, as :mod:`fencepost.spark.coverage` has them."""
+    assert request.states is not None
+    return traces(whole, request).mapInArrow(VisitTask(subjects_of, request.find, request.states), VISITS)
 
 
-def traces(whole: Any, runs: Collection[str], subjects: Collection[str], kind: str) -> Any:
-    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition.
-    ``kind``: a regular expression of the subjects that are known of.
+def traces(whole: Any, request: Request) -> Any:
+    """The wanted events with the subject whose trace they belong to (``of``), the traces one after the other in each
+    partition.
     """
     from pyspark.sql import functions as f
 
-    if runs:
-        whole = whole.where(f.col("run").isin(list(runs)))
-    about_one = whole.where(f.col("subject").rlike(f"^(?s:{kind})$"))
-    if subjects:
-        about_one = about_one.where(f.col("subject").isin(list(subjects)))
+    if request.runs:
+        whole = whole.where(f.col("run").isin(list(request.runs)))
+    about_one = whole.where(f.col("subject").rlike(f"^(?s:{request.find().subjects})$"))
+    if request.subjects:
+        about_one = about_one.where(f.col("subject").isin(list(request.subjects)))
     names = about_one.select("run", f.col("subject").alias("of")).distinct()
-    about_all = whole.where("subject is null").join(names, "run", "inner" if subjects else "left")
+    about_all = whole.where("subject is null").join(names, "run", "inner" if request.subjects else "left")
     columns = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
     together = about_one.withColumn("of", f.col("subject")).select(*columns).unionByName(
         about_all.withColumn("of", f.coalesce("of", f.lit(""))).select(*columns)
@@ -320,44 +302,37 @@ def traces(whole: Any, runs: Collection[str], subjects: Collection[str], kind: s
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 validators: dict[str, Validator] = {}
-"""What this process has learnt."""
+"""The validators of this process, by conformance."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_covered = msgspec.msgpack.Decoder(Visits)
+_visits_decoder = msgspec.msgpack.Decoder(Visits)
 
 
-class Task:
+def validator_of(request: Request) -> Validator:
+    """This process's validator for a request."""
+    if request.conformance not in validators:
+        validators[request.conformance] = Validator(request.find())
+    return validators[request.conformance]
+
+
+class ValidateTask:
     """Validates the traces of a partition, whose events are sorted by trace, node, incarnation and number."""
 
-    def __init__(self, given: Given) -> None:
-        self.given = given
+    def __init__(self, request: Request) -> None:
+        self.request = request
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        given = self.given
+        request = self.request
         collect_rarely()
-        validator = validators.get(given.conformance)
-        if validator is None:
-            validator = validators[given.conformance] = Validator(given.find())
-        explain = explaining(given.last, given.width)
-        coverage = Coverage() if given.coverage else None
-        notes = noting(coverage)
+        validator = validator_of(request)
+        explain = explaining(request.last, request.width)
+        coverage = Coverage() if request.coverage else None
+        take_coverage = noting(coverage)
         for run, subject, rows in traces_of(batches):
-            yield row_of(judge(validator, run, subject, rows, given.shuffle, explain, notes))
+            trace = partial(_events_of, rows)
+            yield row_of(judged(validator, run, subject, trace, request.shuffle, explain, take_coverage))
         if coverage is not None:
             yield _row({"covered_by": msgspec.msgpack.encode(coverage.visits)})
-
-
-def judge(
-    validator: Validator,
-    run: str,
-    subject: str,
-    rows: Sequence[Sequence[Any]],
-    shuffle: int | None,
-    explain: Explain,
-    notes: Notes | None = None,
-) -> Outcome:
-    """Validates the trace that is in some rows of a table."""
-    return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain, notes)
 
 
 def event_of(
@@ -392,7 +367,11 @@ def subjects_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Callab
     """The subjects of the traces in sorted events, each with its events."""
     for _, subject, rows in traces_of(batches):
         if subject:
-            yield subject, lambda rows=rows: [event_of(*row) for row in rows]  # type: ignore[misc]
+            yield subject, partial(_events_of, rows)
+
+
+def _events_of(rows: Sequence[Sequence[Any]]) -> list[Event]:
+    return [event_of(*row) for row in rows]
 
 
 def row_of(outcome: Outcome) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ METADATA = {"metadata": "zk://127.0.0.1:2181/ledgers"}
 
 def test_what_is_not_given_has_a_default_and_case_does_not_matter() -> None:
     options = parse({**METADATA, "ledger": "7"})
-    assert (options.runs, options.starting, options.ending) == ((Run(7, 7, is_one=True),), Offset("earliest"), None)
+    assert (options.runs, options.start, options.end) == ((Run(7, 7, is_one=True),), Offset("earliest"), None)
     assert options.fail_on_data_loss and not options.include_bookies and options.partition_bytes == PARTITION
     options = parse(
         {"METADATA": "zk://a/l", "LEDGERS": "3, 10-20,30-", "MAXENTRIESPERTRIGGER": "5", "failondataloss": "False"}
@@ -26,9 +26,9 @@ def test_what_is_not_given_has_a_default_and_case_does_not_matter() -> None:
 def test_offsets_name_ledgers_or_hold_for_all() -> None:
     given = {"startingOffsets": '{"7": 100, "8": "latest"}', "endingOffsets": '{"7": 200}'}
     options = parse({**METADATA, "ledgers": "7-9", **given})
-    assert [options.starting.of(ledger, 500) for ledger in (7, 8, 9)] == [100, 500, 0]
-    assert options.ending is not None and [options.ending.of(ledger, 500) for ledger in (7, 9)] == [200, 500]
-    assert parse({**METADATA, "ledgers": "7-9", "startingOffsets": "LATEST"}).starting.of(7, 500) == 500
+    assert [options.start.of(ledger, 500) for ledger in (7, 8, 9)] == [100, 500, 0]
+    assert options.end is not None and [options.end.of(ledger, 500) for ledger in (7, 9)] == [200, 500]
+    assert parse({**METADATA, "ledgers": "7-9", "startingOffsets": "LATEST"}).start.of(7, 500) == 500
 
 
 @pytest.mark.parametrize(

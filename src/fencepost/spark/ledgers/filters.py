@@ -1,4 +1,4 @@
-"""What a query's own conditions say of the ledgers and entries that it needs."""
+"""The ledgers and entries that a query needs, by its own conditions."""
 
 from __future__ import annotations
 

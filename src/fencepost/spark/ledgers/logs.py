@@ -1,4 +1,4 @@
-"""Logs: the ledgers of a log one after another, and where a query stands in it."""
+"""Logs: the ledgers of a log one after another, and the offsets of queries in a log."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ NONE = -1
 
 
 class LogOffset(msgspec.Struct, frozen=True):
-    """Everything was read of the ledgers before the one at ``place``, counted in the life of the log, and of that one
-    what is before ``entry``; ``ended``: that is all of it, and it is closed.
+    """All ledgers before the one at ``place``, counted in the life of the log, were read, and of that one all entries
+    before ``entry``; ``ended``: the ledger has no more, and is closed.
     """
 
     place: int
@@ -45,17 +45,19 @@ class LogOffset(msgspec.Struct, frozen=True):
         return {"format": FORMAT, "log": log, **of_log}
 
     @classmethod
-    def of_json(cls, told: Any, log: str) -> LogOffset:
-        """What :meth:`to_json` gave. Raises :class:`fencepost.SystemFailure` for anything else, and for another log."""
+    def of_json(cls, content: Any, log: str) -> LogOffset:
+        """The offset of which :meth:`to_json` gave the content. Raises :class:`fencepost.SystemFailure` for anything
+        else, and for another log.
+        """
         try:
-            values = [told[name] for name in ("place", "ledger", "entry", "ended")]
+            values = [content[name] for name in ("place", "ledger", "entry", "ended")]
             is_one = [*map(type, values)] == [int, int, int, bool] and min(values[:2]) >= NONE and values[2] >= 0
-            if (told["format"], told["log"]) != (FORMAT, log) or not is_one:
+            if (content["format"], content["log"]) != (FORMAT, log) or not is_one:
                 raise ValueError
             return cls(*values)
         except (KeyError, TypeError, ValueError):
             raise SystemFailure(
-                f"the checkpoint has offsets that are not of log {log} or not of this version, {str(told)[:80]!r}:"
+                f"the checkpoint has offsets that are not of log {log} or not of this version, {str(content)[:80]!r}:"
                 " begin with another checkpointLocation"
             ) from None
 
@@ -73,7 +75,7 @@ class Piece(msgspec.Struct, frozen=True):
     created: int
 
     def read_to(self, stop: int) -> LogOffset:
-        """Where a query stands that has read it up to there."""
+        """The offset of a query that has read the ledger up to ``stop``."""
         return LogOffset(self.place, self.ledger, stop, self.ended and stop == self.stop)
 
 
@@ -95,8 +97,8 @@ class Log:
             raise NoSuchLogError(f"option log: {error}") from None
 
     async def at(self, option: str, where: Position | End) -> LogOffset:
-        """Where a query stands that begins, or ends, ``where`` the option says. Raises :class:`fencepost.OptionError`
-        if that is not in the log.
+        """The offset of a place ``where`` an option has a query begin or end. Raises :class:`fencepost.OptionError` if
+        the place is not in the log.
         """
         chain = await self.chain()
         if where is EARLIEST or (isinstance(where, End) and not chain.links):
@@ -112,8 +114,8 @@ class Log:
         return LogOffset(chain.trimmed + index, ledger, entry, ended and entry == stop)
 
     async def start(self) -> LogOffset:
-        """Where a query begins that has no checkpoint: at its cursor if there is one, else where option
-        ``startingOffsets`` says.
+        """The offset at which a query begins that has no checkpoint: that of its cursor if there is one, else that of
+        option ``startingOffsets``.
 
         Raises :class:`LogTrimmedError` if the log was trimmed behind the cursor, unless ``failOnDataLoss`` is false.
         """
@@ -137,11 +139,11 @@ class Log:
         return LogOffset(chain.trimmed + index, before.ledger, entry, ended and entry == stop)
 
     async def pieces(self, start: LogOffset, end: LogOffset | None = None) -> AsyncIterator[Piece]:
-        """What there is from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken
-        to be confirmed.
+        """The entries from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken to
+        be confirmed.
 
-        Raises :class:`LogTrimmedError` and others if something of it is gone, unless ``failOnDataLoss`` is false; and
-        :class:`fencepost.SystemFailure` if the log is another one than it was.
+        Raises :class:`LogTrimmedError` and others if some of these entries are gone, unless ``failOnDataLoss`` is
+        false; and :class:`fencepost.SystemFailure` if the log is another one than it was.
         """
         chain = await self.chain()
         index = start.place - chain.trimmed
@@ -189,10 +191,10 @@ class Log:
     async def after(
         self, start: LogOffset, cap: LogOffset | None, max_entries: int | None, max_bytes: int | None
     ) -> LogOffset:
-        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes, or of
-        one entry; not past the ``cap``.
+        """The offset after one batch from ``start`` on, of at most so many entries and so many bytes, or of one entry;
+        not past the ``cap``.
         """
-        stands, read = start, 0
+        offset, read = start, 0
         if cap is not None and (cap.place, cap.entry, cap.ended) <= (start.place, start.entry, start.ended):
             return start
         async for piece in self.pieces(start, cap):
@@ -215,10 +217,10 @@ class Log:
                     after = await self.ledgers.length_before(piece.ledger, stop)
                 max_bytes = max(0, max_bytes - (after - before))
             read += stop - piece.first
-            stands = piece.read_to(stop)
+            offset = piece.read_to(stop)
             if stop < piece.stop:
                 break
-        return stands
+        return offset
 
     async def parts(
         self, start: LogOffset, end: LogOffset, ledgers: Wanted = ANY, entries: Wanted = ANY
@@ -233,7 +235,7 @@ class Log:
         return parts([span for span in found if span is not None], self.options.partition_bytes)
 
     async def end(self, start: LogOffset) -> LogOffset:
-        """Where a query stands that has read all there is now."""
+        """The offset of a query that has read all entries that are confirmed now."""
         return await self.after(start, None, None, None)
 
 
@@ -280,19 +282,19 @@ class LogStream(Stream):
         return self.cursor
 
     def committed(self, end: dict[str, Any]) -> None:
-        """Move the cursor up to where a batch ends that is done with; it does not go back."""
-        stands = LogOffset.of_json(end, self.log.name)
+        """Move the cursor up to the end of a batch that was committed; it does not go back."""
+        offset = LogOffset.of_json(end, self.log.name)
 
         async def move(_: Store) -> None:
-            if stands.ledger != NONE:
+            if offset.ledger != NONE:
                 cursor = await self._opened_cursor(EARLIEST)
-                # of the first entry it is what comes before
-                await cursor.acknowledge_up_to(Position(stands.ledger, stands.entry - 1))
+                # before the first entry that is the position before it
+                await cursor.acknowledge_up_to(Position(offset.ledger, offset.entry - 1))
 
         if self.options.cursor is not None:
             self.store.run(move)
 
-    def end_with_what_there_is(self) -> None:
+    def end_at_present(self) -> None:
         """See :class:`Stream`."""
 
         async def latest(_: Store) -> LogOffset:
@@ -305,8 +307,8 @@ class LogStream(Stream):
     def after(self, start: dict[str, Any], max_entries: int | None, max_bytes: int | None) -> dict[str, Any]:
         """See :class:`Stream`."""
         self.pause()
-        stands = LogOffset.of_json(start, self.log.name)
-        after = self.store.run(lambda _: self.log.after(stands, self.log_cap, max_entries, max_bytes))
+        offset = LogOffset.of_json(start, self.log.name)
+        after = self.store.run(lambda _: self.log.after(offset, self.log_cap, max_entries, max_bytes))
         self.seen = after.to_json(self.log.name)
         return self.seen
 

@@ -1,4 +1,4 @@
-"""Where a streaming query stands in each ledger, and how far it goes in one batch."""
+"""The offsets of a streaming query in each ledger, and the limits of one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 1
 
 class Offsets(msgspec.Struct, frozen=True):
     """The entry before which everything was read, by ledger: of ledgers that may get more (``ledgers``), and of those
-    that are closed and were read to their end (``ended``), which nobody looks at any more.
+    that are closed and were read to their end (``ended``), which are not looked at any more.
     """
 
     ledgers: Mapping[int, int] = {}
@@ -34,12 +34,14 @@ class Offsets(msgspec.Struct, frozen=True):
         return {"format": FORMAT, "ledgers": ledgers, "ended": ended}
 
     @classmethod
-    def of_json(cls, told: Any) -> Offsets:
-        """What :meth:`to_json` gave. Raises :class:`fencepost.SystemFailure` for anything else."""
+    def of_json(cls, content: Any) -> Offsets:
+        """The offsets of which :meth:`to_json` gave the content. Raises :class:`fencepost.SystemFailure` for anything
+        else.
+        """
         try:
-            if told["format"] != FORMAT:
+            if content["format"] != FORMAT:
                 raise ValueError
-            parts = [{int(ledger): entry for ledger, entry in told[name].items()} for name in ("ledgers", "ended")]
+            parts = [{int(ledger): entry for ledger, entry in content[name].items()} for name in ("ledgers", "ended")]
             if not all(
                 type(entry) is int and entry >= 0 and ledger >= 0 for part in parts for ledger, entry in part.items()
             ):
@@ -47,14 +49,14 @@ class Offsets(msgspec.Struct, frozen=True):
             return cls(*parts)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SystemFailure(
-                f"the checkpoint has offsets that are not of this source or version, {str(told)[:80]!r}: begin with"
+                f"the checkpoint has offsets that are not of this source or version, {str(content)[:80]!r}: begin with"
                 " another checkpointLocation"
             ) from None
 
 
 def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offsets:
-    """Where a query stands once it has read up to the ``stops``. A ledger has ended when it is read up to where it is
-    closed.
+    """The offsets of a query that has read up to the ``stops``. A ledger has ended when it is read up to the entry
+    where it is closed.
     """
     reached = {**start.all(), **stops}
     ended = {
@@ -66,7 +68,7 @@ def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offse
 
 
 def capped(available: Offsets, cap: Offsets | None) -> Offsets:
-    """What is available of what was at an earlier time, the ``cap``; all of it without one."""
+    """The available offsets, limited to those of an earlier time, the ``cap``; all of them without one."""
     if cap is None:
         return available
     stops = {ledger: min(stop, available.stop(ledger)) for ledger, stop in cap.all().items()}
@@ -75,8 +77,8 @@ def capped(available: Offsets, cap: Offsets | None) -> Offsets:
 
 
 def shares(available: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How much each may have so that all together have at most ``limit``: in proportion to what is available of it, and
-    no less in total.
+    """The amount that each may have so that all together have at most ``limit``: in proportion to the available
+    amounts, and no less in total.
     """
     total = sum(available.values())
     if total <= limit:
@@ -99,7 +101,7 @@ async def stop_within(
     ``length_of``: the bytes of data of the ledger up to and including an entry, which is asked for a logarithmic number
     of entries; ``length_before``: those before ``first``.
     """
-    low, high = first, stop  # all before `low` fit, and what is at `high` does not, unless `high` is the end
+    low, high = first, stop  # all before `low` fit, and the entry at `high` does not, unless `high` is the end
     while low < high:
         middle = (low + high) // 2
         if await length_of(middle) - length_before <= room:

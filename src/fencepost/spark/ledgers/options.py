@@ -41,7 +41,7 @@ WRITE_NAMES = ("metadata", "log", "writeId", "leadTimeout", "password")
 """All options of what is written."""
 
 SPARKS_OWN = ("checkpointLocation", "queryName")
-"""What Spark hands over among the options of a stream that is written, and uses itself."""
+"""Options of a stream that is written which are Spark's own."""
 
 PARTITION = 64 * 1024 * 1024
 """Bytes that a partition has by default, at most."""
@@ -67,8 +67,8 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """Where to begin or to end in each ledger: the next entry by ledger, and EARLIEST or LATEST for those that are not
-    named.
+    """The place to begin or to end in each ledger: the next entry by ledger, and EARLIEST or LATEST for those that are
+    not named.
     """
 
     otherwise: str
@@ -83,14 +83,14 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with
-    where to begin and to end in it. The rest is as users know it, see docs/spark-store.md.
+    """The options of a read. ``metadata``: the address of the cluster. ``runs``: the ledgers, or else the ``log``, with
+    the places to begin and to end. The rest is as users know it, see docs/spark-store.md.
     """
 
     metadata: str
     runs: tuple[Run, ...] = ()
-    starting: Offset = Offset(EARLIEST)
-    ending: Offset | None = None
+    start: Offset = Offset(EARLIEST)
+    end: Offset | None = None
     log: str | None = None
     cursor: str | None = None
     log_start: Position | End = End.EARLIEST
@@ -202,7 +202,7 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
 
 
 def _of_ledgers(texts: Mapping[str, str]) -> dict[str, Any]:
-    """What is to be read of ledgers."""
+    """The options of reading ledgers."""
     chosen = "ledger" if "ledger" in texts else "ledgers"
     runs = _runs(chosen, texts[chosen])
     offsets = {name: _offset(name, texts[name]) for name in ("startingOffsets", "endingOffsets") if name in texts}
@@ -210,14 +210,14 @@ def _of_ledgers(texts: Mapping[str, str]) -> dict[str, Any]:
         for ledger in offset.ledgers:
             if not any(run.first <= ledger <= run.last for run in runs):
                 raise OptionError(f"option {name} names ledger {ledger}, which option {chosen} does not ask for")
-    ending = offsets.get("endingOffsets")
-    if ending is not None and (ending.otherwise == EARLIEST or EARLIEST in ending.ledgers.values()):
+    end = offsets.get("endingOffsets")
+    if end is not None and (end.otherwise == EARLIEST or EARLIEST in end.ledgers.values()):
         raise OptionError(_NO_END)
-    return {"runs": runs, "starting": offsets.get("startingOffsets", Offset(EARLIEST)), "ending": ending}
+    return {"runs": runs, "start": offsets.get("startingOffsets", Offset(EARLIEST)), "end": end}
 
 
 def _of_log(texts: Mapping[str, str]) -> dict[str, Any]:
-    """What is to be read of a log."""
+    """The options of reading a log."""
     found: dict[str, Any] = {"log": texts["log"]}
     _checked("log", texts["log"], "a log")
     if "cursor" in texts:
@@ -266,13 +266,13 @@ def _offset(name: str, text: str) -> Offset:
         return Offset(text.lower())
     wanted = f'give {EARLIEST}, {LATEST}, or the next entry of each ledger as {{"17": 100, "18": "{LATEST}"}}'
     try:
-        told: Any = json.loads(text)
+        content: Any = json.loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        content = None
+    if not isinstance(content, dict):
         raise OptionError(f"option {name} is {text!r}: {wanted}")
     ledgers: dict[int, int | str] = {}
-    for ledger, entry in told.items():
+    for ledger, entry in content.items():
         is_entry = type(entry) is int and 0 <= entry <= _LARGEST
         if not re.fullmatch(r"\d{1,19}", ledger) or not (is_entry or entry in (EARLIEST, LATEST)):
             raise OptionError(f"option {name} has {json.dumps({ledger: entry})}: {wanted}")

@@ -1,5 +1,5 @@
-"""What the driver does: it looks up which ledgers there are and what can be read of each. It reads no more than single
-entries.
+"""The driver's part of a read: it looks up the ledgers, and the entries of each that can be read. The driver itself
+reads no more than single entries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANY = 10_000
 
 
 class Ledgers:
-    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and nobody is
+    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and no ledger is
     fenced.
     """
 
@@ -45,8 +45,7 @@ class Ledgers:
             await reader.close()
         self._readers.clear()
 
-    # -- which there are, and what can be read
-    # ----------------------------------------------------------------------------
+    # -- looking up ---------------------------------------------------------------------------------------------------
 
     async def present(self) -> list[int]:
         """The ledgers that the options ask for, in order: each that is named, and of a range those that there are."""
@@ -112,11 +111,10 @@ class Ledgers:
             self._closed[ledger] = metadata
         return metadata
 
-    # -- where to begin and to end
-    # --------------------------------------------------------------------------------------
+    # -- offsets ------------------------------------------------------------------------------------------------------
 
     async def at(self, offset: Offset) -> Offsets:
-        """Where a query stands that begins at the ``offset``."""
+        """The offsets of a query that begins at the ``offset``."""
         available = await self.available(await self.present())
         stops = {ledger: offset.of(ledger, stop) for ledger, stop in available.all().items()}
         _must_be_there("startingOffsets", stops, available)
@@ -125,8 +123,8 @@ class Ledgers:
     async def limited(
         self, start: Offsets, available: Offsets, max_entries: int | None, max_bytes: int | None
     ) -> Offsets:
-        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes of data,
-        or of one entry.
+        """The offsets after one batch from ``start`` on, of at most so many entries and so many bytes of data, or of
+        one entry.
         """
         stops = {ledger: stop for ledger, stop in available.all().items() if stop > start.stop(ledger)}
         if max_entries is not None:
@@ -160,9 +158,7 @@ class Ledgers:
         return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
 
     async def length_before(self, ledger: int, entry: int) -> int:
-        """The bytes of data that a ledger has before an entry, which its metadata or the header of the entry before
-        tell.
-        """
+        """The bytes of data that a ledger has before an entry, from its metadata or the header of the entry before."""
         if entry == 0:
             return 0
         metadata = await self.metadata(ledger)
@@ -177,8 +173,7 @@ class Ledgers:
                 return int(batch.lengths[0])
         raise AssertionError("a batch or an error comes")
 
-    # -- the work
-    # -------------------------------------------------------------------------------------------------------
+    # -- the work -----------------------------------------------------------------------------------------------------
 
     async def parts(
         self, starts: Mapping[int, int], stops: Mapping[int, int], ledgers: Wanted = ANY, entries: Wanted = ANY
@@ -196,8 +191,8 @@ class Ledgers:
         return parts([span for span in found if span is not None], self.options.partition_bytes)
 
     async def span(self, ledger: int, first: int, stop: int, created: int = 0) -> Span | None:
-        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds. ``created``: see
-        :class:`.Range`.
+        """Entries of a ledger, and how it is divided; None if it is gone and ``failOnDataLoss`` is false. ``created``:
+        see :class:`.Range`.
         """
         try:
             async with self._at_once:
@@ -225,7 +220,7 @@ def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> N
 
 
 async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
-    """The work of a query that is no stream: what can be read when it begins.
+    """The work of a query that is no stream: all entries that can be read when it begins.
 
     Raises :class:`fencepost.OptionError` for offsets beyond that, and :class:`StoreError`.
     """
@@ -233,11 +228,11 @@ async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wa
     try:
         present = [ledger for ledger in await looked_at.present() if ledgers.has(ledger)]
         available = await looked_at.available(present)
-        starts = {ledger: options.starting.of(ledger, stop) for ledger, stop in available.all().items()}
+        starts = {ledger: options.start.of(ledger, stop) for ledger, stop in available.all().items()}
         stops = available.all()
         _must_be_there("startingOffsets", starts, available)
-        if options.ending is not None:
-            stops = {ledger: options.ending.of(ledger, stop) for ledger, stop in stops.items()}
+        if options.end is not None:
+            stops = {ledger: options.end.of(ledger, stop) for ledger, stop in stops.items()}
             _must_be_there("endingOffsets", stops, available)
         return await looked_at.parts(starts, stops, ledgers, entries)
     finally:

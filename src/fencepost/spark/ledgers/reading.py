@@ -1,4 +1,4 @@
-"""What an executor does: it reads the ranges of a part from the bookies themselves."""
+"""The executors' part of a read: they read the ranges of a part from the bookies themselves."""
 
 from __future__ import annotations
 

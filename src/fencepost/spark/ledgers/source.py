@@ -1,8 +1,8 @@
 """The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and
 ``spark.readStream.format("fencepost")``, and the same with ``write``.
 
-What is planned, read and written is in the modules beside this one, which are imported when they are needed: any
-session of Spark that finds :mod:`pyspark_fencepost` imports this module.
+Planning, reading and writing are in the modules beside this one, which are imported when they are needed: any session
+of Spark that finds :mod:`pyspark_fencepost` imports this module.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` is given."""
+        """The name for ``format``."""
         return NAME
 
     def schema(self) -> str:
@@ -61,7 +61,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return ", ".join(f"{name} {kind}" for name, kind in found.items())
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """What reads a batch."""
+        """The reader of a batch."""
         options = self._options()
         for name in ("maxEntriesPerTrigger", "maxBytesPerTrigger"):
             if name in self.options:
@@ -69,7 +69,7 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return LedgerReader(options, _checked(schema, options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """What reads a stream."""
+        """The reader of a stream."""
         options = self._options()
         if options.has_end:
             raise OptionError(
@@ -78,11 +78,11 @@ class FencepostSource(DataSource):  # type: ignore[misc]
         return LedgerStreamReader(options, _checked(schema, options))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """What writes a DataFrame."""
+        """The writer of a DataFrame."""
         return LogWriter(self._write_options(schema, overwrite, streams=False))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """What writes a stream."""
+        """The writer of a stream."""
         return LogStreamWriter(self._write_options(schema, overwrite, streams=True))
 
     def _write_options(self, schema: Any, overwrite: bool, streams: bool) -> WriteOptions:
@@ -133,7 +133,7 @@ def _read(options: ReadOptions, schema: Any, partition: InputPartition) -> Itera
 
 
 class LedgerReader(DataSourceReader):  # type: ignore[misc]
-    """Reads what can be read when the query is planned."""
+    """Reads all entries that can be read when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         from fencepost.spark.ledgers.filters import ANY
@@ -145,10 +145,10 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
     @property
     def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:
         """Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is off, lest
-        conditions are overlooked. Here they only spare work, and the reader is to be had either way.
+        conditions are overlooked. Here conditions only spare work, and the reader is to be had either way.
 
-        Spark 4.3 keeps one plan of a Python source for each ``load()``: what the conditions of one query leave is what
-        the next query of the same DataFrame gets, and the last of several in one query. So conditions are taken only
+        Spark 4.3 keeps one plan of a Python source for each ``load()``: the conditions of one query apply to the next
+        query of the same DataFrame too, and to the last of several in one query. So conditions are taken only
         where option ``filterPushdown`` says that it is used once.
         """
         if self.options.filter_pushdown:
@@ -221,29 +221,29 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return self._stream
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What one batch may have."""
+        """The limit of one batch."""
         if self.options.max_entries is not None:
             return ReadMaxRows(self.options.max_entries)
         return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
+        """The offsets of a new query."""
         return self.stream.begin()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the query stands after its next batch."""
+        """The offsets after the next batch."""
         is_all = isinstance(limit, ReadAllAvailable)  # whatever the options say
         max_entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None if is_all else self.options.max_bytes
         return self.stream.after(start, max_entries, max_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What could be read last."""
+        """The offsets that were available last."""
         return None if self._stream is None else self._stream.seen
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing that is confirmed later is read."""
-        self.stream.end_with_what_there_is()
+        """End with the entries that are confirmed now."""
+        self.stream.end_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The work of a batch, divided."""
@@ -254,7 +254,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return _read(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with what is before."""
+        """Spark has committed the batches up to ``end``."""
         self.stream.committed(end)
 
     def stop(self) -> None:
@@ -265,8 +265,8 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
 
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver: the number of its partition, the batch that it belongs to, and what it has written
-    of it.
+    """The report of a task: the number of its partition, the batch that it belongs to, and the part of the batch that
+    it has written.
     """
 
     def __init__(self, partition: int, batch: Batch, part: WrittenPart) -> None:
@@ -276,7 +276,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 def _in_order(messages: Sequence[Written | None]) -> list[WrittenPart]:
-    """What was written, in the order of the partitions."""
+    """The written parts, in the order of the partitions."""
     return [
         each.part for each in sorted((each for each in messages if each is not None), key=lambda each: each.partition)
     ]
@@ -300,13 +300,13 @@ class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(TaskContext.get().partitionId(), self.batch, write(self.options, self.batch, iterator))
 
     def commit(self, messages: list[Any]) -> None:
-        """Put all that was written into the log."""
+        """Attach all written parts to the log."""
         from fencepost.spark.ledgers.writing import commit
 
         commit(self.options, self.batch, _in_order(messages))
 
     def abort(self, messages: list[Any]) -> None:
-        """Delete what was written."""
+        """Delete all written parts."""
         from fencepost.spark.ledgers.writing import abort
 
         abort(self.options, self.batch)
@@ -315,7 +315,7 @@ class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes a stream to a log, batch after batch.
 
-    Spark makes another one to commit a batch. So tasks tell which query it is, by the id that Spark keeps in the
+    Spark makes another writer to commit a batch. So tasks report the query, by the id that Spark keeps in the
     checkpoint of the query.
     """
 
@@ -338,21 +338,21 @@ class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         return Written(task.partitionId(), batch, write(self.options, batch, iterator))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Put all that was written of a batch into the log."""
+        """Attach all written parts of a batch to the log."""
         from fencepost.spark.ledgers.writing import commit
 
         for batch in self._batch(messages, batchId):
             commit(self.options, batch, _in_order(messages))
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Delete what was written of a batch."""
+        """Delete all written parts of a batch."""
         from fencepost.spark.ledgers.writing import abort
 
         for batch in self._batch(messages, batchId):
             abort(self.options, batch)
 
     def _batch(self, messages: Sequence[Written | None], number: int) -> set[Batch]:
-        """The batch that tasks have told of; none if there were no tasks, and so no rows."""
+        """The batch that tasks report; none if there were no tasks, and so no rows."""
         batches = {each.batch for each in messages if each is not None}
         if any(batch.number != number for batch in batches) or len(batches) > 1:
             raise SystemFailure(f"Spark commits batch {number}, and its tasks have written {sorted(map(str, batches))}")

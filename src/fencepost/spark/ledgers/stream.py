@@ -1,4 +1,4 @@
-"""The driver's side of a streaming query: what the next batch has, given where the query stands."""
+"""The driver's side of a streaming query: the next batch, from the offsets of the query."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Stream:
         self.store = store_at(options.metadata)
         self.ledgers = self.store.run(self._begin)
         self.cap: Offsets | None = None
-        """What was available when the query began that is to end with it."""
+        """The offsets at which the query ends, if it ends with the entries that are confirmed when it begins."""
         self.seen: dict[str, Any] | None = None
-        """What was available last."""
+        """The offsets that were available last."""
         self._asked_at = 0.0
 
     async def _begin(self, store: Store) -> Ledgers:
         return Ledgers(store, self.options)
 
     def begin(self) -> dict[str, Any]:
-        """Where a new query begins."""
-        return self.store.run(lambda _: self.ledgers.at(self.options.starting)).to_json()
+        """The offsets of a new query."""
+        return self.store.run(lambda _: self.ledgers.at(self.options.start)).to_json()
 
-    def end_with_what_there_is(self) -> None:
-        """Give nothing that is confirmed later than now."""
+    def end_at_present(self) -> None:
+        """End with the entries that are confirmed now."""
         self.cap = self._available(None)
 
     def pause(self) -> None:
@@ -50,12 +50,12 @@ class Stream:
         self._asked_at = time.monotonic()
 
     def after(self, start: dict[str, Any], max_entries: int | None, max_bytes: int | None) -> dict[str, Any]:
-        """Where the query stands after its next batch."""
+        """The offsets after the next batch."""
         self.pause()
-        stands = Offsets.of_json(start)
-        available = capped(self._available(stands), self.cap)
+        offsets = Offsets.of_json(start)
+        available = capped(self._available(offsets), self.cap)
         self.seen = available.to_json()
-        return self.store.run(lambda _: self.ledgers.limited(stands, available, max_entries, max_bytes)).to_json()
+        return self.store.run(lambda _: self.ledgers.limited(offsets, available, max_entries, max_bytes)).to_json()
 
     def _available(self, start: Offsets | None) -> Offsets:
         async def available(_: Store) -> Offsets:
@@ -72,7 +72,7 @@ class Stream:
         return self.store.run(lambda _: self.ledgers.parts(starts, stops))
 
     def committed(self, end: dict[str, Any]) -> None:
-        """A batch is done with that ends there."""
+        """Spark has committed the batches up to ``end``."""
 
     def close(self) -> None:
         """Follow the ledgers no longer."""

@@ -1,5 +1,5 @@
-"""What is done to write a log: each task writes ledgers of its own, and the driver attaches them, all at once and once;
-see :mod:`fencepost.log.batches`.
+"""Writing a log: each task writes ledgers of its own, and the driver attaches them, all at once and once; see
+:mod:`fencepost.log.batches`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ AT_ONCE = 10_000
 """Rows that become entries at once."""
 
 TIDY_EVERY = 100
-"""Batches of a stream after which what is left of others is looked for that nobody has gone on with."""
+"""Batches of a stream after which ledgers of batches that were given up are looked for."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What is written at once: the batch ``number`` of a ``writer``. ``remembered``: it may be written again, and is to
-    be in the log once.
+    """Rows that are written at once: the batch ``number`` of a ``writer``. ``remembered``: the batch may be written
+    again, and is to be in the log once.
     """
 
     writer: str
@@ -99,9 +99,7 @@ def _entries(rows: Any) -> Iterator[tuple[list[bytes], list[bytes | None] | None
 
 
 def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
-    """Put what was written into the log, the parts in this order, unless the batch is there. Raises
-    :class:`StoreError`.
-    """
+    """Attach the written parts to the log, in this order, unless the batch is there. Raises :class:`StoreError`."""
 
     async def attach(store: Client) -> None:
         batches = batch.of(store, options)
@@ -113,5 +111,5 @@ def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
 
 
 def abort(options: WriteOptions, batch: Batch) -> None:
-    """Delete what was written, unless it is in the log. Raises :class:`StoreError`."""
+    """Delete the written parts, unless they are in the log. Raises :class:`StoreError`."""
     store_at(options.metadata).run(lambda store: batch.of(store, options).withdraw(batch.number))

@@ -32,7 +32,7 @@ def every_transition(spark: Any, space: StateSpace, protections: Protections | N
 def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> Told:
     """Drive the ways to so many states of a table that a seed chooses: the same states as in one process."""
     work = partial(_driven, protocol_of(space).constants, protections)
-    return _together(driving.ways_to(spark, space, partial(ranks, seed=seed), count, work))
+    return _together(driving.paths_to(spark, space, partial(ranks, seed=seed), count, work))
 
 
 def _driven(

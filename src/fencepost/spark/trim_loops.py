@@ -1,4 +1,4 @@
-"""The compiled loops of trimming: one pass over the steps of a part, with sets of states as words of 64 bits."""
+"""The compiled loops of trimming: one pass over the steps of a partition, with sets of states as words of 64 bits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fencepost.compiler.native import njit
 
 @njit
 def trim_rows(rows, starts, others, first, alive):
-    """Take out of a set the states of a part that have no other end of a step in it; how many those are."""
-    gone = 0
+    """Remove from a set the states of a partition that have no other end of a step in the set; the number of those."""
+    removed = 0
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
@@ -24,16 +24,16 @@ def trim_rows(rows, starts, others, first, alive):
                 break
         if not found:
             alive[n >> 6] &= ~bit
-            gone += 1
-    return gone
+            removed += 1
+    return removed
 
 
 @njit
 def grow_rows(rows, starts, others, first, within, grown):
-    """Add to a set the states of a part, ``within`` another, that have another end of a step in it; how many those
-    are.
+    """Add to the set ``grown`` the states of a partition, ``within`` another set, that have another end of a step in
+    ``grown``; the number of those.
     """
-    come = 0
+    added = 0
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
@@ -43,14 +43,14 @@ def grow_rows(rows, starts, others, first, within, grown):
             other = np.int64(others[i])
             if grown[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
                 grown[n >> 6] |= bit
-                come += 1
+                added += 1
                 break
-    return come
+    return added
 
 
 @njit
 def one_step(rows, starts, others, first, within, before, after):
-    """Add to ``after`` the states of a part, ``within`` a set, that have another end of a step in ``before``."""
+    """Add to ``after`` the states of a partition, ``within`` a set, that have another end of a step in ``before``."""
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
