@@ -69,16 +69,14 @@ def arrows() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("room", ["client", "conform", "log", "metadata_service", "quorum", "store", "tracing"])
-def test_no_file_reaches_itself_by_imports(room: str) -> None:
+def test_no_file_reaches_itself_by_imports() -> None:
     graph = arrows()
     for start in graph:
-        if start.startswith(f"fencepost.{room}"):
-            reached: set[str] = set()
-            waiting = [*graph[start]]
-            while waiting:
-                name = waiting.pop()
-                if name not in reached:
-                    reached.add(name)
-                    waiting += graph[name]
-            assert start not in reached, f"{start} imports itself by way of others"
+        reached: set[str] = set()
+        waiting = [*graph[start]]
+        while waiting:
+            name = waiting.pop()
+            if name not in reached:
+                reached.add(name)
+                waiting += graph[name]
+        assert start not in reached, f"{start} imports itself by way of others"
