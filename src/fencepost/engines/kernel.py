@@ -904,11 +904,10 @@ def walk_or_ask(c, g, w, trie, step, cells, position, out, n, asks):
     return ends
 
 
-@inner
-def heads_of(heads, buckets):
-    """Make the sizes of buckets, that of b at ``heads[b + 1]``, where each begins."""
-    for b in range(1, buckets):
-        store(heads, b, load(heads, b) + load(heads, b - 1))
+@njit(inline="always")
+def within_range(fp, workers):
+    """Where a fingerprint is in the range of its owner: 32 bits, as even as fingerprints are."""
+    return ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
 
 
 @njit
@@ -916,77 +915,89 @@ def order_level(levels, w, at):
     """Sort a worker's new states (those to be expanded) by fingerprint into ``order`` and ``order_fp`` from ``at`` on;
     how many.
 
-    The high half of a fingerprint is uniform over the worker's range. One pass distributes by its first bits into parts
-    that fit the cache, one for each part by the next ones into buckets of about one, and the last exchanges what is
-    still out of order.
+    One pass distributes them by the first bits into parts that fit the cache, one for each part by the next bits into
+    buckets of about one, and the last exchanges what is still out of order.
     """
-    arena, workers, wide = levels.new, levels.workers, levels.wide
-    order, order_fp, fps, metas = levels.order[at:], levels.order_fp[at:], arena.fp, arena.meta
-    keys, places, part_heads, heads = w.keys, w.places, w.part_heads, w.heads
-    base, n = w.counts[BASE], w.counts[COUNT]
+    order, order_fp = levels.order[at:], levels.order_fp[at:]
     bits = 0
-    while bits < PART_BITS and (n >> bits) > 1 << (BUCKET_BITS - 1):
+    while bits < PART_BITS and (w.counts[COUNT] >> bits) > 1 << (BUCKET_BITS - 1):
         bits += 1
-    parts, part_shift = 1 << bits, np.uint64(32 - bits)
-    bucket_mask, bucket_shift = np.uint64((1 << BUCKET_BITS) - 1), np.uint64(32 - bits - BUCKET_BITS)
-    low_half = np.uint64(0xFFFFFFFF)
-    for b in range(parts + 1):
-        store(part_heads, b, 0)
+    distribute(levels, w, bits)
+    begin = np.int64(0)
+    for part in range(1 << bits):
+        end = load(w.part_heads, part)
+        order_part(w, levels.workers, bits, begin, end, order, order_fp)
+        begin = end
+    exchange(levels.new.fp_high, levels.wide, order, order_fp, begin)
+    return begin
+
+
+@inner
+def distribute(levels, w, bits):
+    """Write the fingerprints and positions of the states to be expanded into ``w.keys`` and ``w.places``, by the first
+    bits of their fingerprints; where each part ends, into ``w.part_heads``.
+    """
+    fps, metas, workers = levels.new.fp, levels.new.meta, levels.workers
+    keys, places, heads = w.keys, w.places, w.part_heads
+    base, n, shift = w.counts[BASE], w.counts[COUNT], np.uint64(32 - bits)
+    for part in range((1 << bits) + 1):
+        store(heads, part, 0)
     for i in range(base, base + n):
-        where = ((load(fps, i) >> np.uint64(32)) * np.uint64(workers)) & low_half
-        b = np.int64(where >> part_shift) + 1
-        store(part_heads, b, load(part_heads, b) + is_inside(load(metas, i)))
-    heads_of(part_heads, parts + 1)
-    inside = load(part_heads, parts)
+        part = np.int64(within_range(load(fps, i), workers) >> shift)
+        store(heads, part + 1, load(heads, part + 1) + is_inside(load(metas, i)))
+    add_up(heads, 1 << bits)
     for i in range(base, base + n):
         fp = load(fps, i)
-        where = ((fp >> np.uint64(32)) * np.uint64(workers)) & low_half
-        b = np.int64(where >> part_shift)
-        k, belongs = load(part_heads, b), is_inside(load(metas, i))
-        store(part_heads, b, k + belongs)
+        part = np.int64(within_range(fp, workers) >> shift)
+        k, belongs = load(heads, part), is_inside(load(metas, i))
+        store(heads, part, k + belongs)
         # Behind all others there is room for what nobody reads: cheaper than a branch.
         k = k if belongs else n
         store(keys, k, fp)
         store(places, k, i)
-    begin = np.int64(0)
-    for part in range(parts):
-        end = load(part_heads, part)
-        for b in range((1 << BUCKET_BITS) + 1):
-            store(heads, b, 0)
-        for i in range(begin, end):
-            where = ((load(keys, i) >> np.uint64(32)) * np.uint64(workers)) & low_half
-            b = np.int64((where >> bucket_shift) & bucket_mask) + 1
-            store(heads, b, load(heads, b) + 1)
-        heads_of(heads, 1 << BUCKET_BITS)
-        for i in range(begin, end):
-            fp = load(keys, i)
-            where = ((fp >> np.uint64(32)) * np.uint64(workers)) & low_half
-            b = np.int64((where >> bucket_shift) & bucket_mask)
-            k = load(heads, b)
-            store(heads, b, k + 1)
-            store(order_fp, begin + k, fp)
-            store(order, begin + k, load(places, i))
-        begin = end
-    for i in range(1, inside):
-        fp, k = load(order_fp, i), i
-        before = load(order_fp, i - 1)
-        if before < fp or (before == fp and not wide):
-            continue
-        position = load(order, i)
+
+
+@inner
+def order_part(w, workers, bits, begin, end, order, order_fp):
+    """Write the states at [begin, end) of ``w.keys`` and ``w.places`` there in order, by the next bits."""
+    keys, places, heads = w.keys, w.places, w.heads
+    mask, shift = np.uint64((1 << BUCKET_BITS) - 1), np.uint64(32 - bits - BUCKET_BITS)
+    for b in range((1 << BUCKET_BITS) + 1):
+        store(heads, b, 0)
+    for i in range(begin, end):
+        b = np.int64((within_range(load(keys, i), workers) >> shift) & mask)
+        store(heads, b + 1, load(heads, b + 1) + 1)
+    add_up(heads, 1 << BUCKET_BITS)
+    for i in range(begin, end):
+        fp = load(keys, i)
+        b = np.int64((within_range(fp, workers) >> shift) & mask)
+        k = load(heads, b)
+        store(heads, b, k + 1)
+        store(order_fp, begin + k, fp)
+        store(order, begin + k, load(places, i))
+
+
+@inner
+def add_up(heads, n):
+    """Make of the sizes of ``n`` parts, that of part b at ``heads[b + 1]``, where each begins."""
+    for b in range(1, n + 1):
+        store(heads, b, load(heads, b) + load(heads, b - 1))
+
+
+@inner
+def exchange(highs, wide, order, order_fp, n):
+    """Sort what is nearly in order, by insertion."""
+    for i in range(1, n):
+        fp, position, k = load(order_fp, i), load(order, i), i
         while k > 0 and (
             load(order_fp, k - 1) > fp
-            or (
-                wide
-                and load(order_fp, k - 1) == fp
-                and load(arena.fp_high, load(order, k - 1)) > load(arena.fp_high, position)
-            )
+            or (wide and load(order_fp, k - 1) == fp and load(highs, load(order, k - 1)) > load(highs, position))
         ):
             store(order_fp, k, load(order_fp, k - 1))
             store(order, k, load(order, k - 1))
             k -= 1
         store(order_fp, k, fp)
         store(order, k, position)
-    return inside
 
 
 @njit
