@@ -66,7 +66,7 @@ PARTITION_ROWS = 1 << 20
 FEWEST_ROWS = 1 << 14
 """States of a level that are worth a task of their own."""
 NEAR = 8
-"""Spark is started in the background when the current level is this fraction of the one from which Spark takes over."""
+"""Spark is started in the background before a level of this fraction of the one from which Spark takes over."""
 OWNERS_PER_CORE = 2
 """Owners of fingerprints for each core, at least. There are never fewer owners than there were: a run would then belong
 to several.
@@ -82,7 +82,7 @@ bytes, and seconds of tasks.
 EXPANDING = ("expanding", "removing duplicates", "building")
 """The stages of a level, as its progress names them."""
 SCANNED = 64
-"""How many times as many visited states are looked through in this process for a level that is expanded here."""
+"""Visited states that are looked through in this process, for each state of the largest level that is expanded here."""
 
 
 def explore(
@@ -403,7 +403,7 @@ class SparkExecutor(Executor):
         cores = 1
         if not small:
             cores = self.cluster.cores_for(total)
-            # Anew for each level: executors may have come since the last one.
+            # Cores are counted anew for each level: executors may have come since the last one.
             while len(self.runs) < OWNERS_PER_CORE * cores:
                 self.runs = level.split(self.files, self.runs)
         partitions = cores * -(-total // (cores * PARTITION_ROWS))

@@ -291,7 +291,7 @@ def _shut_down(gateway: Any) -> None:
         gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
-        # The virtual machine ends when nobody holds the other end of its input.
+        # The virtual machine ends when the other end of its input is closed.
         process.stdin.close()
         process.wait()
     SparkContext._gateway = SparkContext._jvm = None

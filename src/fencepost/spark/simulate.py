@@ -457,14 +457,14 @@ def divided(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Sp
     shares: list[list[Span]] = []
     rest = list(reversed(spans))
     while rest and len(shares) < tasks:
-        mine: list[Span] = []
+        taken: list[Span] = []
         room = share
         while rest and room:
             first, last = rest.pop()
             end = min(last, first + room)
-            mine.append((first, end))
+            taken.append((first, end))
             room -= end - first
             if end < last:
                 rest.append((end, last))
-        shares.append(mine)
+        shares.append(taken)
     return shares, rest[::-1]

@@ -228,7 +228,7 @@ class ShuffledStage(Stage):
     """
 
     began = 0.0
-    """When the task of this process began."""
+    """When the task began, by the clock ``perf_counter``."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()

@@ -37,10 +37,10 @@ TASKS_PER_CORE = 4
 """Tasks of a core: traces differ in length, and the last task is waited for."""
 
 BATCH = 16_384
-"""Events that are handed to a worker at once."""
+"""Events that Spark hands to a worker at once."""
 
 MOST_GAPS = 3
-"""Incarnations with missing events that a complaint names."""
+"""Incarnations with missing events that an error names, at most."""
 
 SCHEMA = pa.schema(
     [
