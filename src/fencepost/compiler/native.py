@@ -393,10 +393,9 @@ def add_outcomes(g, first, end, root_kind):
     for outcome in range(first, end):
         like = g.like[outcome]
         for root in range(root_kind.size if like == outcome or stepwise else 0):
-            if root_kind[root] == STEP_PROPERTY:
-                add_entry(g, outcome, root, True)
-            elif like == outcome and touches(g.changed[outcome], g.root_slots[root]):
-                add_entry(g, outcome, root, False)
+            step = root_kind[root] == STEP_PROPERTY
+            if step or (like == outcome and touches(g.changed[outcome], g.root_slots[root])):
+                add_entry(g, outcome, root, step)
         copy_drops(g, outcome, like)
 
 
@@ -412,7 +411,7 @@ def widen_root(g, root, gained, outcomes):
             # The entry is keyed by what the root reads from now on.
             for i in range(gained.size):
                 g.root_slots[root, i] |= gained[i]
-            add_entry(g, outcome, root, False)
+            add_entry(g, outcome, root, np.bool_(False))
             for i in range(gained.size):
                 g.root_slots[root, i] &= ~gained[i]
     for i in range(gained.size):
@@ -428,7 +427,7 @@ def renew(g, is_renewed):
         outcome, trie = g.entry_outcome[n], g.entry_trie[n]
         root = np.int64(g.trie_root[trie])
         if is_renewed[outcome] and g.refines[root]:
-            now, new = residual_for(g, np.int64(outcome), root, True)
+            now, new = residual_for(g, np.int64(outcome), root, np.bool_(True))
             if new:
                 g.older[now] = trie
             g.entry_trie[n] = now

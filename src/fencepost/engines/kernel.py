@@ -296,7 +296,7 @@ def make_room(table, counts, held, fill, wide, entries):
         used, lines = counts[USED], counts[CAPACITY] >> 3
         while end > 0:
             begin = (end - 1) // MOVED * MOVED
-            n = 0
+            n = np.int64(0)
             for at in range(begin * width, end * width, width):
                 low, high = load(table, at), load(table, at + width - 1)
                 store(held, n, low)
@@ -306,7 +306,7 @@ def make_room(table, counts, held, fill, wide, entries):
                 store(table, at + width - 1, 0)
             if wide:
                 for i in range(0, n, 2):
-                    insert(table, counts, held[i], held[i + 1], True)
+                    insert(table, counts, held[i], held[i + 1], wide)
             else:
                 first, last = (begin >> 3) * lines // before, (end >> 3) * lines // before
                 move_lines(table, held, fill[: last - first + 8], n, first, lines)
@@ -608,7 +608,7 @@ def admit(w, candidates, n, wide):
             if i + AHEAD < n:
                 prefetch(table, 2 * bucket(fps[i + AHEAD], lines))
             fresh[found] = i
-            found += insert(table, counts, fps[i], highs[i], True)
+            found += insert(table, counts, fps[i], highs[i], wide)
         return found
     # What is not new is written where nobody reads: cheaper than a branch that nobody can predict, and its line stays
     # clean.
@@ -847,7 +847,7 @@ def complete(c, g, levels, w, asks):
         for e in range(c.start[outcome], c.middle[outcome]):
             if waiting:
                 break
-            ends = walk_or_ask(c, g, w, c.trie[e], NO_STEP, cells, position, w.scratch, np.int64(0), asks)
+            ends = walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, w.scratch, np.int64(0), asks)
             if ends < 0:
                 waiting = True
             elif ends > 0:
@@ -858,7 +858,7 @@ def complete(c, g, levels, w, asks):
             # First whether anything has to be asked: there may be many leaves to take over, and many rounds of
             # questions.
             for e in range(c.middle[outcome], c.end[outcome]):
-                waiting |= walk_or_ask(c, g, w, c.trie[e], NO_STEP, cells, position, new.leaves, at, asks) < 0
+                waiting |= walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, new.leaves, at, asks) < 0
         if not (waiting or outside) and levels.actions:
             if outcome != INITIAL:
                 n = inherit(c, old, parent, outcome, new.leaves, n)
