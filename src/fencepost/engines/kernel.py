@@ -855,15 +855,14 @@ def complete(c, g, levels, w, asks):
         at = counts[LEAF_BASE] + counts[LEAF_TOP]
         n = at
         if not (waiting or outside) and levels.actions:
-            # First whether anything has to be asked: there may be many leaves to take over, and many rounds of
-            # questions.
             for e in range(c.middle[outcome], c.end[outcome]):
-                waiting |= walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, new.leaves, at, asks) < 0
+                ends = walk_or_ask(c, g, w, c.trie[e], np.int64(NO_STEP), cells, position, new.leaves, n, asks)
+                waiting |= ends < 0
+                n = max(n, ends)
         if not (waiting or outside) and levels.actions:
+            # Not before: there may be many leaves to take over, and many rounds of questions.
             if outcome != INITIAL:
                 n = inherit(c, old, parent, outcome, new.leaves, n)
-            for e in range(c.middle[outcome], c.end[outcome]):
-                n = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.trie[e]]), new.leaves, n, w.stack)
             for k in range(at, n):
                 if waiting:
                     break
