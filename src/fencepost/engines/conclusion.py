@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def conclude(search: Search) -> Exploration:
     """Judge the temporal properties on the graph of a complete search, and complete the table of its states."""
     result = search.result
+    # An executor knows its search: all that was visited would stay in memory until somebody looks for cycles.
+    del search.executor
     ended = (result.limit, result.found, result.failure, result.interrupted, result.raised)
     if not result.distinct and not any(ended):
         result.raised = without_states(search.stepper)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,11 @@ def explore(
     """
     with announced(report):
         found = Search(stepper, options, report, table)
-        executor = Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
-        try:
+        with closing(
+            Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
+        ) as executor:
             found.run(executor)
-        finally:
-            executor.close()
+        del executor
         return conclusion.conclude(found)
 
 
