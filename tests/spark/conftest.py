@@ -85,6 +85,6 @@ def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     """A session on two cores of this machine, which engines find and use."""
-    started = cluster.Cluster("local[2]")
+    started = cluster.Cluster("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
     yield started.session
     started.close()

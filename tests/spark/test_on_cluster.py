@@ -203,21 +203,17 @@ def test_a_violation_is_told_while_the_system_goes_on(daemons: Daemons, tmp_path
     b.close()
 
 
-def test_a_driver_is_killed_and_the_search_goes_on(daemons: Daemons, tmp_path: Path) -> None:
+def test_a_driver_is_killed_and_a_worker_too_and_the_search_goes_on(daemons: Daemons, tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
     driver = begin(daemons, tmp_path, 15, "--handover", "840", "--checkpoint", str(place))
     wait_until_at_work(driver, tmp_path)
     kill(driver)
-    assert json.loads((place / "manifest.json").read_text())["depth"] >= 14
-    again = begin(daemons, tmp_path, 1_000, "--handover", "880", "--resume", str(place))
-    assert again.wait(PATIENCE) == 0, (tmp_path / "output").read_text()
-    assert has_all(tmp_path)
-
-
-def test_a_worker_is_killed_in_the_middle_of_a_level(daemons: Daemons, tmp_path: Path) -> None:
-    driver = begin(daemons, tmp_path, 15, "--handover", "880", "--checkpoint", str(tmp_path / "checkpoint"))
-    wait_until_at_work(driver, tmp_path)
+    depth = json.loads((place / "manifest.json").read_text())["depth"]
+    assert depth >= 14
+    (tmp_path / "at work").unlink()
+    again = begin(daemons, tmp_path, depth + 2, "--handover", "880", "--resume", str(place))
+    wait_until_at_work(again, tmp_path)
     kill(daemons.workers[0])
     (tmp_path / "go on").touch()
-    assert driver.wait(PATIENCE) == 0, (tmp_path / "output").read_text()
+    assert again.wait(PATIENCE) == 0, (tmp_path / "output").read_text()
     assert has_all(tmp_path)
