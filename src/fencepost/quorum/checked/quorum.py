@@ -307,7 +307,7 @@ class Quorum(KRaft):
             me.voted_for = None
 
     def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
-        """Another replica has told its epoch, and its leader if it has one."""
+        """Another replica has reported its epoch, and its leader if it has one."""
         me = self.server[s]
         mine = s if me.state is ServerState.LEADER else me.leader
         learnt = rules.learns(me.current_epoch, mine, epoch, leader, s)
@@ -486,7 +486,7 @@ class Quorum(KRaft):
         me = self.server[s]
         require(rules.accepts_begin_quorum(me.role is Role.VOTER, only_voters=False))
         announcement = self.receive_from(
-            BeginQuorumEpochRequest, s, peer, where=lambda told: not rules.is_stale(told.epoch, me.current_epoch)
+            BeginQuorumEpochRequest, s, peer, where=lambda begin: not rules.is_stale(begin.epoch, me.current_epoch)
         ).message
         self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()

@@ -461,17 +461,17 @@ class RunningQuorum(Protocol):
         """
         me = self.member[s]
         self._ready(s)
-        told = me.stored if self.stores_before_speaking else self._to_be_stored(s)
-        assert told is not None
-        require(epoch == told.epoch)
+        spoken = me.stored if self.stores_before_speaking else self._to_be_stored(s)
+        assert spoken is not None
+        require(epoch == spoken.epoch)
         self.told_epoch[epoch] = True
-        leader = one_of((told.leader, None) if self.is_traced else (told.leader,))
-        require(self.is_traced or votes == (told.voted is not None))
+        leader = one_of((spoken.leader, None) if self.is_traced else (spoken.leader,))
+        require(self.is_traced or votes == (spoken.voted is not None))
         if votes:
-            require(told.voted is not None)
-            assert told.voted is not None
-            if told.voted != s:
-                self.votes[epoch] |= {(s, told.voted)}
+            require(spoken.voted is not None)
+            assert spoken.voted is not None
+            if spoken.voted != s:
+                self.votes[epoch] |= {(s, spoken.voted)}
             elif me.stands_with is not None:
                 self.stood[epoch] |= {(s, *me.stands_with)}
         if leader == s:
@@ -904,12 +904,12 @@ class RunningQuorum(Protocol):
 
 
 def _any_of(replicas: Sequence[ModelValue]) -> Any:
-    """Any set of replicas, of which a trace says one."""
+    """Any set of replicas, of which a trace names one."""
     return _Sets(replicas)
 
 
 class _Sets(tuple[Any, ...]):
-    """All sets of some replicas, as options of which one is told."""
+    """All sets of some replicas, as options of which a trace names one."""
 
     def __new__(cls, replicas: Sequence[ModelValue]) -> _Sets:
         return super().__new__(cls, replicas)

@@ -121,4 +121,4 @@ class Administrator:
         """Nobody calls."""
 
     def disconnected(self, endpoint: str) -> None:
-        """Futures are told."""
+        """The futures of the connection fail by themselves."""

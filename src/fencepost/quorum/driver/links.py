@@ -1,6 +1,6 @@
 """Connections among replicas, within limits: those that this process opens, one to each endpoint, and those that come.
 
-A connection that does not take what is sent to it is closed. Whoever sent something over one that breaks is told.
+A connection whose peer does not take the bytes sent to it is closed. When a connection breaks, its handler is notified.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class _Outgoing(_Link):
         self.lost(reason)
 
     def lost(self, reason: str) -> None:
-        """It is gone: whoever waits is told."""
+        """The connection is gone: every request and call that waits for its answer fails."""
         self.closing = True
         if self._is_lost:
             return

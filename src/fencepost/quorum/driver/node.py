@@ -296,7 +296,7 @@ class QuorumNode:
         number = next(self._numbers)
         self._replies[number] = respond
         if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
-            self._fetches.note(request, self.replica.log.end_offset)
+            self._fetches.record(request, self.replica.log.end_offset)
         self.deliver(RequestReceived(number, request))
 
     def answered(self, response: AnyResponse) -> None:
@@ -393,7 +393,8 @@ class QuorumNode:
                 future.set_exception(OutcomeUnknown())
 
     def tell_high_watermark(self, replica: ReplicaKey) -> None:
-        """A replica waits for what is committed by now: it is told at once, if this one leads."""
+        """A replica has clients that wait for a record which is committed by now: if this replica leads, it sends its
+        high watermark to that one at once."""
         self.deliver(TellHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
@@ -638,7 +639,7 @@ class QuorumNode:
         if self._tracer is not None:
             self._tracer.answers(response)
         if type(response) is DescribeQuorumResponse:
-            response = self._fetches.told(response)
+            response = self._fetches.with_times(response)
         self._replies.pop(connection)(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:

@@ -1,9 +1,9 @@
 """The replicated log on disk: the journal of a bookie (:mod:`fencepost.store.disk.journal`), with batches as its
 records.
 
-The files of the journal are the segments of the log. So a torn tail is told from damage as there: what was synced and
-can not be read is refused, and what a crash cut short is passed over. A record is a CRC32C of all that follows it (4
-bytes), its kind (1), and
+The files of the journal are the segments of the log. So a torn tail is distinguished from damage as there: a
+synced record that can not be read is refused, and a record that a crash cut short is passed over. A record is a CRC32C
+of all that follows it (4 bytes), its kind (1), and
 
 - of a batch (1): the epoch of the record ahead of the batch (8 bytes), and the batch as MessagePack;
 - of a beginning (2): an offset and the epoch of the record ahead of it (8 bytes each). The log goes on there: what is

@@ -103,7 +103,7 @@ class Progress:
         """The end of the leader's log when it fetched."""
         self.caught_up = False
         self.wanted = -1
-        """The high watermark that it is told as soon as it asks, and no later one."""
+        """The high watermark that the leader sends it as soon as it asks; a later one may wait."""
         self.idle = 0
         """How often the leader has looked since it fetched, or since the leader was elected."""
 
@@ -363,7 +363,7 @@ class Replica:
             self._do(LeaderChanged(self.epoch, self.known_leader))
 
     def _leave(self, led: Leading, epoch: int) -> None:
-        """It leads no more: whoever waits for it is told."""
+        """It leads no more: the fetches and the change of voters that wait for it are answered so."""
         self._leading = None
         for timer in (Timer.CHECK_QUORUM, Timer.BEGIN_QUORUM, Timer.WAITING_FETCHES, Timer.HIGH_WATERMARK):
             self._do(CancelTimer(timer))
@@ -655,8 +655,8 @@ class Replica:
             self._end_acknowledged.add(response.source)
 
     def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> None:
-        """Another replica has told its epoch, and the leader if it knows it. ``asked``: whom it has told that it
-        leads."""
+        """Another replica has reported its epoch, and the leader if it knows one. ``asked``: the replica to which the
+        leader announced itself."""
         mine = None if self.leader is None else self.leader.key
         if self.leads:
             mine = self.key
@@ -878,8 +878,8 @@ class Replica:
         diverging: OffsetAndEpoch | None = None,
         snapshot: OffsetAndEpoch | None = None,
     ) -> None:
-        """Answer with what follows the end of the log of who fetches, if there is anything, unless it is told something
-        else."""
+        """Answer a fetch: with an error, with where the log of the fetching replica diverges, with a snapshot to fetch
+        instead, or else with the batches that follow the end of its log, if there are any."""
         response = FetchResponse(
             self.key,
             self.epoch,
@@ -1006,8 +1006,8 @@ class Replica:
             self._snapshot = response.snapshot, 0
         else:
             self._append_fetched(response.batches)
-            told = response.high_watermark
-            offset = rules.follower_high_watermark(self.high_watermark, told, self.log.end_offset)
+            reported = response.high_watermark
+            offset = rules.follower_high_watermark(self.high_watermark, reported, self.log.end_offset)
             if self.traces and offset > self.high_watermark:
                 self._trace("learn_commit", offset=offset)
             self._commit(offset)
