@@ -375,8 +375,8 @@ class World(Environment):
     def close_own(self, effect: CloseLedger) -> LedgerClosed:
         ledger = self.ledgers[effect.ledger]
         if ledger.status is not LedgerStatus.OPEN:
-            is_told = ledger.last_entry is not None and self.rng.random() < 0.5
-            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_told else None)
+            is_reported = ledger.last_entry is not None and self.rng.random() < 0.5
+            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_reported else None)
         ledger.takes_adds = False
         ledger.close(self.rng)
         return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
