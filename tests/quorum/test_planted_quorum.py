@@ -72,7 +72,7 @@ def _forgets_configuration(original: Any, self: Replica, event: SnapshotInstalle
 
 def _counts_any_vote(original: Any, self: Replica, response: Any) -> None:
     if self.state in (State.PROSPECTIVE, State.CANDIDATE) and response.granted:
-        self._granted.add(response.source)
+        self._ballot.granted.add(response.source)
         self._count_votes()
 
 
