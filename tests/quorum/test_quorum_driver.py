@@ -18,7 +18,7 @@ from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
-from fencepost.quorum.driver.node import NotLeader, OutcomeUnknown
+from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.files.election import read_election
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import OffsetAndEpoch
