@@ -43,10 +43,10 @@ class Error(enum.Enum):
 
 
 class Protections(Record):
-    """What protects a quorum, one switch for each protection. Whoever runs one uses :data:`ALL`.
+    """The protections of a quorum, one switch for each. A running quorum uses :data:`ALL`.
 
-    ``one_vote_an_epoch``: whoever has voted votes for
-    nobody else in that epoch. ``votes_are_kept``: an observer that loses its leader remembers its vote.
+    ``one_vote_an_epoch``: a replica that has voted votes for nobody else in that epoch.
+    ``votes_are_kept``: an observer that loses its leader remembers its vote.
     ``logs_are_compared``: nobody votes for a candidate whose log is behind its own. ``directories_are_compared``: a
     replica takes no request for itself that is meant for another directory. ``majority_of_voters``: only votes and
     fetches of voters count. ``only_own_epoch_commits``: a leader commits nothing by counting but records of its own
@@ -137,7 +137,7 @@ def accepts_begin_quorum(is_voter: bool, only_voters: bool = True) -> bool:
     """Whether a replica follows a leader that presents itself: only as a voter (the text), or in any case (the
     published specification, Kafka).
 
-    One that does not will learn who leads when it fetches.
+    A replica that does not follow it learns the leader when it fetches.
     """
     return is_voter or not only_voters
 

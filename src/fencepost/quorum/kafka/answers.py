@@ -39,7 +39,7 @@ from fencepost.quorum.messages import (
 from fencepost.quorum.rules import Error
 
 LISTENER = "CONTROLLER"
-"""What the endpoint of a member is called among the listeners of a Kafka controller."""
+"""The name of a member's endpoint among the listeners of a Kafka controller."""
 TOPIC = "__cluster_metadata"
 """The log, which is the only partition of this topic."""
 
@@ -81,7 +81,7 @@ CODES: Mapping[Error, Code] = {
     Error.TIMED_OUT: Code.REQUEST_TIMED_OUT,
     Error.INVALID_REQUEST: Code.INVALID_REQUEST,
 }
-"""What a refusal of a leader is in Kafka's protocol."""
+"""The code in Kafka's protocol for each refusal of a leader."""
 
 
 class _Refused(Exception):
