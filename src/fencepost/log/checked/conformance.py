@@ -86,8 +86,8 @@ class _Update(msgspec.Struct):
 
     @property
     def what(self) -> Any:
-        """What is done once, however often it is tried: a ledger or a batch is put into the log, or the log is sealed
-        (None). A trim is each its own.
+        """The change that is made once, however often it is tried: a ledger or a batch is put into the log, or the
+        log is sealed (None). A trim is each its own.
         """
         parameters = self.event.parameters
         if self.event.action == "sends_trim":

@@ -128,7 +128,7 @@ class Attachment(Record):
 
 
 class Becomes(enum.Enum):
-    """What becomes of an update that is not answered."""
+    """The fate of an update that is not answered."""
 
     DONE = "done"
     LOST = "lost"
@@ -276,7 +276,7 @@ AS_CHAINING: Mapping[str, Any] = {
     "b_ledgers": _on_bookies,
     "next_entry_id": lambda self: len(self.begun),
 }
-"""What the variables of `ledger-chaining` are in a state of `log`. Its list has the ledgers that were trimmed, too."""
+"""The variables of `ledger-chaining` in a state of `log`. Its list has the ledgers that were trimmed, too."""
 
 ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
 BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}

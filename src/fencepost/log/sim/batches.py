@@ -251,7 +251,7 @@ class Batches:
             self.world.trace.node_did(name, action, fields, self.world.subject)
 
     def broken(self, names: list[str]) -> str:
-        """What is wrong with a batch, given all entries of the log in their order; empty if nothing is."""
+        """The fault of a batch, given all entries of the log in their order; empty if there is none."""
         places = {name: place for place, name in enumerate(names)}
         for written in (each for some in self.written.values() for each in some):
             there = [places[name] for name in written.entries if name in places]
