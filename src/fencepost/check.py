@@ -120,7 +120,7 @@ def _stepper(protocol: Protocol, invariants: Sequence[str] | None, options: Opti
     """The protocol as engines step through it. Raises :class:`OptionError` for options that do not go with it."""
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
-    stepper.fairness_requirements()
+    stepper.fairness_conditions()
     options.validate(stepper)
     return stepper
 

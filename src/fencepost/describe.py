@@ -190,7 +190,7 @@ def taken_by(declared: Declared) -> str | None:
 
 
 def fairness_text(fairness: Fairness) -> str:
-    """A requirement of fairness, as it is written in the protocol."""
+    """A fairness condition, as it is written in the protocol."""
     per = [] if fairness.per is None else [f"per={fairness.per!r}"]
     return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 

@@ -29,7 +29,7 @@ class Violation:
     met).
 
     ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``,
-    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each requirement of fairness),
+    ``leads_to`` (whose trace is a lasso, and ``fairness`` says how its loop meets each fairness condition),
     ``deadlock``, or one of two that have no trace: ``assumption``, and ``sometimes``, whose ``never`` says with which
     parameters it is true in no state. In a simulation ``walk`` is the number of the walk that met it, after ``walked``
     states, and the trace is what was left of it.

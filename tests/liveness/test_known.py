@@ -66,7 +66,7 @@ def test_weak_fairness_lets_a_process_starve() -> None:
     stem, loop = titles(result)
     assert stem == ["ask(p=p1)"] and loop == ["ask(p=p2)", "enter(p=p2)", "leave(p=p2)"]
     assert result.exit_code == 13 and result.violation is not None
-    met = {(m.requirement.title): (m.how, m.at) for m in result.violation.fairness}
+    met = {(m.condition.title): (m.how, m.at) for m in result.violation.fairness}
     assert met == {
         "enter(p=p1)": (DISABLED, 2),
         "enter(p=p2)": (TAKEN, 2),

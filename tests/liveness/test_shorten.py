@@ -62,7 +62,7 @@ def test_no_step_of_a_shortened_lasso_can_be_left_out(name: str, seed: int) -> N
     parts = [root for root in stepper.roots if root.name == name]
     rows = [rows_of(stepper, state) for state in trace.states]
     assert is_violated(stepper, parts, rows, trace.loop)
-    assert None not in met(stepper, stepper.fairness_requirements(), rows[trace.loop :])
+    assert None not in met(stepper, stepper.fairness_conditions(), rows[trace.loop :])
 
 
 def rows_of(stepper: Stepper, state: State) -> tuple[int, ...]:

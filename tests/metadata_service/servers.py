@@ -57,7 +57,7 @@ class Server:
             node = self.service.node
             assert node is not None
             node.stopped = True
-            node._cancel_timers()
+            node._timers.stop()
             self._end()
 
         with suppress(RuntimeError):

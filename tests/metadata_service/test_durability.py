@@ -54,7 +54,7 @@ def test_the_state_after_snapshots_is_that_of_the_whole_log(serve, tmp_path):
     plain = serve(tmp_path / "without")
     work(server, 600)
     work(plain, 600)
-    patience.until(lambda: not server.do(lambda: server.service.node._snapshotting), "a snapshot")
+    patience.until(lambda: not server.do(lambda: server.service.node._snapshot.is_written), "a snapshot")
     server.stop()
     plain.stop()
     names = sorted(each.name for each in (tmp_path / "with").iterdir())
@@ -135,7 +135,7 @@ def test_damage_is_said_and_never_served(serve, tmp_path, what, harm):
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one(serve, tmp_path, caplog):
     server = serve(snapCount=60)
     work(server, 500)
-    patience.until(lambda: not server.do(lambda: server.service.node._snapshotting), "a snapshot")
+    patience.until(lambda: not server.do(lambda: server.service.node._snapshot.is_written), "a snapshot")
     expected = server.service.tree.nodes
     server.stop()
     newest = max((tmp_path / "data").glob("*.checkpoint"))

@@ -13,7 +13,8 @@ import msgspec
 
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
-from fencepost.quorum.driver.node import Limits, NotLeader, OutcomeUnknown
+from fencepost.quorum.driver.node import Limits
+from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch
 from fencepost.quorum.roles.interface import Settings
@@ -106,7 +107,7 @@ class TestHost:
         host, self.host = self.host, None
         node = host.node
         node.stopped = True
-        node._cancel_timers()
+        node._timers.stop()
         await host.close()
 
     async def stop(self) -> None:

@@ -75,7 +75,7 @@ class Members:
             self._servers.pop(member).close()
             node = service.node
             node.stopped = True
-            node._cancel_timers()
+            node._timers.stop()
             await service.stop()
 
         self.do(killed())

@@ -72,7 +72,7 @@ def _forgets_configuration(original: Any, self: Replica, event: SnapshotInstalle
 
 def _counts_any_vote(original: Any, self: Replica, response: Any) -> None:
     if self.state in (State.PROSPECTIVE, State.CANDIDATE) and response.granted:
-        self._granted.add(response.source)
+        self._ballot.granted.add(response.source)
         self._count_votes()
 
 
@@ -81,8 +81,8 @@ def _stands_in_its_epoch(original: Any, self: Replica) -> None:
     original(self)
 
 
-def _learns_nothing_of_later_epochs(original: Any, epoch: int, leader: Any, told: int, *rest: Any) -> Learnt:
-    return Learnt.NOTHING if told > epoch else original(epoch, leader, told, *rest)
+def _learns_nothing_of_later_epochs(original: Any, epoch: int, leader: Any, reported: int, *rest: Any) -> Learnt:
+    return Learnt.NOTHING if reported > epoch else original(epoch, leader, reported, *rest)
 
 
 def _counts_leader_as_voter(original: Any, is_voter: bool, log_end: int, stored_end: int, *rest: Any) -> int:
@@ -175,14 +175,14 @@ PLANTED: list[Planted | Unprotected] = [
         "a follower believes more than it has",
         rules,
         "follower_high_watermark",
-        lambda f, known, told, end: max(known, told),
+        lambda f, known, reported, end: max(known, reported),
         seed=2,
     ),
     Planted(
         "a follower takes all that it has for committed",
         rules,
         "follower_high_watermark",
-        lambda f, known, told, end: end,
+        lambda f, known, reported, end: end,
     ),
     # -- rules: reconfiguration
     # -- log

@@ -18,7 +18,7 @@ from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
-from fencepost.quorum.driver.node import NotLeader, OutcomeUnknown
+from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.files.election import read_election
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import OffsetAndEpoch
@@ -329,34 +329,34 @@ def test_times_of_fetches_are_of_one_epoch():
     times = FetchTimes(lambda: now)
     key, leader = ReplicaKey(2, "b"), ReplicaKey(1, "a")
 
-    def told(epoch: int = 3) -> tuple[tuple[int, int], ...]:
+    def known_times(epoch: int = 3) -> tuple[tuple[int, int], ...]:
         voters = (ReplicaProgress(leader, "h:1", 9), ReplicaProgress(key, "h:2", 9))
-        found = times.told(DescribeQuorumResponse(leader, epoch, None, Error.NONE, 9, voters))
+        found = times.with_times(DescribeQuorumResponse(leader, epoch, None, Error.NONE, 9, voters))
         return tuple((each.fetched_at, each.caught_up_at) for each in found.voters)
 
     def fetched(offset: int, end: int, epoch: int = 3) -> None:
-        times.note(Fetch(epoch, key, OffsetAndEpoch(offset, 1)), end)
+        times.record(Fetch(epoch, key, OffsetAndEpoch(offset, 1)), end)
 
-    assert told() == ((1_000, 1_000), (-1, -1))
+    assert known_times() == ((1_000, 1_000), (-1, -1))
     fetched(4, 9)
-    assert told() == ((1_000, 1_000), (1_000, -1))
+    assert known_times() == ((1_000, 1_000), (1_000, -1))
     now = 2_000
     fetched(8, 12)  # it does not have what there was at 1,000
-    assert told()[1] == (2_000, -1)
+    assert known_times()[1] == (2_000, -1)
     now = 3_000
     fetched(12, 15)  # it has what there was at 2,000
-    assert told()[1] == (3_000, 2_000)
+    assert known_times()[1] == (3_000, 2_000)
     now = 4_000
     fetched(15, 15)
-    assert told() == ((4_000, 4_000), (4_000, 4_000))
+    assert known_times() == ((4_000, 4_000), (4_000, 4_000))
     now = 5_000
     fetched(15, 99)
     now = 6_000
     fetched(20, 99)
-    assert told()[1] == (6_000, 4_000)
-    assert told(epoch=4)[1] == (-1, -1)
+    assert known_times()[1] == (6_000, 4_000)
+    assert known_times(epoch=4)[1] == (-1, -1)
     fetched(1, 9, epoch=4)
-    assert told(epoch=4)[1] == (6_000, -1)
+    assert known_times(epoch=4)[1] == (6_000, -1)
 
 
 def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run):

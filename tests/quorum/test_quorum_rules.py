@@ -48,7 +48,7 @@ def test_whoever_led_an_epoch_does_not_lead_it_again_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "leader", "told", "told_leader", "learnt"),
+    ("epoch", "leader", "reported", "reported_leader", "learnt"),
     [
         (5, None, 4, 2, Learnt.NOTHING),
         (5, None, 5, None, Learnt.NOTHING),
@@ -63,9 +63,9 @@ def test_whoever_led_an_epoch_does_not_lead_it_again_after_a_restart() -> None:
     ],
 )
 def test_what_replica_1_learns(
-    epoch: int, leader: int | None, told: int, told_leader: int | None, learnt: Learnt
+    epoch: int, leader: int | None, reported: int, reported_leader: int | None, learnt: Learnt
 ) -> None:
-    assert rules.learns(epoch, leader, told, told_leader, me=1) is learnt
+    assert rules.learns(epoch, leader, reported, reported_leader, me=1) is learnt
 
 
 # -- votes -------------------------------------------------------------------------------------------------------------

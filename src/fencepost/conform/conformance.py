@@ -106,15 +106,15 @@ class Conformance(ABC):
 
     @abstractmethod
     def bind(self, protocol: Protocol) -> None:
-        """The protocol with these constants: what its model values stand for can be settled."""
+        """The protocol with these constants: the values that its model values stand for can be bound."""
 
     @abstractmethod
     def steps(self, event: Event) -> Iterable[Step]:
         """The steps of one event, in order; none for an event that the protocol does not know of."""
 
     def in_order(self) -> Sequence[Event]:
-        """The events in the order in which each node did what they tell of, where that differs from the one in which it
-        told of them.
+        """The events in the order in which each node took their steps, where that differs from the order in which it
+        traced them.
         """
         return self.events
 
@@ -125,7 +125,7 @@ class Conformance(ABC):
         return False
 
     def names(self) -> Mapping[str, str]:
-        """What model values stand for, for people."""
+        """The names of the things that model values stand for, for people."""
         return {}
 
     @classmethod

@@ -44,7 +44,7 @@ class Visits(msgspec.Struct):
 
 
 class Coverage:
-    """Takes note of verdicts."""
+    """Counts the steps of verdicts, by action."""
 
     def __init__(self) -> None:
         self._visits = Visits()
@@ -54,7 +54,7 @@ class Coverage:
     @property
     def visits(self) -> Visits:
         """The actions that were visited so far."""
-        self._settle()
+        self._add_ways()
         return self._visits
 
     def note(self, verdict: Verdict) -> None:
@@ -79,7 +79,7 @@ class Coverage:
 
     def _learn(self, follower: Follower, row: list[int], step: Step, taken: Taken) -> _Way:
         if len(self._ways) >= MOST_WAYS:
-            self._settle()
+            self._add_ways()
             self._ways.clear()
         if self._ran is None:
             self._ran = Ran(type(follower.protocol))
@@ -91,8 +91,8 @@ class Coverage:
             taken, effect(follower, taken), lines, [(place, option) for place, option, is_taken in options if is_taken]
         )
 
-    def _settle(self) -> None:
-        """Count what ways through actions have in common."""
+    def _add_ways(self) -> None:
+        """Add the counts of ways through actions to the visits."""
         visits = self._visits
         for (action, _), way in self._ways.items():
             if way.count:
@@ -126,7 +126,7 @@ def _count(counts: dict[str, dict[str, int]], action: str, what: str, by: int = 
 
 def effect(follower: Follower, taken: Taken) -> str:
     """The effects of a step by any process: the parts of the state that it changes, and the messages that pass."""
-    told = dict.fromkeys(
+    messages = dict.fromkeys(
         f"{event.kind}s {type(message).__name__}" for event in taken.events for message in event.passed
     )
     shapes = follower.protocol.shapes
@@ -136,7 +136,7 @@ def effect(follower: Follower, taken: Taken) -> str:
         if not isinstance(shapes.get((slot := follower.store.slots[index]).path[0]), NetworkShape)
     )
     changed = [f"changes {', '.join(sorted(parts))}"] if parts else []
-    return "; ".join([*sorted(told), *changed]) or NOTHING
+    return "; ".join([*sorted(messages), *changed]) or NOTHING
 
 
 def part_name(slot: Slot) -> str:
@@ -145,5 +145,5 @@ def part_name(slot: Slot) -> str:
 
 
 def noting(coverage: Coverage | None) -> Notes | None:
-    """Takes note of verdicts, if somebody wants it."""
+    """A function that adds each verdict to ``coverage``; None without a coverage."""
     return (lambda verdict, events: coverage.note(verdict)) if coverage is not None else None

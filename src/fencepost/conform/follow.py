@@ -103,7 +103,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a step does: the slots that it writes, with their new values by number; what it chose, and what it told."""
+    """A step that was taken: the slots that it writes, with their new values by number; its choices, and its events."""
 
     writes: tuple[tuple[int, int], ...]
     labels: tuple[Value, ...]

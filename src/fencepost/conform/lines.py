@@ -24,7 +24,7 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
 
 MOST_OPTIONS = 64
-"""Options of a choice that are told though no step has taken them; of a choice with more, those that were taken."""
+"""Options of a choice that are reported though no step has taken them; of a choice with more, only those taken."""
 
 Choice: TypeAlias = tuple[str, str, bool]
 """An option of a choice: its line, the option, and whether it was taken."""
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
-    """The statements of each action, with those of all functions that it may call, as far as they can be told by their
+    """The statements of each action, with those of all functions that it may call, as far as they can be found by their
     names.
     """
     return {
@@ -55,10 +55,8 @@ def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
 
 def place(protocol: type[Protocol], file: str, line: int) -> str:
     """A line for people, the same in every process: ``store/rules/adding.py:12: require(...)``."""
-    home = os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
-    above = next(
-        (folder for folder in (os.path.dirname(PACKAGE), home) if file.startswith(os.path.join(folder, ""))), ""
-    )
+    folders = os.path.dirname(PACKAGE), os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
+    above = next((folder for folder in folders if file.startswith(os.path.join(folder, ""))), "")
     return f"{os.path.relpath(file, above) if above else file}:{line}: {linecache.getline(file, line).strip()}"
 
 

@@ -69,21 +69,21 @@ class Outcome(msgspec.Struct):
 
 
 Explain = Callable[[Verdict], tuple[str, str]]
-"""Tells the last steps of a verdict: the story, and the sequence diagram."""
+"""The last steps of a verdict: the story, and the sequence diagram."""
 
 Notes = Callable[[Verdict, Sequence[Event]], None]
-"""Takes note of a verdict, and of the events that it is about."""
+"""Called with a verdict, and with the events that it is about."""
 
 
 def judged(
     validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None,
     explain: Explain | None = None,
-    notes: Notes | None = None,
+    on_verdict: Notes | None = None,
 ) -> Outcome:  # fmt: skip
     """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other
     trace's.
 
-    ``explain``: called for a trace that is not accepted; ``notes``: for each.
+    ``explain``: called for a trace that is not accepted; ``on_verdict``: for each.
     """
     if not subject:
         return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
@@ -94,8 +94,8 @@ def judged(
         return Outcome(run, subject, False, problem=str(error))
     except Exception as error:
         return Outcome(run, subject, False, problem=f"the conformance fails at this trace: {_failure(error)}")
-    if notes is not None:
-        notes(verdict, found)
+    if on_verdict is not None:
+        on_verdict(verdict, found)
     return outcome_of(verdict, run, explain if not verdict.accepted else None)
 
 

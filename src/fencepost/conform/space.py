@@ -18,7 +18,7 @@ from fencepost.states.columns import parameters_text
 from fencepost.states.manifest import StateSpace
 
 MOST_UNVISITED = 20
-"""Steps that no trace has taken, of which it is told."""
+"""Steps that are reported as taken by no trace."""
 
 Label: TypeAlias = tuple[str, str]
 """The name of a step: its action, and its parameters as the table has them."""
@@ -84,7 +84,7 @@ class SpaceCoverage(NamedTuple):
 
 class Visited(msgspec.Struct):
     """The ``states`` and ``steps`` of a state space that the ``fitting`` of so many ``traces`` have visited; states are
-    told by their fingerprints.
+    given by their fingerprints.
     """
 
     traces: int = 0
@@ -186,7 +186,7 @@ def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) ->
 
 
 def nearest(found: Sequence[Unvisited], most: int) -> list[Unvisited]:
-    """Of the steps that no trace has taken those that are told."""
+    """The steps to report, of those that no trace has taken: the nearest ones, at most ``most``."""
     return sorted(
         found,
         key=lambda step: (step.elsewhere, step.distance, step.depth, step.fingerprint, step.action, step.parameters),

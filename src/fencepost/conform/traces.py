@@ -1,4 +1,4 @@
-"""Takes traces apart: the events of one subject in one run are one trace, which is validated by itself."""
+"""Splits runs into traces: the events of one subject in one run are one trace, which is validated by itself."""
 
 from __future__ import annotations
 

@@ -127,12 +127,12 @@ class Validator:
         order = PartialOrder(steps, list(lines_of([event.node for event in sources])))
         circle = order.cycle()
         if circle:
-            told = ", ".join(
+            circular = ", ".join(
                 f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle
             )
             verdict.problem = (
                 "what happened can not be ordered, each of these comes before the next, and the last before the first:"
-                f" {told}"
+                f" {circular}"
             )
             return verdict
         _Walk(follower, steps, sources, order, verdict, self.keep_path).run(shuffle)
@@ -228,9 +228,9 @@ class _Walk:
         if step.to is not None and sent_to != step.to:
             return f"the protocol sends to {show(sent_to)}, and the trace says to {show(step.to)}"
         for kind, wanted in step.tells:
-            told = [event for event in taken.events if event.kind == kind]
-            if not any(wanted.matches(message) for event in told for message in event.passed):
-                did = "; ".join(event.text for event in told) or "nothing"
+            events = [event for event in taken.events if event.kind == kind]
+            if not any(wanted.matches(message) for event in events for message in event.passed):
+                did = "; ".join(event.text for event in events) or "nothing"
                 return f"the protocol {kind}s {did}, and the trace says {wanted}"
         return ""
 
@@ -239,8 +239,8 @@ class _Walk:
         for path, expected in parts:
             found = self.follower.value(self.row, path)
             if not (expected.matches(found) if type(expected) is Has else found == expected):
-                told = expected if type(expected) is Has else show(expected)
-                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {told}"
+                traced = expected if type(expected) is Has else show(expected)
+                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
         return ""
 
     def _why(self, number: int) -> Refused:

@@ -51,12 +51,12 @@ class Open(msgspec.Struct):
 
 class Kept(msgspec.Struct):
     """All that is remembered of a run, or of a share of its subjects: ``common`` are the events that are about all
-    subjects, ``told`` the subjects of which the verdict was told, whose events are passed over.
+    subjects, ``reported`` (encoded as ``told``) the subjects whose verdict was reported: their events are passed over.
     """
 
     common: list[Event] = []
     subjects: dict[str, Open] = {}
-    told: set[str] = set()
+    reported: set[str] = msgspec.field(name="told", default_factory=set)
 
 
 class Watch:
@@ -77,13 +77,13 @@ class Watch:
         for event in events:
             if event.subject is None:
                 kept.common.append(event)
-            elif event.subject not in kept.told:
+            elif event.subject not in kept.reported:
                 subject = kept.subjects.setdefault(event.subject, Open())
                 subject.events.append(event)
                 subject.since = now
 
     def look(self, now: float) -> list[Outcome]:
-        """The verdicts that are certain by now: traces that are rejected, or have ended. Each is told once."""
+        """The verdicts that are certain by now: traces that are rejected, or have ended. Each is reported once."""
         ended = {(event.node, event.incarnation) for event in self.kept.common if event.action == ENDED}
         found = [outcome for name in list(self.kept.subjects) if (outcome := self._look(name, now, ended)) is not None]
         self.kept.common = list(self.validator.conformance.still_needed(self.kept.common))
@@ -91,7 +91,7 @@ class Watch:
         return found
 
     def finish(self, now: float) -> list[Outcome]:
-        """The verdicts of all that is left when nobody watches any more. Whatever still waited is not finished."""
+        """The verdicts of all traces that are left when the watch ends. A trace that still waits is not finished."""
         found = []
         for name in list(self.kept.subjects):
             failing = self.kept.subjects[name].failing
@@ -141,7 +141,7 @@ class Watch:
     def _reported(self, name: str, outcome: Outcome) -> Outcome:
         """Let go of a subject."""
         del self.kept.subjects[name]
-        self.kept.told.add(name)
+        self.kept.reported.add(name)
         return outcome
 
     def _too_long(self) -> list[Outcome]:

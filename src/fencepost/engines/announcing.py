@@ -35,14 +35,14 @@ class _Listener(event.Listener):
 
 
 def compiling() -> str:
-    """What to tell of a compilation that is under way; empty if none is."""
+    """The notice of a compilation that is under way; empty if none is."""
     return COMPILING if _under_way else ""
 
 
 @contextmanager
 def announced(report: Report | None) -> Iterator[None]:
-    """While the body runs, ``report`` is told of every compilation. What is loaded from the cache on disk is not
-    compiled.
+    """While the body runs, ``report`` is called at every compilation. A function that is loaded from the cache on disk
+    is not compiled.
     """
     with event.install_listener("numba:compile", _Listener(report)):
         yield

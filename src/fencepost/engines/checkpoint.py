@@ -62,7 +62,7 @@ class SlotEntry(msgspec.Struct):
 
 
 class Subject(msgspec.Struct, kw_only=True):
-    """What a checkpoint is a checkpoint of."""
+    """The search that a checkpoint belongs to."""
 
     format: int
     protocol: str
@@ -89,8 +89,9 @@ class Subject(msgspec.Struct, kw_only=True):
 
 
 class Saved(Subject, kw_only=True):
-    """What a checkpoint keeps of a search at the end of a level, whatever engine it is of; ``taken`` and ``new`` are by
-    the number of the root, and ``found`` is as :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
+    """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``taken`` and
+    ``new`` are by the number of the root, and ``found`` is as
+    :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
     """
 
     depth: int
@@ -501,7 +502,7 @@ def _class_named(protocol: Protocol, name: str) -> type:
 
 
 def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
-    """What the methods of a protocol see around them, class by class."""
+    """The surroundings of a protocol's methods, class by class."""
     for owner in _owners(protocol):
         functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())
         yield from (function.__globals__ for function in functions if isinstance(function, FunctionType))

@@ -434,7 +434,7 @@ class Embedded(Executor):
         self.saved_depth = found.result.depth
 
     def _remember(self) -> None:
-        """What a checkpoint says about the level that just ended."""
+        """The part of a checkpoint about the level that just ended."""
         if self.writer is None:
             return
         own, found = self.workspace, self.search

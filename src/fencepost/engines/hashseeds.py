@@ -182,7 +182,7 @@ def _ended(here: Sample, key: str, error: ProtocolRaised, began: float) -> Explo
 
 
 def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | None:
-    """What another process needs to have the same protocol; None if it can not have it."""
+    """The data by which another process makes the same protocol; None if it can not."""
     cls = type(protocol)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if "<locals>" in cls.__qualname__ or file is None or not sys.executable:

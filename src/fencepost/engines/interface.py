@@ -1,4 +1,4 @@
-"""What every engine reports and gives: progress, and what was found."""
+"""The reports and results of every engine: progress, and the states and violations found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Progress:
 
 
 COMPILING = "compiling the loops, once on this machine"
-"""What an engine is ``doing`` while it is not yet exploring, the first time on a machine."""
+"""The text of ``doing`` while it is not yet exploring, the first time on a machine."""
 
 Report = Callable[[Progress], None]
 """Called by an engine a few times a second, from the thread that called the engine. May raise KeyboardInterrupt."""
@@ -73,7 +73,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Walks:
-    """What a simulation did besides exploring: ``walks`` of at most ``depth`` states, and their ``steps``.
+    """The work of a simulation besides exploring: ``walks`` of at most ``depth`` states, and their ``steps``.
 
     ``seed`` repeats it. ``unseen``: parts of the state that hold one of a few values (truth values, members of an
     enum), each with those that it never held.
@@ -125,7 +125,7 @@ class TableWriter(Protocol):
 
 @dataclass
 class Exploration:
-    """What an engine found.
+    """The findings of an engine.
 
     ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included,
     steps cut by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and

@@ -4,7 +4,7 @@ It is to the compiled loops what an interpreter is to a compiler: slower by the 
 of some thousand states before NumPy and Numba would have been imported. It needs neither.
 
 An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part
-was read next, and so on to an :class:`Ending`, all that can come of it. A new state inherits the endings of its parent:
+was read next, and so on to an :class:`Evaluation`, its result. A new state inherits the evaluations of its parent:
 only those roots are looked up again that read what the step has changed.
 """
 
@@ -53,16 +53,16 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or
-    true if it is to be so sometimes), and the slots that were read, as a bit mask.
+class Evaluation:
+    """The result of evaluating a root: its steps in the order of their choices (a property has one where it is false,
+    or true if it is to be so sometimes), and the slots that were read, as a bit mask.
     """
 
     steps: tuple[_Step, ...]
     read: int
 
 
-_Trie = tuple[int, dict[int, "_Trie | Ending"]]
+_Trie = tuple[int, dict[int, "_Trie | Evaluation"]]
 """The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a
 refinement is the change that the step is), and where each value of it leads.
 """
@@ -70,14 +70,14 @@ refinement is the change that the step is), and where each value of it leads.
 
 @dataclass(slots=True)
 class _Reached:
-    """A state to be expanded: its row, its fingerprint (128 bits), the endings of its properties; those of its parent's
-    actions (none for an initial state), and the slots in which it differs from its parent.
+    """A state to be expanded: its row, its fingerprint (128 bits), the evaluations of its properties; those of its
+    parent's actions (none for an initial state), and the slots in which it differs from its parent.
     """
 
     row: list[int]
     fingerprint: int
-    properties: list[Ending]
-    inherited: Sequence[Ending]
+    properties: list[Evaluation]
+    inherited: Sequence[Evaluation]
     changed: int
 
 
@@ -87,7 +87,7 @@ class Interpreted(Reference):
     def __init__(self, search: Search, most: Most | None) -> None:
         super().__init__(search)
         self.most = most
-        self.tries: dict[int, _Trie | Ending] = {}
+        self.tries: dict[int, _Trie | Evaluation] = {}
         self.mapped = search.stepper.of_kind(MAPPING)
         self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
@@ -95,11 +95,11 @@ class Interpreted(Reference):
 
     # -- remembering --------------------------------------------------------------------------------------------------
 
-    def _ending(self, root: Root, row: list[int]) -> Ending:
-        """What comes of a root that looks at one state."""
+    def _evaluation(self, root: Root, row: list[int]) -> Evaluation:
+        """The evaluation of a root that looks at one state."""
         try:
             at = self.tries[root.index]
-            while not isinstance(at, Ending):
+            while not isinstance(at, Evaluation):
                 at = at[1][row[at[0]]]
             return at
         except (KeyError, IndexError):
@@ -110,12 +110,12 @@ class Interpreted(Reference):
     def _outcomes(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
     ) -> list[Outcome]:
-        ending = self._remembered(root, row, after, change) or self._evaluated(root, row, after, change)
-        return [step.outcome for step in ending.steps]
+        evaluation = self._remembered(root, row, after, change) or self._evaluated(root, row, after, change)
+        return [step.outcome for step in evaluation.steps]
 
     def _remembered(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
-    ) -> Ending | None:
+    ) -> Evaluation | None:
         at = self.tries.get(root.index)
         while isinstance(at, tuple):
             at = at[1].get(change if at[0] == CHANGE and change is not None else _held(at[0], row, after))
@@ -123,7 +123,7 @@ class Interpreted(Reference):
 
     def _evaluated(
         self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
-    ) -> Ending:
+    ) -> Evaluation:
         """Evaluate a root, and remember what came of it."""
         reads: dict[int, int] = {}
         outcomes: list[Outcome] = []
@@ -138,13 +138,13 @@ class Interpreted(Reference):
                 delta ^= hashes[slot][old] ^ hashes[slot][new]
                 changed |= 1 << slot
             steps.append(_Step(outcome, delta, changed))
-        found = Ending(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
+        found = Evaluation(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
         self._remember(root, list(reads.items()), found)
         return found
 
-    def _remember(self, root: Root, reads: list[tuple[int, int]], ending: Ending) -> None:
+    def _remember(self, root: Root, reads: list[tuple[int, int]], evaluation: Evaluation) -> None:
         if not reads:
-            self.tries[root.index] = ending
+            self.tries[root.index] = evaluation
             return
         at = self.tries.setdefault(root.index, (reads[0][0], {}))
         for i, (slot, value) in enumerate(reads):
@@ -155,7 +155,7 @@ class Interpreted(Reference):
                     "checking",
                 )
             last = i + 1 == len(reads)
-            at = at[1].setdefault(value, ending if last else (reads[i + 1][0], {}))
+            at = at[1].setdefault(value, evaluation if last else (reads[i + 1][0], {}))
 
     # -- exploring ----------------------------------------------------------------------------------------------------
 
@@ -174,11 +174,11 @@ class Interpreted(Reference):
         fingerprint: int,
         link: Link | None,
         parent: _Reached | None = None,
-        actions: Sequence[Ending] = (),
+        actions: Sequence[Evaluation] = (),
         changed: int = 0,
     ) -> bool:
         """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``:
-        the endings of its parent's, from which it differs in the slots ``changed``.
+        the evaluations of its parent's, from which it differs in the slots ``changed``.
         """
         self.links[found] = link
         if parent is None:
@@ -186,15 +186,15 @@ class Interpreted(Reference):
             for root in self.refinements:
                 if self.stepper.outcomes(root, row):
                     self._meet(root, found)
-            properties = [self._ending(root, row) for root in self.properties]
+            properties = [self._evaluation(root, row) for root in self.properties]
         else:
             properties = [
-                self._ending(root, row) if ending.read & changed else ending
-                for root, ending in zip(self.properties, parent.properties, strict=True)
+                self._evaluation(root, row) if evaluation.read & changed else evaluation
+                for root, evaluation in zip(self.properties, parent.properties, strict=True)
             ]
         inside = True
-        for root, ending in zip(self.properties, properties, strict=True):
-            if not ending.steps:
+        for root, evaluation in zip(self.properties, properties, strict=True):
+            if not evaluation.steps:
                 continue
             if root.kind == "constraint":
                 inside = False
@@ -212,18 +212,18 @@ class Interpreted(Reference):
         alive, narrow, discovered = False, self.narrow, self.discovered
         links, symmetric, stepwise = self.links, self.symmetry is not None, self.stepwise
         # The children share it: it is complete before any of them is expanded.
-        actions: list[Ending] = []
+        actions: list[Evaluation] = []
         for place, action in enumerate(self.actions):
             if inherited and not inherited[place].read & different:
-                ending = inherited[place]
+                evaluation = inherited[place]
             else:
-                ending = self._ending(action, row)
-            actions.append(ending)
-            if not ending.steps:
+                evaluation = self._evaluation(action, row)
+            actions.append(evaluation)
+            if not evaluation.steps:
                 continue
             alive = True
             root = action.index
-            for step in ending.steps:
+            for step in evaluation.steps:
                 outcome, changed = step.outcome, step.changed
                 if changed:
                     expanded.enabled.add(root)
@@ -276,7 +276,7 @@ class Interpreted(Reference):
 
 
 def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
-    """What a slot of a trie holds in a state, or in one of the two states of a step."""
+    """The value of a trie's slot in a state, or in one of the two states of a step."""
     if after is not None:
         row, slot = (after if reads_after(slot) else row), slot_of_step(slot)
     return row[slot] if slot < len(row) else 0

@@ -82,9 +82,9 @@ def _past(lanes: int, temporal: Temporal, depth: int) -> Past:
     def history(*each: int) -> Array:
         return reserve(n * depth * math.prod(each), np.uint64).reshape(n, depth, *each)
 
-    demands, truths = np.zeros(words, np.uint64), np.zeros(truth_words, np.uint64)
+    conditions, truths = np.zeros(words, np.uint64), np.zeros(truth_words, np.uint64)
     return Past(
         fp=history(), enabled=history(words), stepped=history(words), truths=history(truth_words),
-        marks=np.zeros((n, walks.MARKS), np.int64), somewhere=demands.copy(), everywhere=demands.copy(),
-        true_somewhere=truths.copy(), true_everywhere=truths.copy(), taken=demands,
+        marks=np.zeros((n, walks.MARKS), np.int64), somewhere=conditions.copy(), everywhere=conditions.copy(),
+        true_somewhere=truths.copy(), true_everywhere=truths.copy(), taken=conditions,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Notes down the graph while the embedded engine explores, for the judging of liveness and for the table of steps.
+"""Records the graph while the embedded engine explores, for the judging of liveness and for the table of steps.
 
 When a level has been expanded, its states still stand in their arena with their enabled leaves. One pass over them
 tells every step with constant deltas, as expanding did, and one walk of each temporal predicate's trie tells where it
@@ -40,10 +40,10 @@ def record_level(
 def steps_of(
     compiled: Compiled, arena: Arena, work: Work, order: Array, kind_of: Array, masks: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the demands enabled
-    in each.
+    """How many steps lead out of each of the states at ``order``; where to, and of which kind; and the fairness
+    conditions enabled in each.
 
-    ``kind_of``: the kind of a step for each root; ``masks``: the demands that steps of each kind meet, as bits.
+    ``kind_of``: the kind of a step for each root; ``masks``: the conditions that steps of each kind meet, as bits.
     """
     most = count_steps(compiled, arena, order)
     counts = np.empty(len(order), np.int32)
@@ -89,7 +89,7 @@ def count_steps(c, arena, order):
 
 @njit
 def list_steps(c, arena, w, order, kind_of, masks, counts, children, kinds, enabled):
-    """The steps out of each state: where to, and of which kind; and the demands enabled. How many steps there are.
+    """The steps out of each state: where to, and of which kind; and the conditions enabled. How many steps there are.
 
     A step that a constraint cuts is none, but its action is enabled; a step that changes nothing is none and enables
     nothing.

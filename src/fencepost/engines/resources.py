@@ -1,4 +1,4 @@
-"""What of the machine this process may use, and how much of its memory it has."""
+"""The share of the machine that this process may use, and how much of its memory it has."""
 
 from __future__ import annotations
 

@@ -360,7 +360,7 @@ class Search:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def kept(self) -> Kept:
-        """What a checkpoint keeps of the search besides its states."""
+        """The part of the search that a checkpoint keeps besides its states."""
         self.count()
         result = self.result
         return Kept(

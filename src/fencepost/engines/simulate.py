@@ -1,7 +1,7 @@
 """Simulation: random walks on all cores, for spaces that nobody can exhaust.
 
-The driver here lets the walks of `walks` run, asks Python where no path is known, and tells what they met. A walk is
-told by the seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
+The driver here lets the walks of `walks` run, asks Python where no path is known, and reports what they met. A walk is
+determined by the seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Simulation:
         return walkers_for(2 * lanes * worker, lanes, len(self.stepper.roots), self.plan.temporal, self.depth)
 
     def _plan(self, starts: Array) -> Plan:
-        """What all walks have in common, if these are the positions of the initial states."""
+        """The plan that all walks have in common, if these are the positions of the initial states."""
         roots, kind = self.stepper.roots, self.tables.root_kind
         return Plan(
             seed=np.uint64(self.seed),
@@ -314,7 +314,7 @@ class Simulation:
             self.control[END] = self.end(int(self.control[END]))
 
     def _unmet(self) -> frozenset[str]:
-        """What is sought, nothing else being looked for, that neither an initial state nor a walk has met so far."""
+        """The properties sought, if nothing else is, that neither an initial state nor a walk has met so far."""
         return self.sought - {witness.name for witness in self._witnesses(self.counted)}
 
     def _run_workers(self) -> None:
@@ -393,7 +393,7 @@ class Simulation:
             )
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
-        """What the first root to raise in this state raises."""
+        """The error of the first root that raises in this state."""
         try:
             for root in self.stepper.of_kind("constraint", "invariant", "sometimes", MAPPING, "action", *TEMPORAL):
                 self.stepper.evaluate(root, ids)

@@ -64,11 +64,11 @@ ALWAYS_EVENTUALLY, EVENTUALLY_ALWAYS, LEADS_TO = range(3)
 
 
 class Temporal(NamedTuple):
-    """What a walk must know to judge its loops.
+    """The terms by which a walk judges its loops.
 
-    ``predicates``: the roots that are true or false of a state, ``masks``: for each root, the demands of fairness that
-    a step of it is one of; ``weak``, ``strong``: all demands of that sort. ``properties``: for each its kind, the root
-    it is counted under, and the numbers of its one or two predicates.
+    ``predicates``: the roots that are true or false of a state, ``masks``: for each root, the fairness conditions that
+    a step of it is one of; ``weak``, ``strong``: all conditions of that sort. ``properties``: for each its kind, the
+    root it is counted under, and the numbers of its one or two predicates.
     """
 
     predicates: Array
@@ -79,9 +79,9 @@ class Temporal(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What each lane remembers of its walk, for each step: the fingerprint, the demands that were enabled in the state,
-    those that the step to it was one of, and which predicates were true. ``marks``: by fingerprint, the last walk that
-    came there, plus one. Scratch: what holds somewhere in a loop, or everywhere.
+    """The memory of each lane of its walk, for each step: the fingerprint, the fairness conditions that were enabled in
+    the state, those that the step to it was one of, and which predicates were true. ``marks``: by fingerprint, the last
+    walk that came there, plus one. Scratch: the bits that hold somewhere in a loop, or everywhere.
     """
 
     fp: Array
@@ -97,7 +97,7 @@ class Past(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What all walks have in common.
+    """The plan that all walks have in common.
 
     ``starts``: the initial states' positions. ``depth``: the most states of a walk. ``action_key``, ``root_key``: a
     content hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are
@@ -222,7 +222,7 @@ def wander(c, arena, w, walkers, plan, control, path):
             build(c, levels, w, step_taken, 1)
             note_broken(w, walkers, plan, control, lane)
             if plan.temporal.predicates.size:
-                note_step(c, arena, walkers, plan, lane, position, outcome)
+                record_step(c, arena, walkers, plan, lane, position, outcome)
                 if arena.meta[child] >= 0 and not truths_known(c, w, plan.temporal, arena.cells[child]):
                     arena.meta[child] = PARKED
                     w.counts[PARKS] += 1
@@ -241,7 +241,7 @@ def visit(c, arena, w, walkers, plan, control, lane):
     note_seen(walkers.sketch, arena.fp[position])
     begin, end = meta_first(meta), meta_end(meta)
     if begin == end and plan.deadlock:
-        note_violation(walkers, plan, control, lane, plan.root_key.size, -1)
+        record_violation(walkers, plan, control, lane, plan.root_key.size, -1)
     if plan.temporal.predicates.size:
         remember(c, arena, w, walkers.past, plan.temporal, lane, position, step, begin, end)
         judge_loops(walkers, plan, control, lane, step)
@@ -307,7 +307,7 @@ def note_seen(sketch, fp):
 
 
 @inner
-def note_violation(walkers, plan, control, lane, root, loop):
+def record_violation(walkers, plan, control, lane, root, loop):
     """The walk in a lane violates a property in its state, or by a loop that begins at step ``loop``. Unless the
     simulation goes on after a violation, no higher walk matters now.
     """
@@ -335,7 +335,7 @@ def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
         if kernel.judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
             if not c.is_constraint[root]:
-                note_violation(walkers, plan, control, lane, root, -1)
+                record_violation(walkers, plan, control, lane, root, -1)
 
 
 @inner
@@ -347,7 +347,7 @@ def note_broken(w, walkers, plan, control, lane):
             if plan.sought[root]:
                 note_lowest(walkers, lane, root, -1)
             else:
-                note_violation(walkers, plan, control, lane, root, -1)
+                record_violation(walkers, plan, control, lane, root, -1)
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def meet(target, bits):
 
 @inner
 def truths_known(c, w, temporal, cells):
-    """Whether every predicate can be told of a state without asking Python."""
+    """Whether every predicate is known of a state without asking Python."""
     for n in range(temporal.predicates.size):
         if ends_in(c, w, cells, temporal.predicates[n]) < 0:
             return False
@@ -384,9 +384,9 @@ def truths_known(c, w, temporal, cells):
 
 
 @inner
-def note_step(c, arena, walkers, plan, lane, position, outcome):
-    """Remember which demands a step is one of: its own action's, and those of all others that lead to the same
-    state.
+def record_step(c, arena, walkers, plan, lane, position, outcome):
+    """Record which fairness conditions a step is one of: its own action's, and those of all others that lead to the
+    same state.
     """
     stepped, masks = walkers.past.stepped[lane, walkers.step[lane]], plan.temporal.masks
     become(stepped, masks[c.outcome_root[outcome]])
@@ -443,13 +443,13 @@ def judge_loops(walkers, plan, control, lane, step):
         if past.fp[lane, place] == fp and is_fair(past, temporal):
             for n in range(temporal.properties.shape[0]):
                 if is_violated(past, temporal, lane, step, n):
-                    note_violation(walkers, plan, control, lane, temporal.properties[n, 1], place)
+                    record_violation(walkers, plan, control, lane, temporal.properties[n, 1], place)
 
 
 @inner
 def is_fair(past, temporal):
-    """Whether going round a loop for ever meets every demand: by a step, or by not being enabled, everywhere or (weak)
-    somewhere.
+    """Whether going round a loop for ever meets every fairness condition: by a step, or by not being enabled,
+    everywhere or (weak) somewhere.
     """
     for word in range(temporal.weak.size):
         missed = (temporal.weak[word] & past.everywhere[word]) | (temporal.strong[word] & past.somewhere[word])

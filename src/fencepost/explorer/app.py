@@ -92,7 +92,7 @@ class Explorer:
         self._forkserver.close()
 
     def about(self, _: dict[str, Any]) -> dict[str, Any]:
-        """What stays while a page is open, and the search that was running when it was."""
+        """The data that stay while a page is open, and the search that was running when it was opened."""
         finding = self.search.finding if self.search is not None else None
         return {**about(self.session.protocol), "session": self.name, "search": search_view(finding)}
 

@@ -144,7 +144,7 @@ def _summary(result: Result, whence: str) -> str:
 
 
 def searching(session: Session) -> Job:
-    """The job of a worker: to look for one state after another. Whatever it is told while it does ends the search."""
+    """The job of a worker: to look for one state after another. Any message that comes meanwhile ends the search."""
 
     def job(line: Connection) -> None:
         copy = Copy(session)

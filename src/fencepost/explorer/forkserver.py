@@ -28,13 +28,13 @@ from fencepost.explorer.session import Node, Session
 from fencepost.trace.path import Move
 
 Job = Callable[[Connection], None]
-"""What a worker does, until the other end of its connection is closed."""
+"""The job of a worker, until the other end of its connection is closed."""
 
 Link = tuple[int, int, Move]
 """How a node is sent: its number, that of its parent, and the step between them."""
 
-_ASKED = struct.Struct("!cq")
-_TOLD = struct.Struct("!q")
+_REQUEST = struct.Struct("!cq")
+_ANSWER = struct.Struct("!q")
 
 
 class ForkServer:
@@ -62,8 +62,8 @@ class ForkServer:
         mine, its = Pipe()
         with its, self._lock:
             try:
-                socket.send_fds(self._line, [_ASKED.pack(b"+", job)], [its.fileno()])
-                (pid,) = _TOLD.unpack(self._line.recv(_TOLD.size))
+                socket.send_fds(self._line, [_REQUEST.pack(b"+", job)], [its.fileno()])
+                (pid,) = _ANSWER.unpack(self._line.recv(_ANSWER.size))
             except (OSError, struct.error):
                 pid = -1
         if pid < 0:
@@ -74,8 +74,8 @@ class ForkServer:
         """End a worker, if it has not ended yet; the signal that ended it, 0 if none did."""
         with self._lock:
             try:
-                self._line.sendall(_ASKED.pack(b"-", pid))
-                (status,) = _TOLD.unpack(self._line.recv(_TOLD.size))
+                self._line.sendall(_REQUEST.pack(b"-", pid))
+                (status,) = _ANSWER.unpack(self._line.recv(_ANSWER.size))
             except (OSError, struct.error):  # the fork server is gone, and its workers with it
                 return int(signal.SIGKILL)
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -157,9 +157,7 @@ def _forked() -> int:
 
 
 def _let_go(keep: int) -> None:
-    """Give up every other socket: as long as a copy is open, no end of a connection is told that the other one closed
-    it.
-    """
+    """Give up every other socket: as long as a copy of one end is open, the other end does not see it closed."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # what the list was read with is there no more
@@ -172,18 +170,18 @@ def _serve(line: socket.socket, jobs: Sequence[Job]) -> None:
     workers: set[int] = set()
     try:
         while True:
-            asked, lines, *_ = socket.recv_fds(line, _ASKED.size, 1)
+            asked, lines, *_ = socket.recv_fds(line, _REQUEST.size, 1)
             if not asked:
                 break
-            what, number = _ASKED.unpack(asked)
+            what, number = _REQUEST.unpack(asked)
             if what == b"+":
                 pid = _started(line, jobs[number], lines[0])
                 os.close(lines[0])
                 if pid > 0:
                     workers.add(pid)
-                line.sendall(_TOLD.pack(pid))
+                line.sendall(_ANSWER.pack(pid))
             else:
-                line.sendall(_TOLD.pack(_ended(number)))
+                line.sendall(_ANSWER.pack(_ended(number)))
                 workers.discard(number)
     except OSError:
         pass

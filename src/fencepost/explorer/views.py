@@ -37,7 +37,7 @@ LONG = 26
 
 
 def about(protocol: Protocol) -> dict[str, Any]:
-    """What stays: the protocol and its constants."""
+    """The parts that stay: the protocol and its constants."""
     return {
         "protocol": protocol.name,
         "constants": [[name, constant_text(value)] for name, value in protocol.constants.items()],

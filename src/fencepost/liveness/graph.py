@@ -13,7 +13,7 @@ import numpy as np
 
 from fencepost.errors import SystemFailure
 from fencepost.spec.declarations import TEMPORAL
-from fencepost.step import FairnessRequirement, Root, Stepper
+from fencepost.step import FairnessCondition, Root, Stepper
 
 Array = np.ndarray[Any, Any]
 
@@ -47,16 +47,16 @@ class Measures(NamedTuple):
 
 
 class Terms:
-    """The terms of a protocol's fairness and temporal properties, numbered.
+    """The terms of a protocol's fairness conditions and temporal properties, numbered.
 
-    ``requirements``: those of fairness; ``predicates``: roots that are true or false of a state; ``properties``: made
-    of those. Actions that are steps of the same requirements are of one **kind**: ``kind_of[root]`` (uint16), and
-    ``masks[kind]`` says of which requirements, bit by bit in ``words`` words of 64 (uint64). ``weak`` and ``strong``
-    are masks of all requirements of that sort. The truths of predicates take ``truth_words`` such words.
+    ``requirements``: the fairness conditions; ``predicates``: roots that are true or false of a state; ``properties``:
+    made of predicates. Actions that are steps of the same fairness conditions are of one **kind**: ``kind_of[root]``
+    (uint16), and ``masks[kind]`` says of which conditions, bit by bit in ``words`` words of 64 (uint64). ``weak`` and
+    ``strong`` are masks of all conditions of that sort. The truths of predicates take ``truth_words`` such words.
     """
 
     def __init__(self, stepper: Stepper) -> None:
-        self.requirements: list[FairnessRequirement] = stepper.fairness_requirements()
+        self.requirements: list[FairnessCondition] = stepper.fairness_conditions()
         self.predicates: list[Root] = stepper.of_kind(*TEMPORAL)
         self.properties: list[Property] = []
         for place, root in enumerate(self.predicates):
@@ -66,13 +66,13 @@ class Terms:
         self.words = len(self.requirements) // 64 + 1
         self.truth_words = len(self.predicates) // 64 + 1
         self.weak, self.strong = (
-            mask([n for n, d in enumerate(self.requirements) if d.strong == strong], self.words)
+            mask([n for n, condition in enumerate(self.requirements) if condition.strong == strong], self.words)
             for strong in (False, True)
         )
         kinds: dict[tuple[int, ...], int] = {}
         self.kind_of = np.zeros(len(stepper.roots), np.uint16)
         for root in stepper.of_kind("action"):
-            of = tuple(n for n, requirement in enumerate(self.requirements) if root.index in requirement.roots)
+            of = tuple(n for n, condition in enumerate(self.requirements) if root.index in condition.roots)
             if len(kinds) > MOST_KINDS:
                 raise SystemFailure(
                     f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"
@@ -100,7 +100,7 @@ class Graph:
     target and its kind; ``levels`` are the numbers of the first states of the levels, and then of all.
 
     Steps between the same two states are next to each other, one for each kind. A step that changes nothing is none,
-    and steps to states outside a constraint are not there. ``enabled[n]`` are the fairness requirements of
+    and steps to states outside a constraint are not there. ``enabled[n]`` are the fairness conditions of
     which a step is possible in state n, constraints aside; ``truths[n]`` the predicates that are true there.
     """
 
@@ -146,9 +146,9 @@ class Recording:
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
     ) -> None:
-        """The next level: for each state its fingerprint, the number of its steps, the requirements enabled and the
-        predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are
-        in the order of these two, and none is there twice. Fingerprints are 64 bits of it.
+        """The next level: for each state its fingerprint, the number of its steps, the fairness conditions enabled and
+        the predicates true; for each step, state by state, the fingerprint it leads to and its kind. Steps of a state
+        are in the order of these two, and none is there twice. Fingerprints have 64 bits.
         """
         self._levels.append(Level(fingerprints, counts, children, kinds, enabled, truths))
         self.states += len(counts)

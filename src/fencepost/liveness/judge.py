@@ -2,10 +2,10 @@
 
 A behaviour without end comes to move within one strongly connected set of states, which it visits again and again. So a
 property is violated if, and only if, the states that may be visited for ever without satisfying it have a strongly
-connected part that can be reached and in which every fairness requirement is met:
+connected part that can be reached and in which every fairness condition is met:
 
-- a **weak** requirement is met by a step of it, or by a state in which it is not enabled;
-- a **strong** requirement is met by a step of it, or if it is enabled in none of the states that are visited. A
+- a **weak** condition is met by a step of it, or by a state in which it is not enabled;
+- a **strong** condition is met by a step of it, or if it is enabled in none of the states that are visited. A
   component with no step of it may still have a fair part that keeps away from the states where it is enabled, so it is
   looked at again without these.
 
@@ -247,7 +247,7 @@ def components(graph: Graph, region: Array) -> tuple[Array, int, Array]:
 
 
 def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Array:
-    """For each of the states, the fairness requirements that steps from it to its own component are steps of."""
+    """For each of the states, the fairness conditions that steps from it to its own component are steps of."""
     label = np.full(len(graph), -1, np.int32)
     label[states] = component
     found = np.zeros((len(graph), graph.terms.words), np.uint64)
@@ -266,7 +266,7 @@ def _stepped(graph: Graph, region: Array, states: Array, component: Array) -> Ar
 class _Part:
     """A fair component by itself: a short loop through it that fairness can not object to.
 
-    States are numbered anew, in order. Requirements that are not met yet are looked for breadth first, the nearest
+    States are numbered anew, in order. Conditions that are not met yet are looked for breadth first, the nearest
     first.
     """
 

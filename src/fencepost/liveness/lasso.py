@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fencepost.errors import SystemFailure
-from fencepost.step import FairnessRequirement, Root, State, Stepper
+from fencepost.step import FairnessCondition, Root, State, Stepper
 from fencepost.step.state import LOW
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ TAKEN, DISABLED, NEVER_ENABLED = "taken", "not enabled", "never enabled"
 
 @dataclass(frozen=True)
 class Met:
-    """How a loop meets a fairness requirement: by a step of it (``taken``), by a state in which it is not enabled
+    """How a loop meets a fairness condition: by a step of it (``taken``), by a state in which it is not enabled
     (``not enabled``, what weak fairness accepts) or because it is enabled in no state (``never enabled``). ``at``: the
     place of that step's end, or of that state, in the loop.
     """
 
-    requirement: FairnessRequirement
+    condition: FairnessCondition
     how: str
     at: int = 0
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets what is to be
-    fair.
+    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets each fairness
+    condition.
     """
 
     initial: State
@@ -91,8 +91,8 @@ def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Ch
                 yield (root.index, outcome.choices), after
 
 
-def met(stepper: Stepper, requirements: Sequence[FairnessRequirement], loop: Sequence[Row]) -> list[Met | None]:
-    """How a loop that is repeated for ever meets each fairness requirement; None if it does not. ``loop``: its states
+def met(stepper: Stepper, conditions: Sequence[FairnessCondition], loop: Sequence[Row]) -> list[Met | None]:
+    """How a loop that is repeated for ever meets each fairness condition; None if it does not. ``loop``: its states
     in order, the first one again at the end; or a single state, in which to stay.
     """
     enabled: list[set[int]] = []
@@ -101,17 +101,17 @@ def met(stepper: Stepper, requirements: Sequence[FairnessRequirement], loop: Seq
         outcomes = [(r.index, o) for r in stepper.of_kind("action") for o in stepper.outcomes(r, row) if o.writes]
         enabled.append({root for root, _ in outcomes})
         stepped.append({root for root, o in outcomes if len(loop) > 1 and stepper.apply(row, o) == loop[place + 1]})
-    return [_met(requirement, enabled, stepped) for requirement in requirements]
+    return [_met(condition, enabled, stepped) for condition in conditions]
 
 
-def _met(requirement: FairnessRequirement, enabled: list[set[int]], stepped: list[set[int]]) -> Met | None:
+def _met(condition: FairnessCondition, enabled: list[set[int]], stepped: list[set[int]]) -> Met | None:
     for place, roots in enumerate(stepped):
-        if roots & requirement.roots:
-            return Met(requirement, TAKEN, place + 1)
-    without = [place for place, roots in enumerate(enabled) if not roots & requirement.roots]
+        if roots & condition.roots:
+            return Met(condition, TAKEN, place + 1)
+    without = [place for place, roots in enumerate(enabled) if not roots & condition.roots]
     if len(without) == len(enabled):
-        return Met(requirement, NEVER_ENABLED)
-    return Met(requirement, DISABLED, without[0]) if without and not requirement.strong else None
+        return Met(condition, NEVER_ENABLED)
+    return Met(condition, DISABLED, without[0]) if without and not condition.strong else None
 
 
 def is_violated(stepper: Stepper, parts: Sequence[Root], rows: Sequence[Row], loop: int) -> bool:

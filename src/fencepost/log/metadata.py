@@ -137,7 +137,7 @@ class LogNodes:
         )
 
     async def trims(self) -> list[tuple[str, list[int]]]:
-        """The notes of ledgers that are to be deleted, by their names, in order."""
+        """The records of ledgers that are to be deleted, by their names, in order."""
         found = []
         for name in sorted(await self.client.names_in(f"{self.path}/{TRIMS}") or []):
             node = await self.client.read_node(f"{self.path}/{TRIMS}/{name}")
@@ -233,7 +233,7 @@ class LogNodes:
 
 
 class Election:
-    """A writer that stands for leader of a log, and is told whenever it is elected or no more.
+    """A writer that stands for leader of a log, and is notified whenever it is elected or no more.
 
     ``changed`` is called with True or False when that has changed. Of a leader whose session is lost it is called with
     False: another may be elected then. A connection that is lost changes nothing yet, since a writer that is fenced can
@@ -247,7 +247,7 @@ class Election:
         self.leader: str | None = None
         """The leader, as far as is known."""
         self.is_elected = False
-        self._tell = changed
+        self._notify = changed
         self._stop = nodes.client.listen(self._session_changed)
 
     async def stand(self, watch: Callable[[str], None]) -> bool:
@@ -277,4 +277,4 @@ class Election:
     def _set(self, is_elected: bool) -> None:
         if is_elected != self.is_elected:
             self.is_elected = is_elected
-            self._tell(is_elected)
+            self._notify(is_elected)

@@ -113,7 +113,7 @@ class LogWriter:
         self._reason: role.Reason | None = None
         """Why it leads no more, if it did."""
         self._trouble: StoreError | None = None
-        """What failed last on the way to a ledger to write to, and was not done since."""
+        """The last failure on the way to a ledger to write to, unless the step was done since."""
         self._error: StoreError | None = None
         self._election: Election | None = None
         self._standing: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""Who may do what with a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in
+"""Access to a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in
 ZooKeeper.
 """
 
@@ -27,7 +27,7 @@ class Id(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """What somebody may do: a sum of permissions."""
+    """The permissions of an identity: a sum of permissions."""
 
     perms: int
     id: Id
@@ -38,7 +38,7 @@ Ids = tuple[Id, ...]
 
 ANYONE = Id("world", "anyone")
 SUPER = Id("super", "")
-"""Whoever may do everything."""
+"""The identity that may do everything."""
 OPEN: ACLs = (ACL(ALL, ANYONE),)
 READABLE: ACLs = (ACL(READ, ANYONE),)
 

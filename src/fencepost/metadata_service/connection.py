@@ -1,4 +1,4 @@
-"""One client's connection: what it sends, taken apart into requests, and what it is sent, within limits on both."""
+"""One client's connection: the bytes that it sends, split into requests, and its answers, within limits on both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOBODY = bytes(16)
 
 
 class Service(Protocol):
-    """What a connection needs of its service, which is :class:`fencepost.metadata_service.server.Service`.
+    """The service, as far as a connection uses it: :class:`fencepost.metadata_service.server.Service`.
 
     ``received`` and ``sent`` count messages. ``unflushed`` are connections with something to write. ``words`` gives the
     answer to each four-letter word.

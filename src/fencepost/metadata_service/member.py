@@ -5,8 +5,8 @@ A client is connected to any member. What it wants to change goes to the leader,
 it into the log; when it is committed, every member applies it, and the one that it came from answers. So every client
 sees its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have
 the same ones, and they only rise. Reads are answered by the member, from what it has applied. A sync, and a session
-that comes to another connection, go through the log, too: what is applied before them is everything that anybody was
-told of before.
+that comes to another connection, go through the log, too: everything that was
+acknowledged to anybody before is applied ahead of them.
 
 Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what
 another one still has under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session
@@ -167,7 +167,7 @@ class Member(Service):
 
     async def stop(self) -> None:
         """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
-        self._ending = True
+        self._is_closing = True
         end = self._loop.time() + _LAST_ANSWERS
         while (
             self.outstanding
@@ -182,7 +182,7 @@ class Member(Service):
 
     @property
     def mode(self) -> str:
-        """What operators are told that it is, by ZooKeeper's words."""
+        """The role that it reports to operators, in ZooKeeper's words."""
         if self.node is None or not self.node.replica.is_voter:
             return "observer"
         if len(self.node.replica.voters) == 1:
@@ -328,7 +328,7 @@ class Member(Service):
     # -- what the quorum says -----------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> None:
-        """Records are committed. Those who have clients that wait for them are told at once."""
+        """Records are committed. Members whose clients wait for them are sent the high watermark at once."""
         askers: set[int] = set()
         for record in batch.records:
             try:
@@ -410,7 +410,7 @@ class Member(Service):
         yield from of_tree
 
     def restore(self, records: Sequence[bytes]) -> None:
-        """The state is that of a snapshot: what has happened in between, nobody here is told of."""
+        """The state is that of a snapshot: clients here are not notified of the changes in between."""
         self.tree, self.owners = restored(records)
         self._lose_in_flight()
         self._close_all()

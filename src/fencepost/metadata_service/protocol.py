@@ -475,7 +475,7 @@ _SYNC_CONNECTED = 3
 
 
 class Stat(msgspec.Struct, frozen=True, gc=False):
-    """What a client learns about a znode; times are in milliseconds since 1970."""
+    """The state of a znode as a client reads it; times are in milliseconds since 1970."""
 
     czxid: int
     mzxid: int
@@ -497,7 +497,7 @@ class Stat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What is answered to a request, after the header."""
+    """The body of the answer to a request, after the header."""
 
     def encoded(self) -> bytes:
         return b""

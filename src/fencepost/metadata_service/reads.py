@@ -54,7 +54,7 @@ W = TypeVar("W", bound=Hashable)
 
 
 class Asker(msgspec.Struct, Generic[W], frozen=True):
-    """Whoever asks: who is told of watches, the session and its identities."""
+    """The client of a request: the watcher to notify of events, the session and its identities."""
 
     watcher: W
     session: int
@@ -62,7 +62,7 @@ class Asker(msgspec.Struct, Generic[W], frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """A result, None where the header says all, and events as (kind, path) that the asker is told before it."""
+    """A result, None where the header says all, and events as (kind, path) that are sent to the asker before it."""
 
     result: Result | None
     events: tuple[tuple[int, str], ...] = ()

@@ -122,8 +122,8 @@ class Service:
         self._failed = failed
         self._addresses: dict[str, int] = {}
         self._hosts: dict[Connection, str] = {}
-        self._ending = False  # nothing more is taken
-        self._stopped = False  # nothing more is done
+        self._is_closing = False  # no more requests are taken
+        self._stopped = False  # no more work is done
         self._throttled: dict[Connection, None] = {}
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class Service:
 
     @property
     def mode(self) -> str:
-        """What operators are told that it is, by ZooKeeper's words."""
+        """The role that it reports to operators, in ZooKeeper's words."""
         raise NotImplementedError
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Service:
 
     def throttles(self, connection: Connection) -> bool:
         """Whether a connection is to wait until there are fewer requests without an answer."""
-        if self._ending:
+        if self._is_closing:
             return True
         if connection.waiting and self._is_busy():
             self._throttled[connection] = None

@@ -1,4 +1,4 @@
-"""What a trace tells of changes: which znode was written, with which version, in which transaction, by which
+"""The events of changes in a trace: which znode was written, with which version, in which transaction, by which
 session.
 """
 

@@ -94,7 +94,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
-    """What came of an entry: its result, unless ``code`` says why there is none, and the events, in order."""
+    """The outcome of an entry: its result, unless ``code`` says why there is none, and the events, in order."""
 
     zxid: int
     code: Code
@@ -139,7 +139,7 @@ class Tree:
         return self.children.get(path or paths.ROOT, _NONE)
 
     def stat(self, path: str, node: Node) -> Stat:
-        """What a client learns about a znode."""
+        """The state of a znode as a client reads it."""
         children = len(self.names(path))
         return Stat(
             node.czxid,

@@ -1,4 +1,4 @@
-"""Who watches which znode: once, again and again, or with everything below it. Watches belong to a connection, and are
+"""The watches of znodes: once, again and again, or with everything below it. Watches belong to a connection, and are
 nobody's state.
 
 There are two tables, as in ZooKeeper: one of watches for the data and the existence of znodes, one of watches for their
@@ -41,13 +41,13 @@ class Watches(Generic[W]):
             self.children.add(path, watcher, PERSISTENT)
 
     def triggered(self, event: Event) -> list[W]:
-        """Whoever is to be told of an event; a watch that is good for once is gone then."""
+        """The watchers to notify of an event; a watch that is good for once is removed."""
         if event.kind == NODE_CHILDREN_CHANGED:
             return list(self.children.triggered(event.path))
-        told = self.data.triggered(event.path)
+        watchers = self.data.triggered(event.path)
         if event.kind == NODE_DELETED:
-            told |= self.children.triggered(event.path)
-        return list(told)
+            watchers |= self.children.triggered(event.path)
+        return list(watchers)
 
     def has(self, path: str, kind: int, watcher: W) -> bool:
         """Whether somebody has a watch of a kind of the protocol: children, data, any, persistent or recursive."""
@@ -105,7 +105,7 @@ class Table(Generic[W]):
         return self.by_path.get(path, {}).get(watcher, 0)
 
     def triggered(self, path: str) -> dict[W, None]:
-        """Whoever watches a path, or recursively one above it. What is good for once is removed."""
+        """The watchers of a path, or recursively of one above it. Watches that are good for once are removed."""
         found: dict[W, None] = {}
         watchers = self.by_path.get(path)
         if watchers:

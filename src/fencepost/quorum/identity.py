@@ -1,4 +1,4 @@
-"""Who takes part in a quorum: replicas, known by their host and their disk, and the voters among them."""
+"""The members of a quorum: replicas, known by their host and their disk, and the voters among them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def keys(self) -> frozenset[ReplicaKey]:
-        """Who votes."""
+        """The voters, without their endpoints."""
         return frozenset(node.key for node in self.nodes)
 
     def node(self, key: ReplicaKey) -> Node | None:

@@ -61,8 +61,8 @@ class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True, array_like=True, g
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a snapshot stands for: all records ahead of ``end.offset``, the last one of ``end.epoch``; and the
-    configuration that they leave.
+    """The part of the log that a snapshot stands for: all records ahead of ``end.offset``, the last one of
+    ``end.epoch``; and the configuration that they leave.
 
     Its id, by which it is fetched, is ``end``. The one at (0, 0) is empty but for the configuration that a cluster
     begins with, and is never fetched.
@@ -76,12 +76,12 @@ EMPTY_SNAPSHOT = Snapshot(OffsetAndEpoch(0, 0))
 
 
 class LogIndex:
-    """What a replica knows of its log: where it starts and ends, where each epoch starts (Kafka's epoch cache), and its
+    """The index of a replica's log: its start and end, the start of each epoch (Kafka's epoch cache), and its
     configurations.
 
-    The role owns it and changes it in the same step in which it has the effects :class:`Append`, :class:`Truncate` and
-    the like, so it is ahead of the files. Whoever starts a role makes one from its files: with the snapshot and the
-    offset at which the log starts, then :meth:`append` for each batch.
+    The role owns the index and changes it in the same step in which it has the effects :class:`Append`,
+    :class:`Truncate` and the like, so the index is ahead of the files. The driver of a role makes the index from the
+    files: with the snapshot and the offset at which the log starts, then :meth:`append` for each batch.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""What replicas, and administrators, say to each other: Kafka's requests of KIP-595, KIP-853 and KIP-996 for one log,
-as frozen values.
+"""The messages of replicas and administrators: Kafka's requests of KIP-595, KIP-853 and KIP-996 for one log, as frozen
+values.
 
 Every response has the epoch of the replica that answers and the leader that it knows of, so each teaches the latest of
-both. No response needs a number to be understood: what it is about is in it, so one that comes late, or of a request
-from before a restart, is as good as any or does not fit.
+both. No response needs a number to be understood: it names its subject itself, so a response that comes late, or to a
+request from before a restart, is as good as any or does not fit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False)
 class Vote(Request, frozen=True, gc=False):
     """Vote for me. ``log_end``: where the log of the candidate ends.
 
-    ``voter`` is who is asked: whoever has another directory must not answer in its place. ``pre_vote``: would you?
-    (KIP-996.) Then ``epoch`` is the one that the candidate is in, and otherwise the one that it wants to lead.
+    ``voter`` is the replica that is asked: one with another directory must not answer in its place. ``pre_vote``: would
+    you? (KIP-996.) Then ``epoch`` is the one that the candidate is in, and otherwise the one that it wants to lead.
     """
 
     epoch: int
@@ -140,8 +140,8 @@ class AddVoter(Request, frozen=True, gc=False):
 
 
 class AddVoterResponse(Response, frozen=True, gc=False):
-    """It is done, or why not. After NOT_LEADER, ask ``leader``; after RECONFIG_IN_PROGRESS, LEADER_NOT_READY and
-    NOT_CAUGHT_UP, ask again later."""
+    """The change is done, or why not. After NOT_LEADER, ask ``leader``; after RECONFIG_IN_PROGRESS, LEADER_NOT_READY
+    and NOT_CAUGHT_UP, ask again later."""
 
     voter: ReplicaKey | None = None
 
@@ -154,7 +154,7 @@ class RemoveVoter(Request, frozen=True, gc=False):
 
 
 class RemoveVoterResponse(Response, frozen=True, gc=False):
-    """It is done, or why not."""
+    """The change is done, or why not."""
 
     voter: ReplicaKey | None = None
 

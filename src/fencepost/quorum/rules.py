@@ -43,10 +43,10 @@ class Error(enum.Enum):
 
 
 class Protections(Record):
-    """What protects a quorum, one switch for each protection. Whoever runs one uses :data:`ALL`.
+    """The protections of a quorum, one switch for each. A running quorum uses :data:`ALL`.
 
-    ``one_vote_an_epoch``: whoever has voted votes for
-    nobody else in that epoch. ``votes_are_kept``: an observer that loses its leader remembers its vote.
+    ``one_vote_an_epoch``: a replica that has voted votes for nobody else in that epoch.
+    ``votes_are_kept``: an observer that loses its leader remembers its vote.
     ``logs_are_compared``: nobody votes for a candidate whose log is behind its own. ``directories_are_compared``: a
     replica takes no request for itself that is meant for another directory. ``majority_of_voters``: only votes and
     fetches of voters count. ``only_own_epoch_commits``: a leader commits nothing by counting but records of its own
@@ -102,7 +102,7 @@ def restarts_as(has_led: bool, has_voted: bool, knows_leader: bool) -> State:
 
 
 class Learnt(enum.Enum):
-    """What a replica does that is told of an epoch and its leader."""
+    """How a replica acts on an epoch and a leader that another replica reports."""
 
     NOTHING = "nothing"
     UNATTACHED = "go to that epoch"
@@ -111,18 +111,18 @@ class Learnt(enum.Enum):
     """It knows of another leader of the same epoch, which can not be."""
 
 
-def learns(epoch: int, leader: K | None, told: int, told_leader: K | None, me: K) -> Learnt:
-    """What a replica in an epoch, with this leader, does that another tells of its own: ``maybeTransition`` and
-    ``hasConsistentLeader``.
+def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | None, me: K) -> Learnt:
+    """How a replica in ``epoch``, with this ``leader``, acts when another replica reports its own epoch and leader:
+    ``maybeTransition`` and ``hasConsistentLeader``.
 
-    Others may not have heard yet that it leads no more; and of a later epoch it can not be the leader, unless its disk
-    has forgotten that.
+    Other replicas may not have heard yet that this one leads no more; and this one can not be the leader of a later
+    epoch, unless its disk has forgotten that.
     """
-    if told < epoch:
+    if reported < epoch:
         return Learnt.NOTHING
-    if told > epoch:
-        return Learnt.UNATTACHED if told_leader is None or told_leader == me else Learnt.FOLLOW
-    if told_leader is None or told_leader == me or told_leader == leader:
+    if reported > epoch:
+        return Learnt.UNATTACHED if reported_leader is None or reported_leader == me else Learnt.FOLLOW
+    if reported_leader is None or reported_leader == me or reported_leader == leader:
         return Learnt.NOTHING
     return Learnt.FOLLOW if leader is None else Learnt.CONTRADICTION
 
@@ -137,7 +137,7 @@ def accepts_begin_quorum(is_voter: bool, only_voters: bool = True) -> bool:
     """Whether a replica follows a leader that presents itself: only as a voter (the text), or in any case (the
     published specification, Kafka).
 
-    One that does not will learn who leads when it fetches.
+    A replica that does not follow it learns the leader when it fetches.
     """
     return is_voter or not only_voters
 
@@ -315,10 +315,10 @@ def high_watermark(known: int, ends: Iterable[int], epoch_start: int, protection
     return max(known, agreed)
 
 
-def follower_high_watermark(known: int, told: int, log_end: int) -> int:
-    """The high watermark of a follower whose leader tells of its own, -1 if that is not known: never beyond its own
-    log, and never back."""
-    return max(known, min(told, log_end))
+def follower_high_watermark(known: int, reported: int, log_end: int) -> int:
+    """The high watermark of a follower whose leader has ``reported`` its own (-1: not known yet): never beyond the end
+    of the follower's log, and never back."""
+    return max(known, min(reported, log_end))
 
 
 # -- reconfiguration ---------------------------------------------------------------------------------------------------

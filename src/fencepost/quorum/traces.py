@@ -1,8 +1,9 @@
-"""What a replica's host writes into a trace: what its role says, what has become durable, and what has left it.
+"""The trace of a replica, written by its host: what its role says, what has become durable, and what has left it.
 
-The role says what it decides (:class:`fencepost.quorum.roles.interface.Trace`). When that takes effect is for the host
-to say: it calls a :class:`Tracer` when an election state is durable, and ahead of each message that leaves. Of messages
-only that is told which nobody has heard before: an epoch, a vote, a leader, and from where a replica fetches.
+The role says what it decides (:class:`fencepost.quorum.roles.interface.Trace`). The host says when that takes
+effect: it calls a :class:`Tracer` when an election state is durable, and ahead of each message that leaves. A message
+is traced only if it carries news, which no message has carried before: an epoch, a vote, a leader, or the offset from
+which a replica fetches.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from fencepost.quorum.messages import (
 from fencepost.quorum.roles.interface import ElectionState, Trace
 
 SUBJECT = "quorum/"
-"""What the subjects of traces begin with that are quorums. The id of the cluster follows."""
+"""The prefix of the subjects of traces that are quorums. The id of the cluster follows."""
 
 Emit = Callable[[str, dict[str, Any]], None]
 """Takes an event: the action and the parameters."""
 
 
 class Tracer:
-    """Tells of one replica, from one start to its end."""
+    """Writes the trace of one replica, from one start to its end."""
 
     def __init__(self, me: ReplicaKey, emit: Emit) -> None:
         self.me = me
         self._emit = emit
-        self._told: set[tuple[int, bool, ReplicaKey | None]] = set()
+        self._spoken: set[tuple[int, bool, ReplicaKey | None]] = set()
         self._fetched: tuple[int, int, int] | None = None
 
     def did(self, effect: Trace) -> None:
@@ -71,7 +72,7 @@ class Tracer:
         self._speaks(response.epoch, votes, None if response.leader is None else response.leader.key)
 
     def _speaks(self, epoch: int, votes: bool = False, leader: ReplicaKey | None = None) -> None:
-        told = epoch, votes, leader
-        if told not in self._told:
-            self._told.add(told)
+        spoken = epoch, votes, leader
+        if spoken not in self._spoken:
+            self._spoken.add(spoken)
             self._emit("speak", {"epoch": epoch, "votes": votes, "leader": None if leader is None else str(leader)})

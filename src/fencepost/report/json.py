@@ -32,7 +32,7 @@ def data(result: Findings) -> dict[str, Any]:
     ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial one
     first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0) that
     the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state each
-    requirement of fairness is met. One of a property that is to be sometimes true has no trace, but ``never``: with
+    fairness condition is met. One of a property that is to be sometimes true has no trace, but ``never``: with
     which parameters it is not. Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
@@ -79,8 +79,8 @@ def _violation(violation: Violation) -> dict[str, Any]:
         found["loop"] = loop
         found["fairness"] = [
             {
-                "demand": one.requirement.title,
-                "strong": one.requirement.strong,
+                "demand": one.condition.title,
+                "strong": one.condition.strong,
                 "met": one.how,
                 "at": None if one.how == NEVER_ENABLED else loop + one.at,
             }

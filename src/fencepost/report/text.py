@@ -59,7 +59,7 @@ STYLES = {
 """How Rich shows what the lines below mark."""
 
 FEW = 4
-"""Up to how many requirements of fairness that the loop never enables are named."""
+"""Up to how many fairness conditions that the loop never enables are named."""
 
 MAX_EVIDENCE = 30
 """The most parts of the state that are listed as what a property looked at."""
@@ -196,9 +196,9 @@ class _Story:
             yield Line()
             yield self.heading("The loop is fair")
             rows = fairness(violation.fairness, trace.loop)
-            column = max(len(requirement) for requirement, _ in rows)
-            for requirement, how in rows:
-                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(requirement, "", how))
+            column = max(len(condition) for condition, _ in rows)
+            for condition, how in rows:
+                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(condition, "", how))
 
     def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
         """Why the last step is none of the protocol that is refined."""
@@ -565,7 +565,7 @@ def and_so_on(trace: Trace, loop: int) -> str:
 
 
 def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
-    """How a loop meets what is to be fair: each requirement and the reason, in words."""
+    """How a loop meets each fairness condition: its title and the reason, in words."""
     found = []
     never = [one for one in met if one.how == NEVER_ENABLED]
     for one in met:
@@ -573,7 +573,7 @@ def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
             one.how, one.how
         )
         if len(never) <= FEW or one not in never:
-            found.append((f"{'strong' if one.requirement.strong else 'weak'} {one.requirement.title}", how))
+            found.append((f"{'strong' if one.condition.strong else 'weak'} {one.condition.title}", how))
     if len(never) > FEW:
         found.append((f"{len(never)}{' others' if found else ''}", "never enabled"))
     return found

@@ -214,7 +214,7 @@ def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fair
     """Weak fairness (TLA+: ``WF``): what stays enabled is taken at last. Part of :attr:`Protocol.fairness`.
 
     By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then
-    the actions are fair together, one requirement for each value of those (PlusCal's fair process: ``per=("p",)``).
+    the actions are fair together, one condition for each value of those (PlusCal's fair process: ``per=("p",)``).
     Without actions it means all of them, so ``weak(per=())`` only says that the protocol does not stop while a step is
     possible.
     """

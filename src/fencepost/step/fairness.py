@@ -1,4 +1,4 @@
-"""Fairness requirements: what a protocol declares to be fair, for each binding of parameters that it names."""
+"""The fairness conditions of a protocol, one for each binding of the parameters that its declarations name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.step.roots import Root
 
 
 @dataclass(frozen=True)
-class FairnessRequirement:
+class FairnessCondition:
     """Weak or ``strong`` fairness of the actions in ``roots`` (numbers), taken together."""
 
     strong: bool
@@ -20,16 +20,16 @@ class FairnessRequirement:
     roots: frozenset[int]
 
 
-def fairness_requirements(protocol: Protocol, actions: Sequence[Root]) -> list[FairnessRequirement]:
-    """The requirements of a protocol on its actions.
+def fairness_conditions(protocol: Protocol, actions: Sequence[Root]) -> list[FairnessCondition]:
+    """The fairness conditions of a protocol on its actions.
 
     Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
     """
-    found: list[FairnessRequirement] = []
+    found: list[FairnessCondition] = []
     for fairness in protocol.fairness:
         roots = [r for r in actions if not fairness.actions or r.name in fairness.actions]
         if fairness.per is None:
-            found += [FairnessRequirement(fairness.strong, r.title, frozenset([r.index])) for r in roots]
+            found += [FairnessCondition(fairness.strong, r.title, frozenset([r.index])) for r in roots]
             continue
         groups: dict[tuple[Value, ...], list[Root]] = {}
         for root in roots:
@@ -41,5 +41,5 @@ def fairness_requirements(protocol: Protocol, actions: Sequence[Root]) -> list[F
         for values, group in groups.items():
             bound = ", ".join(f"{n}={show(v)}" for n, v in zip(fairness.per, values, strict=True))
             title = f"{what} with {bound}" if bound else what
-            found.append(FairnessRequirement(fairness.strong, title, frozenset(r.index for r in group)))
+            found.append(FairnessCondition(fairness.strong, title, frozenset(r.index for r in group)))
     return found

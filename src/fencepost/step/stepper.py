@@ -19,7 +19,7 @@ from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script
 from fencepost.step.deadline import Deadline
-from fencepost.step.fairness import FairnessRequirement, fairness_requirements
+from fencepost.step.fairness import FairnessCondition, fairness_conditions
 from fencepost.step.mapping import Part, Side
 from fencepost.step.recorder import NoSuchOption, Path, Recorder
 from fencepost.step.refinement import After, Change, Changes, Refinement, Steps
@@ -92,12 +92,12 @@ class Stepper:
         """The roots of these kinds, in order."""
         return [r for r in self.roots if r.kind in kinds]
 
-    def fairness_requirements(self) -> list[FairnessRequirement]:
-        """The fairness that the protocol declares, for each binding of the parameters that it names.
+    def fairness_conditions(self) -> list[FairnessCondition]:
+        """The fairness conditions that the protocol declares, for each binding of the parameters that it names.
 
         Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
         """
-        return fairness_requirements(self.protocol, self.of_kind("action"))
+        return fairness_conditions(self.protocol, self.of_kind("action"))
 
     # -- evaluating ---------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
             return None
         if found is not None:
             when, readers = found
-            return Evidence(title, _told(trace, readers), when)
+            return Evidence(title, _values_read(trace, readers), when)
     return None
 
 
@@ -108,7 +108,7 @@ def after(number: int) -> str:
     return f"after step {number}" if number else "in the initial state"
 
 
-def _told(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]:
+def _values_read(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]:
     found = []
     for slot in {slot: None for reader in readers for slot in reader.seen}:
         values = [reader.state.read(slot) for reader in readers]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fencepost.liveness.lasso import is_violated, met
 from fencepost.spec.values import Value
-from fencepost.step import FairnessRequirement, Outcome, Root, Stepper
+from fencepost.step import FairnessCondition, Outcome, Root, Stepper
 
 Row = tuple[int, ...]
 Wanted = tuple[Root, tuple[Value, ...]]
@@ -31,7 +31,7 @@ def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) 
 def shortened_lasso(
     stepper: Stepper,
     parts: Sequence[Root],
-    fairness: Sequence[FairnessRequirement],
+    fairness: Sequence[FairnessCondition],
     initial: Row,
     path: Path,
     loop: int,
@@ -40,8 +40,8 @@ def shortened_lasso(
     ``path``, which does and which repeats from its state number ``loop`` on; its path, and the number of the state from
     which on it repeats.
 
-    ``parts`` are the predicates of the property, ``fairness``: what it requires. As for :func:`shortened`, a shorter
-    lasso may exist.
+    ``parts`` are the predicates of the property, ``fairness``: its fairness conditions. As for :func:`shortened`, a
+    shorter lasso may exist.
     """
     return _LassoShortening(stepper, parts, fairness, initial).run(path, loop)
 
@@ -138,7 +138,7 @@ class _LassoShortening(_Walker):
     """The steps that close a loop may be spread over it, so runs of the steps of one action are left out too."""
 
     def __init__(
-        self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessRequirement], initial: Row
+        self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessCondition], initial: Row
     ) -> None:
         super().__init__(stepper, initial)
         self.parts = parts

@@ -29,10 +29,10 @@ function ask(name, body = {}) {
   const asked = line.then(async () => {
     const answer = await fetch(`api/${name}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ session, ...body }) });
     if (answer.status === 403) throw new Error(await answer.text());
-    const told = await answer.json();
+    const reply = await answer.json();
     if (answer.status === 409) { location.reload(); return new Promise(() => {}); }
-    if (!answer.ok) throw new Error(told.error);
-    return told;
+    if (!answer.ok) throw new Error(reply.error);
+    return reply;
   });
   line = asked.catch(() => {});
   return asked;
@@ -312,12 +312,12 @@ function remember() {
 async function find(at) {
   const expression = $("expression").value.trim();
   if (!expression) { $("expression").focus(); return; }
-  const told = await attempt(() => ask("find", { expression, ...(at === null ? {} : { at }) }));
-  if (told) follow(told);
+  const reply = await attempt(() => ask("find", { expression, ...(at === null ? {} : { at }) }));
+  if (reply) follow(reply);
 }
 
-async function follow(told) {
-  const { search, node } = told;
+async function follow(reply) {
+  const { search, node } = reply;
   const running = search?.running ?? false;
   $("stop").hidden = !running;
   if (!running) $("stop").disabled = false;

@@ -1,10 +1,10 @@
-"""How traces of logs are held to the protocol: which events of writers, and of whoever trims a log, are which steps.
+"""The conformance of traces of logs: which events of writers, and of whoever trims a log, are which steps.
 
 The protocol is :class:`fencepost.log.checked.running.RunningLog`. A client of it is one writer of a log, which may lead
 several times. An entry of it is a run of appends that have gone the same way: that were written, acknowledged, and
 closed in or out together. So a trace of millions of entries is one of some hundred for each ledger.
 
-Some things are not told when they happen, and known from what is told later: which of the updates that were not
+Some steps have no event when they happen, and are inferred from later events: which of the updates that were not
 answered were carried out, which entries had come to a ledger when it was fenced, who has recovered a ledger that no
 leader of the trace has, and that somebody who does not trace has attached ledgers.
 """
@@ -28,7 +28,7 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue
 
 MOST_RUNS = 200
-"""Runs of appends that a ledger is taken apart into, about."""
+"""Runs of appends that a ledger is split into, about."""
 
 CHAIN = "chain"
 
@@ -40,7 +40,7 @@ Writer: TypeAlias = tuple[str, int, str]
 
 
 class _Ledger(msgspec.Struct):
-    """What is told of a ledger, whenever it is told.
+    """All that the trace says of a ledger, whenever it says so.
 
     ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``:
     the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries.
@@ -86,8 +86,8 @@ class _Update(msgspec.Struct):
 
     @property
     def what(self) -> Any:
-        """What is done once, however often it is tried: a ledger or a batch is put into the log, or the log is sealed
-        (None). A trim is each its own.
+        """The change that is made once, however often it is tried: a ledger or a batch is put into the log, or the
+        log is sealed (None). A trim is each its own.
         """
         parameters = self.event.parameters
         if self.event.action == "sends_trim":
@@ -109,26 +109,26 @@ class LogConformance(Conformance):
         """The numbers that ledgers have in the protocol."""
         self.ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
         self.updates: dict[Place, _Update] = {}
-        """By the event that tells that they are sent; ``answers``: by the one that tells what came of them."""
+        """The updates by the events that they are sent by; ``answers``: by the events of their outcomes."""
         self.answers: dict[Place, _Update] = {}
         self.reads: dict[int, Event] = {}
-        """By the version of the chain that was read, one event that tells of it."""
+        """By the version of the chain that was read, one event with its contents."""
         self.fences: dict[int, list[Place]] = defaultdict(list)
-        """The events that tell of fences of a ledger."""
+        """The events of fences of each ledger."""
         self.changed: set[int] = set()
         """The versions that were made to withdraw batches."""
         self.sealed_before: set[Place] = set()
         """The looks at batches of clients that have found the log sealed."""
-        self.untold: dict[int, tuple[int | None, tuple[int, ...]]] = {}
-        """The versions of which nobody tells: the last ledger before each, and the ledgers that it has added, those
-        that are not known by negative ids.
+        self.untraced: dict[int, tuple[int | None, tuple[int, ...]]] = {}
+        """The versions that no event of the trace has written: the last ledger before each, and the ledgers that the
+        version has added; a ledger that is not known has a negative id.
         """
         self.batches: dict[str, list[int]] = defaultdict(list)
         """The numbers of the batches of each writer."""
         self.attempts: set[tuple[object, ...]] = set()
         self.deleted = False
         self.written_by: dict[int, str | None] = {}
-        """The versions of which the metadata service tells, and by which client of a simulator, or session, they were
+        """The versions that the metadata service has traced, and by which client of a simulator, or session, they were
         written.
         """
         pending: dict[Writer, _Update] = {}
@@ -137,8 +137,8 @@ class LogConformance(Conformance):
             if event.subject is not None:
                 self._look(event, pending)
         self.first = min(self.reads, default=0)
-        self._settle_updates()
-        for last, ledgers in self.untold.values():
+        self._infer_updates()
+        for last, ledgers in self.untraced.values():
             if last is not None and ledgers:
                 self.ledgers[last].fenced = True
         self.cuts = {writer: self._cuts(writer) for writer in self.writers}
@@ -214,8 +214,8 @@ class LogConformance(Conformance):
             update = self.answers[_place(event)] = pending.pop(writer)
             update.answer = event
 
-    def _settle_updates(self) -> None:
-        """Know which updates without an answer were carried out: every version of the chain was made by somebody."""
+    def _infer_updates(self) -> None:
+        """Infer which updates without an answer were carried out: every version of the chain was made by somebody."""
         of_version: dict[int, list[_Update]] = defaultdict(list)
         known: dict[int, _Update | None] = dict.fromkeys(self.changed)
         last = max((self.first, *self.reads, *self.changed, *self.written_by))
@@ -248,25 +248,25 @@ class LogConformance(Conformance):
                 best.made = version
                 known[version] = best
                 done.add(best.what)
-        self._settle_untold(known)
+        self._infer_untraced(known)
 
-    def _settle_untold(self, known: Mapping[int, _Update | None]) -> None:
-        """Know what was done by the versions of which nobody tells, between the lists that were read before and after:
+    def _infer_untraced(self, known: Mapping[int, _Update | None]) -> None:
+        """Infer the changes of the versions that no event has written from the lists that were read before and after:
         ledgers were attached.
         """
-        told = (
+        read = (
             self.reads[self.first].parameters
             if self.first
             else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
         )
-        length: Any = told["length"]
-        trimmed, sealed, end = told["trimmed"], told["sealed"], told["last"]
-        untold: list[int] = []
+        length: Any = read["length"]
+        trimmed, sealed, end = read["trimmed"], read["sealed"], read["last"]
+        untraced: list[int] = []
         before: int | None = None
         for version in range(self.first + 1, max(self.reads, default=0) + 1):
             update = known.get(version)
             if version not in known:
-                untold.append(version)
+                untraced.append(version)
                 before = end
             elif update is not None:
                 parameters = update.event.parameters
@@ -282,7 +282,7 @@ class LogConformance(Conformance):
                 continue
             found = self.reads[version].parameters
             count = found["length"] - length
-            if untold:
+            if untraced:
                 if (found["trimmed"], found["sealed"]) != (trimmed, sealed) or count < 0:
                     if self.deleted:
                         raise NotCovered(
@@ -290,16 +290,16 @@ class LogConformance(Conformance):
                             " were one"
                         )
                     raise NotCovered(
-                        f"version {untold[-1]} of the list of ledgers was written by somebody of whom the trace does"
+                        f"version {untraced[-1]} of the list of ledgers was written by somebody of whom the trace does"
                         " not tell"
                     )
-                for each in untold[:-1]:
-                    self.untold[each] = (None, ())
+                for each in untraced[:-1]:
+                    self.untraced[each] = (None, ())
                 ids = (*(-len(self.ledgers) - place - 1 for place in range(count - 1)), found["last"])
-                self.untold[untold[-1]] = (before, ids if count else ())
-                for number in self.untold[untold[-1]][1]:
+                self.untraced[untraced[-1]] = (before, ids if count else ())
+                for number in self.untraced[untraced[-1]][1]:
                     self.ledgers[number].is_of_batch = True
-                untold = []
+                untraced = []
             length, trimmed, sealed, end = found["length"], found["trimmed"], found["sealed"], found["last"]
 
     def _evidence(self, update: _Update, version: int) -> int:
@@ -326,7 +326,7 @@ class LogConformance(Conformance):
         return 2 if self.fences[number] or self.ledgers[number].written else 0
 
     def _unseen(self) -> list[Event]:
-        """What nobody has told of. Each has a node of its own, since nothing but its causes comes before it."""
+        """The steps without an event, as events. Each has a node of its own, since only its causes come before it."""
         unseen: list[Event] = []
 
         def add(action: str, **parameters: Any) -> Place:
@@ -344,7 +344,7 @@ class LogConformance(Conformance):
                 self.fences[number].append(add("ledger_is_fenced", ledger=number))
             if ledger.found_closed and not ledger.owner_closed:
                 add("ledger_is_closed", ledger=number, last_entry=ledger.last_entry)
-        for version, (last, ledgers) in self.untold.items():
+        for version, (last, ledgers) in self.untraced.items():
             if not ledgers:
                 add("delete_withdrawn_batch", made=version, ledgers=())
                 continue
@@ -363,7 +363,7 @@ class LogConformance(Conformance):
         return unseen
 
     def _cuts(self, writer: Writer) -> list[int]:
-        """Where the appends of a writer are taken apart, by their numbers."""
+        """Where the appends of a writer are split into runs, by their numbers."""
         needed: set[int] = set()
         ledgers = {
             number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written
@@ -428,7 +428,7 @@ class LogConformance(Conformance):
         return not self.updates and not self.reads
 
     def in_order(self) -> Sequence[Event]:
-        """See :class:`Conformance`. What nobody has told of comes last: it is taken as soon as its causes are."""
+        """See :class:`Conformance`. Steps without an event come last: each is taken as soon as its causes are."""
         return [*self.events, *self.unseen]
 
     def steps(self, event: Event) -> Iterable[Step]:
@@ -520,12 +520,12 @@ class LogConformance(Conformance):
             yield Step(event.action, about, (last,), receives=("fenced", attaches), sends=(("ended", attaches),))
 
     def _is_older(self, event: Event) -> Iterator[Step]:
-        told = self.reads[self.first].parameters
+        read = self.reads[self.first].parameters
         about = (
             ("version", self.first),
             ("links", self.older),
-            ("trimmed", told["trimmed"]),
-            ("sealed", told["sealed"]),
+            ("trimmed", read["trimmed"]),
+            ("sealed", read["sealed"]),
         )
         yield Step(event.action, about, writes=(CHAIN, self.first))
 
@@ -535,7 +535,7 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), (self.numbers[event.parameters["ledger"]],))
 
     def _sends(self, event: Event) -> Iterator[Step]:
-        """An update is sent. If nothing is told of an answer, this is all that its client had to do with it."""
+        """An update is sent. If the trace has no answer to it, its client had nothing more to do with it."""
         update = self.updates[_place(event)]
         if update.answer is None and update.made is not None:
             if event.action == "sends_batch":
@@ -599,9 +599,9 @@ class LogConformance(Conformance):
         return (0, 0) if writer is None else (self.writers_of_batches[writer], self.ranks[writer].index(number))
 
     @property
-    def _has_untold(self) -> bool:
-        """Whether the log may have batches of which the trace does not tell."""
-        return self.first > 0 or any(ledgers for _, ledgers in self.untold.values())
+    def _has_untraced(self) -> bool:
+        """Whether the log may have batches that no event of the trace has attached."""
+        return self.first > 0 or any(ledgers for _, ledgers in self.untraced.values())
 
     def _looks_up_batch(self, event: Event) -> Iterator[Step]:
         """A client has a batch, and sees whether it may be attached."""
@@ -615,7 +615,7 @@ class LogConformance(Conformance):
         yield Step(
             "write_batch", self._who(event), (is_remembered, *self._batch(event), *self._some(parameters["ledgers"]))
         )
-        picks = (found is Attaching.THERE and self._has_untold, found is Attaching.WITHDRAWN)
+        picks = (found is Attaching.THERE and self._has_untraced, found is Attaching.WITHDRAWN)
         after = (
             (("attachment", c, "version"), parameters["version"])
             if found is Attaching.ATTACH
@@ -641,11 +641,11 @@ class LogConformance(Conformance):
         )
 
     def _deletes_superseded(self, event: Event) -> Iterator[Step]:
-        if not self._has_untold:
+        if not self._has_untraced:
             picks = (*self._batch(event), *self._some(event.parameters["ledgers"]))
             yield Step(event.action, (), picks, reads=(CHAIN, event.parameters["version"]))
 
-    def _untold_batch(self, event: Event) -> Iterator[Step]:
+    def _untraced_batch(self, event: Event) -> Iterator[Step]:
         """Ledgers were attached by somebody who does not trace, and has seen to it that the last one was closed."""
         version, last = event.parameters["version"], event.parameters["last"]
         receives: tuple[Any, ...] | None = None
@@ -691,7 +691,7 @@ class LogConformance(Conformance):
     def _closes_own(self, event: Event) -> Iterator[Step]:
         parameters, number = event.parameters, event.parameters["ledger"]
         picks = (self._runs_to(number, parameters["last_entry"]),) if event.action == "close_own_ledger" else ()
-        told = (
+        confirmed = (
             ("ledgers", self.numbers[number], "confirmed"),
             self._runs_to(number, parameters["acknowledged"] - 1) + 1,
         )
@@ -700,7 +700,7 @@ class LogConformance(Conformance):
             if event.action == "close_own_ledger"
             else ()
         )
-        yield Step(event.action, self._who(event), picks, sends=sends, after=(told,))
+        yield Step(event.action, self._who(event), picks, sends=sends, after=(confirmed,))
 
 
 def _writer(event: Event) -> Writer:
@@ -786,7 +786,7 @@ _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = {
     "withdraw_batch": lambda self, event: (),
     "delete_withdrawn_batch": LogConformance._withdraws,
     "delete_superseded_batch": LogConformance._deletes_superseded,
-    "batch_is_attached": LogConformance._untold_batch,
+    "batch_is_attached": LogConformance._untraced_batch,
     "write_entry": LogConformance._writes,
     "acknowledge_entry": LogConformance._acknowledges,
     "close_own_ledger": LogConformance._closes_own,

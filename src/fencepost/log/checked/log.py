@@ -128,7 +128,7 @@ class Attachment(Record):
 
 
 class Becomes(enum.Enum):
-    """What becomes of an update that is not answered."""
+    """The fate of an update that is not answered."""
 
     DONE = "done"
     LOST = "lost"
@@ -276,7 +276,7 @@ AS_CHAINING: Mapping[str, Any] = {
     "b_ledgers": _on_bookies,
     "next_entry_id": lambda self: len(self.begun),
 }
-"""What the variables of `ledger-chaining` are in a state of `log`. Its list has the ledgers that were trimmed, too."""
+"""The variables of `ledger-chaining` in a state of `log`. Its list has the ledgers that were trimmed, too."""
 
 ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
 BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}
@@ -326,9 +326,9 @@ class Log(Protocol):
     begun: tuple[int, ...] = state(())
     """The ledgers that were written to, in the order in which they were."""
     acknowledged: tuple[int, ...] = state(())
-    """The entries of which somebody was told that they are in the log, sorted."""
+    """The entries that were acknowledged to somebody as in the log, sorted."""
     denied: tuple[int, ...] = state(())
-    """Those of which somebody was told that they are not, sorted."""
+    """The entries that were reported to somebody as not in the log, sorted."""
 
     attachment: PerKey[ModelValue, Attachment] = per_key(clients, Attachment)
     attempts: tuple[Attempt, ...] = state((), held_by="metadata")
@@ -476,7 +476,7 @@ class Log(Protocol):
 
     @action(c=clients, by="metadata")
     def leader_chosen(self, c: ModelValue) -> None:
-        """Another client is elected, for whatever reason. Nobody is told."""
+        """Another client is elected, for whatever reason. No client is notified."""
         require(self.elected != c)
         self.elected = c
 
@@ -853,7 +853,7 @@ class Log(Protocol):
 
     @action(by="metadata")
     def withdraw_batch(self) -> None:
-        """Somebody notes of an attempt that its ledgers are to be deleted, whoever is about to attach them."""
+        """Somebody records that the ledgers of an attempt are to be deleted, whoever is about to attach them."""
         which = one_of(range(len(self.attempts)))
         attempt = self.attempts[which]
         require(not attempt.withdrawn)
@@ -916,7 +916,7 @@ class Log(Protocol):
 
     @invariant(entry=_entry_ids)
     def denied_entries_are_not_in_the_log(self, entry: int) -> bool:
-        """An entry of which its client was told that it is not in the log is not in it."""
+        """An entry that was reported to its client as not in the log is not in it."""
         if entry not in self.denied:
             return True
         return not any(entry in self.in_the_log(ledger) for ledger in self.all_ledgers())

@@ -275,7 +275,7 @@ class RunningLog(Log):
     @action(c=Log.clients)
     def write_batch(self, c: ModelValue) -> None:
         """A client is to attach a batch: ledgers that are closed and in no log, which it has written, or others have.
-        It may have been told so before.
+        The client may have tried the same before.
         """
         attachment = self.attachment[c]
         require(attachment.version < 0)
@@ -302,20 +302,20 @@ class RunningLog(Log):
 
     @action(c=Log.clients)
     def look_up_batch(self, c: ModelValue) -> None:
-        """A leader that has closed the last ledger sees whether its batch is in the log, by an untold update perhaps,
-        or withdrawn. If it is neither, the update is sent.
+        """A leader that has closed the last ledger sees whether its batch is in the log, by an untraced update perhaps,
+        or withdrawn. If the batch is neither, the update is sent.
         """
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         attachment = self.attachment[c]
         require(attachment.attempt > 0)
         require(attachment.version < 0)
-        is_untold, is_noticed = one_of((False, True)), one_of((False, True))
-        require(not (is_untold and self.remembers))
+        is_untraced, is_noticed = one_of((False, True)), one_of((False, True))
+        require(not (is_untraced and self.remembers))
         attempt = self.attempts[attachment.attempt - 1]
         must_be_noticed = any(0 < self.withdrawn_at[ledger] <= client.version for ledger in attempt.ledgers)
         are_pending = not (is_noticed or must_be_noticed)
         step = before_attaching(client.chain, attempt.batch, attempt.ledgers, are_pending, self.protections)
-        if step is Attaching.ATTACH and not is_untold:
+        if step is Attaching.ATTACH and not is_untraced:
             attachment.chain, attachment.version = client.chain, client.version
         else:
             attachment.attempt = 0
@@ -346,7 +346,7 @@ class RunningLog(Log):
 
     @action(by="somebody")
     def batch_is_attached(self) -> None:
-        """Somebody of whom nothing else is told attaches ledgers, and has closed the last one before."""
+        """Somebody without any other event in the trace attaches ledgers, and has closed the last one before."""
         require(not self.remembers)
         ledgers = self._some_ledgers()
         require(len(ledgers) > 0)

@@ -46,10 +46,10 @@ class ReadPending(Effect, frozen=True, gc=False):
 
 
 class PendingRead(Event, frozen=True, gc=False):
-    """Whether all those ledgers are noted and none of them is withdrawn; None: that can not be read now.
+    """Whether all those ledgers are pending and none of them is withdrawn; None: that can not be read now.
 
     ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log.
-    ``are_trimmed``: they were in the log, and were trimmed, or are about to be; only told when asked for.
+    ``are_trimmed``: they were in the log, and were trimmed, or are about to be; only set when asked for.
     """
 
     txn: int
@@ -110,7 +110,7 @@ class Attacher:
         return effects
 
     def give_up(self) -> list[Effect]:
-        """It is to end, whatever it waits for: what is left to be told."""
+        """It is to end, whatever it waits for. Returns the last effects."""
         effects: list[Effect] = []
         if self.status is not Status.WAITING:
             if self.status is Status.PENDING_APPEND_LEDGER:

@@ -19,19 +19,19 @@ from fencepost.store.rules.metadata import LedgerStatus
 
 @dataclass
 class Written:
-    """A batch: its entries, and the ledgers of each time that it was written. ``is_told``: somebody was told that it is
-    in the log.
+    """A batch: its entries, and the ledgers of each time that it was written. ``is_acknowledged``: somebody knows that
+    it is in the log.
     """
 
     batch: Batch
     entries: list[str]
     attempts: list[tuple[int, ...]] = field(default_factory=list)
-    is_told: bool = False
+    is_acknowledged: bool = False
 
 
 @dataclass
-class Note:
-    """What is noted of a ledger of a batch."""
+class PendingLedger:
+    """The record in the metadata service of a ledger of a batch, until the ledger is in the log or deleted."""
 
     batch: Batch
     is_withdrawn: bool = False
@@ -74,12 +74,12 @@ class AttachingNode:
             self.over(self.role.found)
 
     def over(self, found: Attaching) -> None:
-        """Tell the caller what came of it, and delete what is left over."""
+        """The process is done: the batch is acknowledged if it is in the log, and ledgers left over are deleted."""
         world, written = self.world, self.written
         world.happened.add(found)
         self.batches.resign(self.name)
         if found in (Attaching.ATTACH, Attaching.THERE):
-            written.is_told = True
+            written.is_acknowledged = True
             self.batches.delete_superseded(self.name, written.batch)
         if self.role.is_in_log:
             names = iter(written.entries)
@@ -97,7 +97,7 @@ class Withdrawal:
         self.name = name
         if world.trace is not None:
             world.trace.started(name, "client")
-        self.ledgers = [ledger for ledger, note in batches.notes.items() if note.batch == batch]
+        self.ledgers = [ledger for ledger, pending in batches.pending_ledgers.items() if pending.batch == batch]
         self.steps = self._steps()
 
     def go_on(self) -> None:
@@ -107,10 +107,10 @@ class Withdrawal:
             world.later(self.go_on)
 
     def _steps(self) -> Iterator[bool]:
-        world, notes = self.world, self.batches.notes
+        world, pending_ledgers = self.world, self.batches.pending_ledgers
         for ledger in self.ledgers:
-            if ledger in notes:
-                notes[ledger].is_withdrawn = True
+            if ledger in pending_ledgers:
+                pending_ledgers[ledger].is_withdrawn = True
             yield True
         self._trace("withdraw_batch", ledgers=self.ledgers)
         while True:
@@ -131,12 +131,12 @@ class Withdrawal:
 
 
 class Batches:
-    """The batches of a world: two writers of them, what they have written, and what is noted of its ledgers."""
+    """The batches of a world: two writers of them, what they have written, and the ledgers of them that are pending."""
 
     def __init__(self, world: Environment) -> None:
         self.world = world
         self.written: dict[str, list[Written]] = {"q0": [], "q1": []}
-        self.notes: dict[int, Note] = {}
+        self.pending_ledgers: dict[int, PendingLedger] = {}
         self.nodes: list[AttachingNode] = []
         self.processes = 0
 
@@ -155,7 +155,7 @@ class Batches:
             else:
                 node.works = False
                 self.resign(node.name)
-        elif chance < 0.4 and batches and not batches[-1].is_told:
+        elif chance < 0.4 and batches and not batches[-1].is_acknowledged:
             withdrawal = Withdrawal(self, self._name(), batches[-1].batch)
             self.world.at(self.world.now + rng.randint(0, 20_000), withdrawal.go_on)
             for _ in range(rng.choice((0, 1, 2))):  # somebody does not know
@@ -169,9 +169,9 @@ class Batches:
                 self.attach(written, written.attempts[-1])
 
     def write(self, batches: list[Written]) -> Written:
-        """Write the last batch again, or the next one if somebody was told that the last one is in the log."""
+        """Write the last batch again, or the next one if somebody knows that the last one is in the log."""
         world, rng = self.world, self.world.rng
-        if not batches or (batches[-1].is_told and rng.random() < 0.7):
+        if not batches or (batches[-1].is_acknowledged and rng.random() < 0.7):
             writer = next(name for name, some in self.written.items() if some is batches)
             number = len(batches)
             batches.append(
@@ -186,7 +186,7 @@ class Batches:
             ledger.committed = len(ledger.entries)
             ledger.last_entry = ledger.committed - 1
             ledger.status, ledger.takes_adds = LedgerStatus.CLOSED, False
-            self.notes[ledger.number] = Note(written.batch)
+            self.pending_ledgers[ledger.number] = PendingLedger(written.batch)
             ledgers.append(ledger.number)
         written.attempts.append(tuple(ledgers))
         return written
@@ -210,20 +210,21 @@ class Batches:
             world.elect(world.rng.choice(world.writers()))
 
     def pending(self, txn: int, ledgers: tuple[int, ...]) -> PendingRead:
-        """What is noted of ledgers."""
-        notes = [self.notes.get(ledger) for ledger in ledgers]
+        """Whether all those ledgers are pending and none of them is withdrawn."""
+        found = [self.pending_ledgers.get(ledger) for ledger in ledgers]
         return PendingRead(
-            txn, all(note is not None and not note.is_withdrawn for note in notes), self.world.now // 1000
+            txn, all(each is not None and not each.is_withdrawn for each in found), self.world.now // 1000
         )
 
     def delete_superseded(self, name: str, batch: Batch) -> None:
         """Delete, a while later, what was written of the writer's batches and is not in the log."""
         world = self.world
         chain, version = chain_of(bytes_of(world.chain)), world.version
-        for number in sorted({note.batch.number for note in self.notes.values() if note.batch.writer == batch.writer}):
+        batches = [pending.batch for pending in self.pending_ledgers.values()]
+        for number in sorted({each.number for each in batches if each.writer == batch.writer}):
             each = Batch(batch.writer, number)
-            noted = [ledger for ledger, note in self.notes.items() if note.batch == each]
-            over = [ledger for ledger in noted if never_attached(chain, each, ledger)]
+            ledgers = [ledger for ledger, pending in self.pending_ledgers.items() if pending.batch == each]
+            over = [ledger for ledger in ledgers if never_attached(chain, each, ledger)]
             if over:
                 self.trace(
                     name,
@@ -233,29 +234,29 @@ class Batches:
                     writer=each.writer,
                     number=number,
                 )
-            for ledger in noted:
+            for ledger in ledgers:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in over:
                     world.later(lambda ledger=ledger, is_in_log=is_in_log: self.drop(ledger, is_in_log))  # type: ignore[misc]
 
     def drop(self, ledger: int, is_in_log: bool) -> None:
         """Forget a ledger, and delete it if it is not in the log."""
-        self.notes.pop(ledger, None)
+        self.pending_ledgers.pop(ledger, None)
         if not is_in_log:
             self.world.delete(ledger)
 
     def trace(self, name: str, action: str, **fields: object) -> None:
-        """Tell of something that a process has done to the log."""
+        """Trace a step of a process on the log."""
         if self.world.trace is not None:
             self.world.trace.node_did(name, action, fields, self.world.subject)
 
     def broken(self, names: list[str]) -> str:
-        """What is wrong with a batch, given all entries of the log in their order; empty if nothing is."""
+        """The fault of a batch, given all entries of the log in their order; empty if there is none."""
         places = {name: place for place, name in enumerate(names)}
         for written in (each for some in self.written.values() for each in some):
             there = [places[name] for name in written.entries if name in places]
             if there and there != [*range(there[0], there[0] + len(written.entries))]:
                 return f"batch {written.batch.number} of {written.batch.writer} is not whole"
-            if written.is_told and not there:
+            if written.is_acknowledged and not there:
                 return f"batch {written.batch.number} of {written.batch.writer} is said to be in the log, and is not"
         return ""

@@ -19,12 +19,12 @@ from fencepost.store.sim.trace import SimTrace
 
 MS = 1_000
 LOG = f"{SUBJECT}simulated"
-"""What traces call the log."""
+"""The name of the log in traces."""
 METADATA = "metadata"
 
 
 class Broken(AssertionError):
-    """What a log promises is not so: which promise, and what is so instead."""
+    """A promise of the log is broken: which one, and what is so instead."""
 
     def __init__(self, promise: str, what: str) -> None:
         super().__init__(f"{promise}: {what}")
@@ -54,7 +54,7 @@ class Ledger:
         self.status = LedgerStatus.CLOSED
 
     def end(self) -> list[str]:
-        """What a reader finds in it."""
+        """The entries that a reader finds in it."""
         return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
@@ -67,7 +67,7 @@ class Process(Protocol):
 
 
 class Environment:
-    """What is around the processes of a run, and the time in microseconds. :class:`fencepost.log.sim.world.World`
+    """The surroundings of the processes of a run, and the time in microseconds. :class:`fencepost.log.sim.world.World`
     carries out effects and elects.
     """
 
@@ -90,7 +90,7 @@ class Environment:
         self.elected = ""
         self.acknowledged: dict[str, Position] = {}
         self.appends: dict[str, set[str]] = {}
-        """What was acknowledged when each was appended."""
+        """For each entry, the entries acknowledged when it was appended."""
         self.is_calm = False
         self.happened: set[object] = set()
 

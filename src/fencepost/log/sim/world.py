@@ -183,7 +183,7 @@ class Reader:
                 self.at = Position(onward, 0)
 
     def judge(self, log: list[tuple[int, int, str]]) -> None:
-        """What it has found is in the log, and in this order."""
+        """The entries that it has found are in the log, and in this order."""
         places = {Position(ledger, entry): (place, name) for place, (ledger, entry, name) in enumerate(log)}
         last = -1
         for position, name in self.found:
@@ -375,8 +375,8 @@ class World(Environment):
     def close_own(self, effect: CloseLedger) -> LedgerClosed:
         ledger = self.ledgers[effect.ledger]
         if ledger.status is not LedgerStatus.OPEN:
-            is_told = ledger.last_entry is not None and self.rng.random() < 0.5
-            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_told else None)
+            is_reported = ledger.last_entry is not None and self.rng.random() < 0.5
+            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_reported else None)
         ledger.takes_adds = False
         ledger.close(self.rng)
         return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
@@ -596,7 +596,7 @@ class World(Environment):
         self.read(names)
 
     def judge_cursor(self, log: list[tuple[int, int, str]]) -> None:
-        """What is acknowledged is what was, but for what was trimmed."""
+        """The cursor has acknowledged what it acknowledged before, but for trimmed entries."""
         places = {Position(ledger, entry): place for place, (ledger, entry, _) in enumerate(log)}
         known = cursors.in_chain(self.cursor[0], self.chain)
         start = self.chain.place(known.before)

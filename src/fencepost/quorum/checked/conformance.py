@@ -110,7 +110,7 @@ class QuorumConformance(Conformance):
         return tuple([(("member", self._who(event)[1], name), value) for name, value in parts.items()])
 
     def _voters(self, event: Event) -> tuple[tuple[tuple[Any, ...], Any], ...]:
-        """The configuration that the replica goes by then, if that is told."""
+        """The configuration that the replica goes by then, if the event gives it."""
         voters = event.parameters.get("voters")
         return () if voters is None else self._is(event, voters=frozenset([self.r[voter] for voter in voters]))
 
@@ -127,36 +127,40 @@ class QuorumConformance(Conformance):
         yield Step(event.action, (self._who(event), ("peer", self.r[event.parameters["peer"]])))
 
     def _to_place(self, event: Event) -> Iterator[Step]:
-        """Up to a place in the log, the epoch of which is told too."""
+        """Up to a place in the log, whose epoch the event gives too."""
         place = event.parameters["end"] if "end" in event.parameters else event.parameters["snapshot"]
         yield Step(event.action, (self._who(event),), tuple(place), after=self._voters(event))
 
     def _restarts(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        after = self._is(event, state=State(told["state"])) + self._voters(event)
+        fields = event.parameters
+        after = self._is(event, state=State(fields["state"])) + self._voters(event)
         if _place(event) in self.first:
-            voters = frozenset([self.r[voter] for voter in told["voters"]])
-            yield Step("start", (self._who(event), ("host", told["host"])), (voters,), after=after)
+            voters = frozenset([self.r[voter] for voter in fields["voters"]])
+            yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
             return
-        stored = Stored(told["epoch"], self._replica(told["voted"]), self._replica(told["leader"]))
-        yield Step(event.action, (self._who(event),), (stored, told["snapshot"][0], *told["end"]), after=after)
+        stored = Stored(fields["epoch"], self._replica(fields["voted"]), self._replica(fields["leader"]))
+        yield Step(event.action, (self._who(event),), (stored, fields["snapshot"][0], *fields["end"]), after=after)
 
     def _stores(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        stored = Stored(told["epoch"], self._replica(told["voted"]), self._replica(told["leader"]))
+        fields = event.parameters
+        stored = Stored(fields["epoch"], self._replica(fields["voted"]), self._replica(fields["leader"]))
         yield Step(event.action, (self._who(event),), (stored,))
 
     def _speaks(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        about = (("epoch", told["epoch"]), ("votes", told["votes"]))
-        yield Step(event.action, (self._who(event), *about), (self._replica(told["leader"]),))
+        fields = event.parameters
+        about = (("epoch", fields["epoch"]), ("votes", fields["votes"]))
+        yield Step(event.action, (self._who(event), *about), (self._replica(fields["leader"]),))
 
     def _learns_epoch(self, event: Event) -> Iterator[Step]:
         yield Step(event.action, (self._who(event), ("epoch", event.parameters["epoch"])))
 
     def _follows(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        about = (("leader", self.r[told["leader"]]), ("epoch", told["epoch"]), ("asked", self._replica(told["asked"])))
+        fields = event.parameters
+        about = (
+            ("leader", self.r[fields["leader"]]),
+            ("epoch", fields["epoch"]),
+            ("asked", self._replica(fields["asked"])),
+        )
         yield Step(event.action, (self._who(event), *about))
 
     def _loses_leader(self, event: Event) -> Iterator[Step]:
@@ -164,15 +168,15 @@ class QuorumConformance(Conformance):
         yield Step(event.action, (self._who(event),), after=self._is(event, voted=voted))
 
     def _is_asked(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
+        fields = event.parameters
         about = (
-            ("candidate", self.r[told["candidate"]]),
-            ("asked", self.r[told["asked"]]),
-            ("epoch", told["epoch"]),
-            ("pre_vote", told["pre_vote"]),
-            ("granted", told["granted"]),
+            ("candidate", self.r[fields["candidate"]]),
+            ("asked", self.r[fields["asked"]]),
+            ("epoch", fields["epoch"]),
+            ("pre_vote", fields["pre_vote"]),
+            ("granted", fields["granted"]),
         )
-        yield Step(event.action, (self._who(event), *about), tuple(told["end"]))
+        yield Step(event.action, (self._who(event), *about), tuple(fields["end"]))
 
     def _leads(self, event: Event) -> Iterator[Step]:
         about = ("renews", event.parameters["renews"])
@@ -183,16 +187,16 @@ class QuorumConformance(Conformance):
         yield Step(event.action, (self._who(event),), (fetched,))
 
     def _is_written_to(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        yield Step(event.action, (self._who(event), ("count", told["count"])), (told["offset"],))
+        fields = event.parameters
+        yield Step(event.action, (self._who(event), ("count", fields["count"])), (fields["offset"],))
 
     def _is_fetched_from(self, event: Event) -> Iterator[Step]:
         peer = ("peer", self.r[event.parameters["peer"]])
         yield Step(event.action, (self._who(event), peer), tuple(event.parameters["end"]))
 
     def _refuses_fetch(self, event: Event) -> Iterator[Step]:
-        told = event.parameters
-        about = (("peer", self.r[told["peer"]]), ("asked", told["epoch"]), ("error", Error[told["error"]]))
+        fields = event.parameters
+        about = (("peer", self.r[fields["peer"]]), ("asked", fields["epoch"]), ("error", Error[fields["error"]]))
         yield Step(event.action, (self._who(event), *about))
 
     def _commits(self, event: Event) -> Iterator[Step]:

@@ -58,7 +58,7 @@ from fencepost.spec.declarations import Configuration
 
 
 class Standing(Record):
-    """What a replica has besides what `kraft-kip-853` knows of it.
+    """The state of a replica besides its state in `kraft-kip-853`.
 
     ``asks``: it is prospective, and ``granted`` has who would vote for it. ``heard``: it follows a leader that has
     answered it. ``committed``: what its state machine may have applied. ``unsynced``: how many records at the end of
@@ -125,7 +125,7 @@ def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any
 
 
 def values_of(protocol: KRaft) -> tuple[ModelValue, ...]:
-    """What clients write."""
+    """The values that clients write."""
     return protocol.values
 
 
@@ -307,7 +307,7 @@ class Quorum(KRaft):
             me.voted_for = None
 
     def maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
-        """Another replica has told its epoch, and its leader if it has one."""
+        """Another replica has reported its epoch, and its leader if it has one."""
         me = self.server[s]
         mine = s if me.state is ServerState.LEADER else me.leader
         learnt = rules.learns(me.current_epoch, mine, epoch, leader, s)
@@ -321,7 +321,7 @@ class Quorum(KRaft):
     def handle_common_response(
         self, s: ModelValue, leader: ModelValue | None, epoch: int, error: kraft.Error | None
     ) -> bool:
-        """What is done with every response; whether that is all."""
+        """The handling of every response; whether nothing else is to be done with it."""
         me = self.server[s]
         before = me.current_epoch, me.leader
         if epoch >= me.current_epoch:
@@ -486,7 +486,7 @@ class Quorum(KRaft):
         me = self.server[s]
         require(rules.accepts_begin_quorum(me.role is Role.VOTER, only_voters=False))
         announcement = self.receive_from(
-            BeginQuorumEpochRequest, s, peer, where=lambda told: not rules.is_stale(told.epoch, me.current_epoch)
+            BeginQuorumEpochRequest, s, peer, where=lambda begin: not rules.is_stale(begin.epoch, me.current_epoch)
         ).message
         self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()

@@ -128,7 +128,7 @@ class Stored(Record):
 
 
 class Left(Record):
-    """What a crash may leave: the part of a log ahead of any offset from ``durable`` on."""
+    """The rest that a crash may leave: the part of a log ahead of any offset from ``durable`` on."""
 
     log: Log
     durable: int
@@ -173,8 +173,8 @@ class Progress(Record):
 
 
 class Fetched(Record):
-    """What a replica has fetched in an epoch: all of the leader's log ahead of ``end``, so it has that; and ``places``,
-    without knowing the leader."""
+    """The fetches of a replica in an epoch: it has all of the leader's log ahead of ``end``; ``places``: the ends of
+    its log in the fetches that it sent without knowing the leader."""
 
     end: int = -1
     places: frozenset[tuple[int, int]] = frozenset()
@@ -217,14 +217,14 @@ class RunningQuorum(Protocol):
     told_epoch: PerKey[int, bool] = per_key(_epochs, False)
     """Whether somebody has said that it is in an epoch."""
     stood: PerKey[int, frozenset[tuple[ModelValue, int, int]]] = per_key(_epochs, frozenset())
-    """Who stands in an epoch, with the end of what log: offset and epoch."""
+    """The candidates of an epoch, each with the end of its log: offset and epoch."""
     votes: PerKey[int, frozenset[tuple[ModelValue, ModelValue]]] = per_key(_epochs, frozenset())
-    """Who has voted in an epoch, and for whom."""
+    """The votes of an epoch: the voter and its candidate."""
     pre_votes: PerKey[int, frozenset[tuple[ModelValue, ModelValue]]] = per_key(_epochs, frozenset())
     leaders: PerKey[int, tuple[ModelValue, ...]] = per_key(_epochs, ())
-    """Who has come to lead an epoch, each time that somebody has."""
+    """The leaders of an epoch, one for each time that a replica has come to lead it."""
     told_leader: PerKey[int, Voters] = per_key(_epochs, NOBODY)
-    """Who has said that it leads an epoch."""
+    """The replicas that have announced themselves as leaders of an epoch."""
     told_end: PerKey[int, bool] = per_key(_epochs, False)
     """Whether the leader of an epoch has said that it leads no more."""
     leader_log: PerKey[int, Log | None] = per_key(_epochs, None)
@@ -461,17 +461,17 @@ class RunningQuorum(Protocol):
         """
         me = self.member[s]
         self._ready(s)
-        told = me.stored if self.stores_before_speaking else self._to_be_stored(s)
-        assert told is not None
-        require(epoch == told.epoch)
+        spoken = me.stored if self.stores_before_speaking else self._to_be_stored(s)
+        assert spoken is not None
+        require(epoch == spoken.epoch)
         self.told_epoch[epoch] = True
-        leader = one_of((told.leader, None) if self.is_traced else (told.leader,))
-        require(self.is_traced or votes == (told.voted is not None))
+        leader = one_of((spoken.leader, None) if self.is_traced else (spoken.leader,))
+        require(self.is_traced or votes == (spoken.voted is not None))
         if votes:
-            require(told.voted is not None)
-            assert told.voted is not None
-            if told.voted != s:
-                self.votes[epoch] |= {(s, told.voted)}
+            require(spoken.voted is not None)
+            assert spoken.voted is not None
+            if spoken.voted != s:
+                self.votes[epoch] |= {(s, spoken.voted)}
             elif me.stands_with is not None:
                 self.stood[epoch] |= {(s, *me.stands_with)}
         if leader == s:
@@ -904,12 +904,12 @@ class RunningQuorum(Protocol):
 
 
 def _any_of(replicas: Sequence[ModelValue]) -> Any:
-    """Any set of replicas, of which a trace says one."""
+    """Any set of replicas, of which a trace names one."""
     return _Sets(replicas)
 
 
 class _Sets(tuple[Any, ...]):
-    """All sets of some replicas, as options of which one is told."""
+    """All sets of some replicas, as options of which a trace names one."""
 
     def __new__(cls, replicas: Sequence[ModelValue]) -> _Sets:
         return super().__new__(cls, replicas)

@@ -1,4 +1,4 @@
-"""What operators ask of a quorum: how it stands, and that a replica is made a voter, or a voter no more."""
+"""The requests of operators to a quorum: to describe it, to make a replica a voter, and to remove a voter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_YET = frozenset({Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY, Error.
 
 
 class Administrator:
-    """Asks the leader, of whom any member says where it is; for at most ``patience`` seconds.
+    """Asks the leader, whose endpoint any member knows; for at most ``patience`` seconds.
 
     Methods raise :class:`fencepost.errors.SystemFailure`.
     """
@@ -121,4 +121,4 @@ class Administrator:
         """Nobody calls."""
 
     def disconnected(self, endpoint: str) -> None:
-        """Futures are told."""
+        """The futures of the connection fail by themselves."""

@@ -1,4 +1,4 @@
-"""When replicas fetched, by the clock of their leader: roles read none, so whoever drives one keeps it."""
+"""When replicas fetched, by the clock of their leader: a role reads no clock, so its driver keeps these times."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def _now() -> int:
 
 
 class FetchTimes:
-    """Of one epoch, in milliseconds since 1970: when each replica fetched last, and when it last had all that there
-    was. Kafka: ``LeaderState.ReplicaState``."""
+    """The times of fetches in one epoch, in milliseconds since 1970: when each replica fetched last, and when it had
+    caught up last. Kafka: ``LeaderState.ReplicaState``."""
 
     def __init__(self, now: Callable[[], int] = _now) -> None:
         self._now = now
         self._epoch = -1
         self._known: dict[ReplicaKey, tuple[int, int, int]] = {}
-        """Of each: when it fetched, the end of the leader's log then, and when it had caught up."""
+        """For each replica: when it fetched, the end of the leader's log then, and when the replica had caught up."""
 
-    def note(self, fetch: Fetch, end_offset: int) -> None:
+    def record(self, fetch: Fetch, end_offset: int) -> None:
         """A replica fetches from the leader of the fetch's epoch, whose log ends at ``end_offset``."""
         if fetch.epoch != self._epoch:
             self._epoch = fetch.epoch
@@ -38,8 +38,8 @@ class FetchTimes:
             caught_up_at = max(caught_up_at, fetched_at)
         self._known[fetch.replica] = now, end_offset, caught_up_at
 
-    def told(self, response: DescribeQuorumResponse) -> DescribeQuorumResponse:
-        """What a leader tells of the quorum, with the times in it."""
+    def with_times(self, response: DescribeQuorumResponse) -> DescribeQuorumResponse:
+        """The description of the quorum by its leader, with the times of each replica filled in."""
 
         def timed(each: ReplicaProgress) -> ReplicaProgress:
             if each.key == response.source:

@@ -31,11 +31,11 @@ _logger = logging.getLogger(__name__)
 _AGAIN = 0.1
 """Seconds after which the others are asked again."""
 _REMINDER = 100
-"""Rounds after which it is said who is waited for."""
+"""Rounds after which the hosts that are waited for are logged."""
 
 
 def prepare(files: Files, host_id: int | None) -> Meta:
-    """Whose folder it is; an empty one becomes a new replica's, of the host 1 if no other is given. Raises
+    """The owner of a folder; an empty one becomes a new replica's, of the host 1 if no other is given. Raises
     :class:`fencepost.store.disk.journal.Damage`, and ``ValueError`` if it is another host's."""
     meta = read_meta(files)
     if meta is None:

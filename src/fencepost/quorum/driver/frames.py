@@ -1,7 +1,7 @@
-"""What goes over connections between replicas: four bytes of length, a byte for the version, and MessagePack.
+"""The frames on connections between replicas: four bytes of length, a byte for the version, and MessagePack.
 
-The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then whoever opened it asks, and
-the other answers, in any order.
+The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then the side that opened it
+asks, and the other one answers, in any order.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
 
 
 class Hello(_Frame, frozen=True, gc=False):
-    """Who opens a connection: a replica with its cluster; both None for an administrator, or a replica that has no
-    cluster yet, which learns about the other by the answer."""
+    """The first frame: the replica that opens the connection, and its cluster. Both are None for an administrator, or
+    for a replica without a cluster yet, which learns about the other by the answer."""
 
     cluster_id: str | None = None
     replica: ReplicaKey | None = None
 
 
 class Welcome(_Frame, frozen=True, gc=False):
-    """Who answers. ``cluster_id`` is empty if it belongs to none yet; ``error`` says why the connection is closed."""
+    """The answer of the replica that listens. ``cluster_id`` is empty if it belongs to none yet; ``error`` says why the
+    connection is closed."""
 
     node: Node
     cluster_id: str = ""
@@ -65,7 +66,7 @@ class Call(_Frame, frozen=True, gc=False):
 
 
 class Returned(_Frame, frozen=True, gc=False):
-    """What a call gives; ``error`` says why it gives nothing."""
+    """The result of a call; ``error`` says why there is none."""
 
     number: int
     data: bytes = b""

@@ -9,7 +9,7 @@ from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.formation import form, prepare
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
-from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, QuorumNode, StateMachine
+from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, NodeSettings, QuorumNode, StateMachine
 from fencepost.quorum.files.directory import Contents, open_replica
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.messages import AnyRequest, AnyResponse
@@ -110,18 +110,9 @@ class QuorumHost:
 
     def begin(self, contents: Contents, machine: StateMachine) -> QuorumNode:
         """Take part, with a state machine that has the state of ``contents``."""
-        bootstrap = [endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id]
-        self.node = QuorumNode(
-            self.files,
-            contents,
-            self.me,
-            self.links,
-            machine,
-            self.settings,
-            self.limits,
-            bootstrap,
-            tracer=self._tracer(),
-        )
+        bootstrap = tuple(endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id)
+        settings = NodeSettings(replica=self.settings, limits=self.limits, bootstrap=bootstrap)
+        self.node = QuorumNode(self.files, contents, self.me, self.links, machine, settings, self._tracer())
         self.node.start()
         return self.node
 

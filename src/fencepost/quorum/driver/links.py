@@ -1,6 +1,6 @@
 """Connections among replicas, within limits: those that this process opens, one to each endpoint, and those that come.
 
-A connection that does not take what is sent to it is closed. Whoever sent something over one that breaks is told.
+A connection whose peer does not take the bytes sent to it is closed. When a connection breaks, its handler is notified.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class LinkError(Exception):
 
 
 class Handler(Protocol):
-    """Whoever has the connections."""
+    """The owner of the connections."""
 
     def welcome(self) -> Welcome:
-        """What is said to those that connect."""
+        """The greeting to a replica or administrator that connects."""
         ...
 
     def asked(self, request: AnyRequest, respond: Respond) -> None:
@@ -112,7 +112,7 @@ class _Link(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """Who is at the other end, in words."""
+        """The peer at the other end, in words."""
         return "a replica"
 
 
@@ -254,7 +254,7 @@ class _Outgoing(_Link):
         self.lost(reason)
 
     def lost(self, reason: str) -> None:
-        """It is gone: whoever waits is told."""
+        """The connection is gone: every request and call that waits for its answer fails."""
         self.closing = True
         if self._is_lost:
             return
@@ -342,7 +342,7 @@ class Links:
         self._to(endpoint).post(Call(0, data))
 
     async def identify(self, endpoint: str) -> Welcome:
-        """Who is there. Raises :class:`LinkError`."""
+        """The replica that listens at an endpoint. Raises :class:`LinkError`."""
         return await asyncio.shield(self._to(endpoint).opened)
 
     def forget(self, endpoint: str) -> None:

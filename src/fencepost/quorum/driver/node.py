@@ -1,4 +1,4 @@
-"""A replica of a quorum as part of a process: it carries out what the role wants done, for a state machine.
+"""A replica of a quorum as part of a process: it carries out the effects of the role, for a state machine.
 
 Everything happens on the loop's thread, but for the disk: one thread writes and syncs the log, a group at a time, and
 another one writes snapshots. What arrives while the log is synced is the next group. Epochs and votes are stored on the
@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +23,8 @@ import msgspec
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import Links, Respond, Return
+from fencepost.quorum.driver.proposals import NotLeader, Proposals
+from fencepost.quorum.driver.timers import Timers
 from fencepost.quorum.files.directory import Contents
 from fencepost.quorum.files.election import store_election
 from fencepost.quorum.files.snapshots import Fetched, name_of, purge_snapshots, write_snapshot
@@ -67,7 +69,6 @@ from fencepost.quorum.roles.interface import (
     Stored,
     StoreState,
     TellHighWatermark,
-    Timer,
     TimerFired,
     Trace,
     Truncate,
@@ -85,16 +86,8 @@ from fencepost.worker import Worker
 _logger = logging.getLogger(__name__)
 
 
-class NotLeader(Exception):
-    """This replica does not lead: what was proposed is not in the log."""
-
-
-class OutcomeUnknown(Exception):
-    """This replica leads no more: what was proposed may be committed by the next leader, or not."""
-
-
 class StateMachine(Protocol):
-    """What the log is for. All of it is called by the loop's thread."""
+    """The state machine that the log replicates. Its methods are called by the loop's thread."""
 
     def apply(self, batch: Batch) -> None:
         """Records are committed: the next ones. Control records come, too, as batches without records."""
@@ -110,8 +103,8 @@ class StateMachine(Protocol):
         ...
 
     def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
-        """Who leads, and whether it is this replica. Called for each epoch; what was sent to the leader of another one
-        may be lost."""
+        """Another replica leads, or nobody, or this one (``mine``). Called for each epoch; requests to the leader of
+        another epoch may be lost."""
         ...
 
     def became_leader(self, epoch: int) -> None:
@@ -123,16 +116,16 @@ class StateMachine(Protocol):
         ...
 
     def link_lost(self, endpoint: str) -> None:
-        """A connection that this process opened is gone: what was sent over it may be lost."""
+        """A connection that this process opened is gone: calls over it may be lost."""
         ...
 
     def failed(self, error: BaseException) -> None:
-        """It is over: the disk failed, or what can not be has happened."""
+        """The node has ended: the disk failed, or something happened that can not."""
         ...
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node takes at once, in bytes and records.
+    """Limits on the work of a node at once, in bytes and records.
 
     ``batch``: proposals that are appended together. ``fetch``: batches in one answer, at least one. ``piece``: of a
     snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one
@@ -158,8 +151,31 @@ _SLICE = 1 << 20
 """Bytes of records that are applied before the loop goes on with something else."""
 _BETWEEN_GROUPS = 0.001
 """Seconds between two groups of a snapshot."""
-_RESOLUTION = 0.002
-"""Seconds by which a loop may be early with a timer."""
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a node: those of its ``replica``, its ``limits``, and the endpoints to ask for a leader
+    (``bootstrap``)."""
+
+    replica: Settings
+    limits: Limits = DEFAULT_LIMITS
+    bootstrap: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _SnapshotProgress:
+    """The last snapshot, the one that is being taken, and the one that is being fetched.
+
+    ``end``: the offset at which the last snapshot was begun. ``bytes_before``: of the log, appended by then (negative:
+    before this process began). ``is_due``: another one is taken as soon as there is anything new. ``is_written``: one
+    is being written now.
+    """
+
+    end: int
+    bytes_before: int
+    is_due: bool
+    is_written: bool = False
+    fetched: Fetched | None = None
 
 
 class QuorumNode:
@@ -172,55 +188,52 @@ class QuorumNode:
         me: Node,
         links: Links,
         machine: StateMachine,
-        settings: Settings,
-        limits: Limits = DEFAULT_LIMITS,
-        bootstrap: Sequence[str] = (),
-        draw: Callable[[float, float], float] = random.uniform,
+        settings: NodeSettings,
         tracer: Tracer | None = None,
     ) -> None:
-        """``contents``: what the files hold, whose state the machine has already. ``bootstrap``: endpoints to ask for a
-        leader. ``tracer`` is told what the replica does."""
+        """``contents``: what the files hold, whose state the machine has already. ``tracer`` traces the replica."""
         self.files = files
         self.meta = contents.meta
         self.me = me
         self.links = links
         self.machine = machine
-        self.limits = limits
+        self.limits = settings.limits
         self.log = contents.log
-        self.replica = Replica(me, settings, bootstrap, traces=tracer is not None)
+        self.replica = Replica(me, settings.replica, settings.bootstrap, traces=tracer is not None)
         self.applied = contents.snapshot.end.offset
         """The state machine has all records ahead of this offset."""
         self.stopped = False
         self._tracer = tracer
         self._contents: Contents | None = contents
-        self._draw = draw
+        self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When a leader has answered this replica, by the clock of the loop."""
+        self._known: tuple[int, Node | None, bool] = (-1, None, False)
+        """The epoch, the leader and whether it is this replica, as the state machine has heard last."""
+        # The role
         self._events: deque[Event] = deque()
         self._effects: deque[Effect] = deque()
         self._running = False
         self._blocked = False
-        self._known: tuple[int, Node | None, bool] = (-1, None, False)
-        self._fires_at: dict[Timer, float] = {}
-        self._timers: dict[Timer, tuple[float, asyncio.TimerHandle]] = {}  # not later than they are to fire
+        self._carry_out = self._handlers()
+        self._timers = Timers(lambda timer: self.deliver(TimerFired(timer)))
+        # Requests and proposals
+        self._numbers = itertools.count(1)
         self._replies: dict[int, Respond] = {}
         self._fetches = FetchTimes()
-        self._numbers = itertools.count(1)
-        self._pending: deque[tuple[Sequence[bytes], asyncio.Future[OffsetAndEpoch] | None]] = deque()
+        self._proposals = Proposals()
         self._proposing = False
-        self._tokens: dict[int, list[tuple[int, asyncio.Future[OffsetAndEpoch]]]] = {}
-        self._accepted: deque[tuple[int, int, asyncio.Future[OffsetAndEpoch]]] = deque()
+        # The disk
+        self._log_worker = Worker("quorum log")
         self._syncing = False
         self._rest: asyncio.TimerHandle | None = None
-        self._fetched: Fetched | None = None
-        self._snapshotting = False
-        self._snapshot_end = contents.snapshot.end.offset
-        self._bytes_before = -self.log.size_from(self._snapshot_end)
-        self._wants_snapshot = self.log.file_count > limits.files
-        self._loop = asyncio.get_running_loop()
-        self.heard_at = self._loop.time()
-        """When a leader has answered this replica, by the clock of the loop."""
-        self._disk = Worker("quorum log")
-        self._snapshots = Worker("quorum snapshot")
-        self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
+        self._snapshot_worker = Worker("quorum snapshot")
+        begun = contents.snapshot.end.offset
+        is_due = self.log.file_count > self.limits.files
+        self._snapshot = _SnapshotProgress(begun, -self.log.size_from(begun), is_due)
+
+    def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
+        handlers: dict[type[Effect], Callable[[Any], None]] = {
             StoreState: self._store_election,
             Append: self._append,
             Truncate: self._truncate,
@@ -231,18 +244,19 @@ class QuorumNode:
             Reply: lambda effect: self._reply(effect.connection, effect.response),
             ReplyWithBatches: self._reply_with_batches,
             ReplyWithSnapshot: self._reply_with_snapshot,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
+            SetTimer: lambda effect: self._timers.set(effect),
+            CancelTimer: lambda effect: self._timers.cancel(effect.timer),
             Commit: self._commit,
-            Accepted: self._was_accepted,
-            Refused: self._was_refused,
+            Accepted: lambda effect: self._proposals.accept(effect.token, effect.end_offset, effect.epoch),
+            Refused: lambda effect: self._proposals.refuse(effect.token),
             BecameLeader: lambda effect: self.machine.became_leader(effect.epoch),
-            LostLeadership: lambda effect: self._lose_proposals(),
+            LostLeadership: lambda effect: self._proposals.lose(),
             LeaderChanged: lambda effect: None,  # see _look_at_leader: epochs count, too
             VotersChanged: lambda effect: None,
         }
-        if tracer is not None:
-            self._carry_out[Trace] = tracer.did
+        if self._tracer is not None:
+            handlers[Trace] = self._tracer.did
+        return handlers
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -259,36 +273,26 @@ class QuorumNode:
             self.deliver(Resign())
             await asyncio.sleep(0)
         failed, self.stopped = self.stopped, True
-        self._cancel_timers()
+        self._timers.stop()
         if self._rest is not None:
             self._rest.cancel()
-        self._fail_proposals()
-        await self._snapshots.finish(lambda: None)
-        await self._disk.finish(lambda: None if failed else self.log.rest())
+        self._proposals.fail()
+        await self._snapshot_worker.finish(lambda: None)
+        await self._log_worker.finish(lambda: None if failed else self.log.rest())
 
     def _fail(self, error: BaseException) -> None:
         if self.stopped:
             return
         self.stopped = True
         _logger.error("the replica %s ends: %s", self.me, error)
-        self._cancel_timers()
-        self._fail_proposals()
+        self._timers.stop()
+        self._proposals.fail()
         self.machine.failed(error)
 
-    def _fail_proposals(self) -> None:
-        pending, self._pending = self._pending, deque()
-        accepted, self._accepted = self._accepted, deque()
-        for _, future in pending:
-            if future is not None and not future.done():
-                future.set_exception(NotLeader())
-        for _, _, future in accepted:
-            if not future.done():
-                future.set_exception(OutcomeUnknown())
-
-    # -- what others ask -----------------------------------------------------------------------------------------------
+    # -- requests of others --------------------------------------------------------------------------------------------
 
     def welcome(self) -> Welcome:
-        """What is said to those that connect."""
+        """The greeting to a replica or administrator that connects."""
         return Welcome(self.me, self.meta.cluster_id, self.replica.voters)
 
     def asked(self, request: AnyRequest, respond: Respond) -> None:
@@ -296,7 +300,7 @@ class QuorumNode:
         number = next(self._numbers)
         self._replies[number] = respond
         if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
-            self._fetches.note(request, self.replica.log.end_offset)
+            self._fetches.record(request, self.replica.log.end_offset)
         self.deliver(RequestReceived(number, request))
 
     def answered(self, response: AnyResponse) -> None:
@@ -328,7 +332,7 @@ class QuorumNode:
 
     @property
     def leader(self) -> Node | None:
-        """Who leads, as far as this replica knows."""
+        """The leader, as far as this replica knows; None if it knows of none."""
         return self.me if self.replica.leads else self.replica.known_leader
 
     @property
@@ -339,13 +343,13 @@ class QuorumNode:
     # -- proposals -----------------------------------------------------------------------------------------------------
 
     def propose(self, records: Sequence[bytes]) -> asyncio.Future[OffsetAndEpoch]:
-        """Append records: a future with the end offset of the last one and its epoch, when they are committed and
-        applied here; or :class:`NotLeader`, or :class:`OutcomeUnknown`."""
+        """Append records. Returns a future of the end offset of the last one and its epoch, once they are committed and
+        applied here; the future fails with :class:`.NotLeader` or :class:`.OutcomeUnknown`."""
         future: asyncio.Future[OffsetAndEpoch] = self._loop.create_future()
         if self.stopped:
             future.set_exception(NotLeader())
             return future
-        self._pending.append((records, future))
+        self._proposals.gathered.append((records, future))
         if not self._proposing and not self._syncing:
             self._proposing = True
             self._loop.call_soon(self._propose)
@@ -355,45 +359,20 @@ class QuorumNode:
         """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed, and
         has gathered them. If this replica does not lead, nothing happens."""
         if not self.stopped:
-            self._pending.append((records, None))
+            self._proposals.gathered.append((records, None))
             if not self._proposing and not self._syncing:
                 self._propose()
 
     def _propose(self) -> None:
-        """Give the role what has gathered, as few batches."""
+        """Propose to the role all that is gathered, as few batches."""
         self._proposing = False
-        while self._pending and not self.stopped:
-            records: list[bytes] = []
-            waiting: list[tuple[int, asyncio.Future[OffsetAndEpoch]]] = []
-            size = 0
-            while self._pending and (not records or size < self.limits.batch):
-                some, future = self._pending.popleft()
-                records += some
-                size += sum(map(len, some))
-                if future is not None:
-                    waiting.append((len(records), future))
+        while self._proposals.gathered and not self.stopped:
             token = next(self._numbers)
-            self._tokens[token] = [(count - len(records), future) for count, future in waiting]
-            self.deliver(Proposed(token, tuple(records)))
-
-    def _was_accepted(self, effect: Accepted) -> None:
-        for before, future in self._tokens.pop(effect.token):
-            self._accepted.append((effect.end_offset + before, effect.epoch, future))
-
-    def _was_refused(self, effect: Refused) -> None:
-        for _, future in self._tokens.pop(effect.token):
-            if not future.done():
-                future.set_exception(NotLeader())
-
-    def _lose_proposals(self) -> None:
-        """Nobody knows what becomes of what is appended and not committed."""
-        accepted, self._accepted = self._accepted, deque()
-        for _, _, future in accepted:
-            if not future.done():
-                future.set_exception(OutcomeUnknown())
+            self.deliver(Proposed(token, self._proposals.take(token, self.limits.batch)))
 
     def tell_high_watermark(self, replica: ReplicaKey) -> None:
-        """A replica waits for what is committed by now: it is told at once, if this one leads."""
+        """A replica has clients that wait for a record which is committed by now: if this replica leads, it sends its
+        high watermark to that one at once."""
         self.deliver(TellHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
@@ -436,39 +415,6 @@ class QuorumNode:
         if not self._running:
             self._run()
 
-    # -- timers --------------------------------------------------------------------------------------------------------
-
-    def _set_timer(self, effect: SetTimer) -> None:
-        """Timers are set again and again, and seldom fire: one that is set to a later time stays, and looks again when
-        it fires.
-        """
-        timer = effect.timer
-        at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
-        self._fires_at[timer] = at
-        there = self._timers.get(timer)
-        if there is None or there[0] > at:
-            if there is not None:
-                there[1].cancel()
-            self._timers[timer] = at, self._loop.call_at(at, self._timer_fired, timer)
-
-    def _cancel_timer(self, effect: CancelTimer) -> None:
-        self._fires_at.pop(effect.timer, None)
-
-    def _timer_fired(self, timer: Timer) -> None:
-        del self._timers[timer]
-        at = self._fires_at.get(timer)
-        if at is None:
-            return
-        if at > self._loop.time() + _RESOLUTION:
-            self._timers[timer] = at, self._loop.call_at(at, self._timer_fired, timer)
-            return
-        del self._fires_at[timer]
-        self.deliver(TimerFired(timer))
-
-    def _cancel_timers(self) -> None:
-        for _, handle in self._timers.values():
-            handle.cancel()
-
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def _store_election(self, effect: StoreState) -> None:
@@ -485,7 +431,7 @@ class QuorumNode:
         self._sync()
 
     def _sync(self) -> None:
-        """Have what is to be written written, if the disk is free: the next group."""
+        """Write the next group to the log, if there is one and the disk is free."""
         if self._syncing or not self.log.has_unsynced:
             return
         self._syncing = True
@@ -493,7 +439,7 @@ class QuorumNode:
             self._rest.cancel()
             self._rest = None
         writes = self.log.take()
-        self._disk.do(lambda: self.log.write(writes), self._synced)
+        self._log_worker.do(lambda: self.log.write(writes), self._synced)
 
     def _synced(self, error: BaseException | None) -> None:
         if self.stopped:
@@ -504,7 +450,7 @@ class QuorumNode:
         stored = self.log.written()
         self._syncing = False
         self.deliver(Stored(stored))
-        if self._pending and not self._proposing:
+        if self._proposals.gathered and not self._proposing:
             self._propose()
         self._sync()
         if not self._syncing:
@@ -514,7 +460,7 @@ class QuorumNode:
         self._rest = None
         if not self._syncing and not self.stopped:
             self._syncing = True
-            self._disk.do(self.log.rest, self._rested)
+            self._log_worker.do(self.log.rest, self._rested)
 
     def _rested(self, error: BaseException | None) -> None:
         self._syncing = False
@@ -526,7 +472,7 @@ class QuorumNode:
 
     def _delete_before(self, effect: DeleteBefore) -> None:
         first = self.log.delete_before(effect.offset)
-        self._disk.do(lambda: self.log.remove_files(first), self._done)
+        self._log_worker.do(lambda: self.log.remove_files(first), self._done)
 
     def _done(self, error: BaseException | None) -> None:
         if error is not None:
@@ -550,32 +496,30 @@ class QuorumNode:
                 self._blocked = True
                 self._loop.call_soon(self._unblock)
                 return
-        while self._accepted and self._accepted[0][0] <= self.applied:
-            end_offset, epoch, future = self._accepted.popleft()
-            if not future.done():
-                future.set_result(OffsetAndEpoch(end_offset, epoch))
+        self._proposals.commit(self.applied)
         self._look_at_log()
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def _look_at_log(self) -> None:
         """Take a snapshot if the log has grown enough since the last one."""
-        limits = self.limits
-        records = self.applied - self._snapshot_end
+        limits, progress = self.limits, self._snapshot
+        records = self.applied - progress.end
         is_long = (
-            records >= limits.snapshot_records or self.log.appended_bytes - self._bytes_before >= limits.snapshot_bytes
+            records >= limits.snapshot_records
+            or self.log.appended_bytes - progress.bytes_before >= limits.snapshot_bytes
         )
-        if self._snapshotting or not records or not (is_long or self._wants_snapshot):
+        if progress.is_written or not records or not (is_long or progress.is_due):
             return
-        self._snapshotting, self._wants_snapshot = True, False
-        self._snapshot_end = self.applied
-        self._bytes_before = self.log.appended_bytes
+        progress.is_written, progress.is_due = True, False
+        progress.end = self.applied
+        progress.bytes_before = self.log.appended_bytes
         end = OffsetAndEpoch(self.applied, self.log.epoch_ahead_of(self.applied))
         snapshot = Snapshot(end, self.replica.log.configuration_at(self.applied))
         records_of_it = self.machine.snapshot()
         head = next(records_of_it, ())  # the state as it is now
         groups = itertools.chain([head], records_of_it)
-        self._snapshots.do(
+        self._snapshot_worker.do(
             lambda: self._write_snapshot(snapshot, groups), lambda error: self._snapshot_written(snapshot, error)
         )
 
@@ -587,20 +531,20 @@ class QuorumNode:
         purge_snapshots(self.files, self.limits.snapshots)
 
     def _snapshot_written(self, snapshot: Snapshot, error: BaseException | None) -> None:
-        self._snapshotting = False
+        self._snapshot.is_written = False
         if error is not None:
             self._fail(error)
         else:
             self.deliver(SnapshotTaken(snapshot))
 
     def _write_fetched(self, effect: WriteSnapshot) -> None:
-        if effect.position == 0 or self._fetched is None:
-            self._fetched = Fetched(self.files, effect.snapshot)
-        self._fetched.write(effect.position, effect.data)
+        if effect.position == 0 or self._snapshot.fetched is None:
+            self._snapshot.fetched = Fetched(self.files, effect.snapshot)
+        self._snapshot.fetched.write(effect.position, effect.data)
 
     def _install(self, effect: InstallSnapshot) -> None:
-        """Nothing goes on before the snapshot is durable and loaded."""
-        fetched, self._fetched = self._fetched, None
+        """Install the fetched snapshot. Nothing goes on before the snapshot is durable and loaded."""
+        fetched, self._snapshot.fetched = self._snapshot.fetched, None
         assert fetched is not None and fetched.end == effect.snapshot
         self._blocked = True
         found: list[tuple[Snapshot, list[bytes]]] = []
@@ -616,13 +560,13 @@ class QuorumNode:
                 self._load(*found[0])
             self._unblock()
 
-        self._disk.do(lambda: found.append(fetched.install()), installed)
+        self._log_worker.do(lambda: found.append(fetched.install()), installed)
 
     def _load(self, snapshot: Snapshot, records: Sequence[bytes]) -> None:
         _logger.info("%s goes on from the snapshot at %s", self.me, snapshot.end.offset)
         self.log.reset(snapshot.end)
-        self.applied = self._snapshot_end = snapshot.end.offset
-        self._bytes_before = self.log.appended_bytes
+        self.applied = self._snapshot.end = snapshot.end.offset
+        self._snapshot.bytes_before = self.log.appended_bytes
         self.machine.restore(records)
         self._sync()
         self._events.append(SnapshotInstalled(snapshot))
@@ -638,7 +582,7 @@ class QuorumNode:
         if self._tracer is not None:
             self._tracer.answers(response)
         if type(response) is DescribeQuorumResponse:
-            response = self._fetches.told(response)
+            response = self._fetches.with_times(response)
         self._replies.pop(connection)(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:

@@ -1,4 +1,4 @@
-"""What a replica of a quorum keeps on disk: who it is, its epoch and vote, its log, and snapshots.
+"""The files of a replica of a quorum: its identity, its epoch and vote, its log, and snapshots.
 
 All of it lies in one folder: ``meta.properties`` (:mod:`.directory`), ``quorum-state`` (:mod:`.election`),
 ``NNNNNNNN.journal`` (:mod:`.log`) and ``OFFSET-EPOCH.checkpoint`` (:mod:`.snapshots`).

@@ -33,7 +33,7 @@ _RESERVED = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAA
 
 @dataclass(frozen=True)
 class Meta:
-    """Whose folder it is; ``cluster_id`` is empty as long as the replica belongs to no cluster."""
+    """The owner of a folder; ``cluster_id`` is empty as long as the replica belongs to no cluster."""
 
     key: ReplicaKey
     cluster_id: str = ""
@@ -41,7 +41,7 @@ class Meta:
 
 @dataclass
 class Contents:
-    """What a replica has kept: everything that it begins with. ``state`` are the records of the snapshot."""
+    """The contents of a replica's folder: everything that it starts with. ``state`` are the records of the snapshot."""
 
     meta: Meta
     election: ElectionState
@@ -60,7 +60,7 @@ def draw_id() -> str:
 
 
 def read_meta(files: Files) -> Meta | None:
-    """Whose folder it is; None if it is nobody's. Raises :class:`Damage`."""
+    """The owner of a folder; None if it has none. Raises :class:`Damage`."""
     if META not in files.names():
         if STATE in files.names() or journals_in(files) or snapshots_in(files):
             raise Damage(f"{META} is missing, which says whose folder it is")
@@ -110,7 +110,7 @@ def join_cluster(
 
 
 def open_replica(files: Files, meta: Meta, unit: int = 1 << 16, **limits: int) -> Contents:
-    """What a replica of a cluster begins with. Raises :class:`Damage` if something is missing that was durable."""
+    """Read the contents of a replica's folder. Raises :class:`Damage` if something is missing that was durable."""
     remove_temporary(files)
     remove_fetched(files)
     election = read_election(files)

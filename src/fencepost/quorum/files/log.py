@@ -1,9 +1,9 @@
 """The replicated log on disk: the journal of a bookie (:mod:`fencepost.store.disk.journal`), with batches as its
 records.
 
-The files of the journal are the segments of the log. So a torn tail is told from damage as there: what was synced and
-can not be read is refused, and what a crash cut short is passed over. A record is a CRC32C of all that follows it (4
-bytes), its kind (1), and
+The files of the journal are the segments of the log. So a torn tail is distinguished from damage as there: a
+synced record that can not be read is refused, and a record that a crash cut short is passed over. A record is a CRC32C
+of all that follows it (4 bytes), its kind (1), and
 
 - of a batch (1): the epoch of the record ahead of the batch (8 bytes), and the batch as MessagePack;
 - of a beginning (2): an offset and the epoch of the record ahead of it (8 bytes each). The log goes on there: what is
@@ -186,7 +186,7 @@ class ReplicatedLog:
         return self._held[place].epoch if place >= 0 else self.start.epoch
 
     def index(self, snapshot: Snapshot) -> LogIndex:
-        """What the role knows of it, with the latest snapshot."""
+        """The index of the log for the role, with the latest snapshot."""
         index = LogIndex(snapshot, self.start.offset, self.start.epoch)
         for held in self._held:
             index.append(self._batch(held))
@@ -218,7 +218,7 @@ class ReplicatedLog:
         return sum(held.size for held in self._held if held.base >= offset)
 
     def _place(self, offset: int) -> int:
-        """Which batch has the record of an offset; -1 if it is ahead of all."""
+        """The number of the batch that has the record of an offset; -1 if the offset is ahead of all."""
         return bisect_right(self._held, offset, key=_base) - 1
 
     def _batch(self, held: Held) -> Batch:
@@ -365,7 +365,7 @@ class ReplicatedLog:
             at += len(write.record)
 
     def written(self) -> OffsetAndEpoch:
-        """What was taken is durable; the end of what is durable of the log as it is now."""
+        """The writes that were taken are durable. Returns the end of the durable part of the log as it is now."""
         self._begins += self._begun
         self._begun = []
         for write in self._unsynced[: self._writing]:
@@ -402,7 +402,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _read(record: bytes) -> tuple[Batch | OffsetAndEpoch, int]:
-    """What a record holds, and the epoch of the record of the log that is ahead of it."""
+    """The contents of a record, and the epoch of the record of the log that is ahead of it."""
     body = record[_CHECKSUM.size :]
     if len(body) < _HEAD.size or _CHECKSUM.unpack_from(record)[0] != crc32c(body):
         raise Damage("the log has a record with another checksum than was written")

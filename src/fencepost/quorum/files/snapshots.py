@@ -1,8 +1,8 @@
 """Snapshots on disk: the state of the state machine at a place of the log, and the voters there.
 
-A snapshot is the file ``OFFSET-EPOCH.checkpoint``, as Kafka names it, laid out as a file of the journal
-(:mod:`fencepost.store.disk.journal`). Its first record says what it is of, those of the state machine follow in groups,
-and the last one says how many they are: without it the snapshot is no snapshot.
+A snapshot is the file ``OFFSET-EPOCH.checkpoint``, as Kafka names it, in the format of a file of the journal
+(:mod:`fencepost.store.disk.journal`). Its first record names its offset, epoch and voters, those of the state machine
+follow in groups, and the last one has their number: a file without it is no snapshot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.store.disk.journal import Damage
 
 SUFFIX = ".checkpoint"
 FETCHED = ".part"
-"""What the name of a file ends with that is being fetched."""
+"""The suffix of a snapshot that is being fetched."""
 FORMAT = 1
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -128,7 +128,7 @@ class Fetched:
         self._file.append(data)
 
     def install(self) -> tuple[Snapshot, list[bytes]]:
-        """It is whole: make it durable. Raises :class:`Damage`, and then it is gone."""
+        """Make the whole snapshot durable. Raises :class:`Damage`, and then the file is gone."""
         try:
             found = read_snapshot(self._file.read(0, self._file.end), self.end)
         except Damage:

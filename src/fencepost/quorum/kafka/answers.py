@@ -1,10 +1,10 @@
-"""What Kafka's tools ask a controller, asked of a quorum: its answers, in Kafka's words and with Kafka's errors.
+"""The requests of Kafka's tools to a controller, answered by a quorum in Kafka's words and with Kafka's errors.
 
 Every member answers for the whole quorum, as it hands on to the leader what only that can do. So it says of the cluster
 that it is the controller itself, as Kafka's brokers do: nobody has to know where others listen for Kafka's protocol.
-Who leads is told by DescribeQuorum.
+The leader is reported by DescribeQuorum.
 
-Whoever is answered NOT_LEADER_OR_FOLLOWER asks again; the answer to a change is that only if nothing of it was done.
+A client that is answered NOT_LEADER_OR_FOLLOWER asks again; a change is answered so only if nothing of it was done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fencepost.quorum.messages import (
 from fencepost.quorum.rules import Error
 
 LISTENER = "CONTROLLER"
-"""What the endpoint of a member is called among the listeners of a Kafka controller."""
+"""The name of a member's endpoint among the listeners of a Kafka controller."""
 TOPIC = "__cluster_metadata"
 """The log, which is the only partition of this topic."""
 
@@ -81,7 +81,7 @@ CODES: Mapping[Error, Code] = {
     Error.TIMED_OUT: Code.REQUEST_TIMED_OUT,
     Error.INVALID_REQUEST: Code.INVALID_REQUEST,
 }
-"""What a refusal of a leader is in Kafka's protocol."""
+"""The code in Kafka's protocol for each refusal of a leader."""
 
 
 class _Refused(Exception):

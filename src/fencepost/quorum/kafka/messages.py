@@ -1,7 +1,7 @@
 """The requests that are answered, and their answers, as Kafka's message schemas have them, and the headers before them.
 
 The tables have names, order, versions, tags and defaults of Kafka's JSON files (``clients``,
-``common/message/*.json``), in which the meaning of each field is told.
+``common/message/*.json``), which document the meaning of each field.
 """
 
 from __future__ import annotations

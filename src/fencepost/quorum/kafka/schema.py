@@ -24,7 +24,7 @@ class Malformed(Exception):
 
 
 class Kind(enum.Enum):
-    """What a field holds, if that is no structure and no list."""
+    """The type of a field that is no structure and no list."""
 
     BOOL = "?"
     INT8 = "b"

@@ -1,6 +1,6 @@
-"""What happens to a replica and what it wants done: its events and its effects.
+"""The events of a replica, which happen to it, and its effects, which are to be carried out.
 
-Whoever drives a replica gives it events one at a time, in the order in which they happen, and carries its effects out
+The driver of a replica gives it events one at a time, in the order in which they happen, and carries its effects out
 **in the order in which they are given, over all calls**. Five rules are what durability rests on:
 
 1. *Epoch and vote before anything else.* After a :class:`StoreState` nothing that comes behind it, in this list or in a
@@ -78,8 +78,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElectionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a replica may never forget: the epoch that it is in, and for whom it has voted in it; and the leader of the
-    epoch, if it knew one."""
+    """The state that a replica may never forget: its epoch, its vote in that epoch, and the leader of the epoch, if it
+    knew one."""
 
     epoch: int = 0
     voted: ReplicaKey | None = None
@@ -97,7 +97,7 @@ class Trace(Effect, frozen=True, gc=False):
     fields: dict[str, Any]
 
 
-# -- beginning and ending ---------------------------------------------------------------------------------------------
+# -- start and resignation -------------------------------------------------------------------------------------------
 
 
 class Started(Event, frozen=True, gc=False):
@@ -188,14 +188,14 @@ class ReplyWithSnapshot(Effect, frozen=True, gc=False):
 
 
 class Timer(enum.Enum):
-    """What is waited for; there is at most one timer of a kind."""
+    """The kinds of timers, by the event that they wait for; there is at most one timer of a kind."""
 
     ELECTION = "election"
     """A voter waits for a leader, a vote, or for its next attempt."""
     FETCH = "fetch"
     """A follower waits for its leader."""
     RETRY = "retry"
-    """Whoever fetches waits for an answer, or until it asks again."""
+    """A replica that fetches waits for an answer, or until it asks again."""
     VOTE_RETRY = "vote retry"
     """A candidate asks those again that have not answered; a resigned leader tells them again that it has resigned."""
     CHECK_QUORUM = "check quorum"
@@ -306,7 +306,7 @@ class SnapshotInstalled(Event, frozen=True, gc=False):
 
 
 class SnapshotDamaged(Event, frozen=True, gc=False):
-    """What was fetched of a snapshot can not be read: it is fetched anew."""
+    """A fetched snapshot can not be read: it is fetched anew."""
 
     snapshot: OffsetAndEpoch
 

@@ -88,7 +88,7 @@ _WITH_ELECTION_TIMER = frozenset({State.UNATTACHED, State.VOTED, State.PROSPECTI
 
 
 class QuorumError(Exception):
-    """What can not happen while no disk forgets what it has stored. The replica must stop."""
+    """Something happened that can not, unless a disk has forgotten what it stored. The replica must stop."""
 
 
 class Progress:
@@ -103,13 +103,59 @@ class Progress:
         """The end of the leader's log when it fetched."""
         self.caught_up = False
         self.wanted = -1
-        """The high watermark that it is told as soon as it asks, and no later one."""
+        """The high watermark that the leader sends it as soon as it asks; a later one may wait."""
         self.idle = 0
         """How often the leader has looked since it fetched, or since the leader was elected."""
 
 
+class Ballot:
+    """The votes, or pre-votes, that other voters have given it in an election."""
+
+    __slots__ = ("granted", "refused", "rounds")
+
+    def __init__(self) -> None:
+        self.granted: set[ReplicaKey] = set()
+        self.refused: set[ReplicaKey] = set()
+        self.rounds = 0
+        """Elections in a row without a leader."""
+
+    def open(self, me: ReplicaKey) -> None:
+        """Begin another election: the replica ``me`` grants itself its vote."""
+        self.granted, self.refused = {me}, set()
+
+
+class Resignation:
+    """The announcement of a leader that it has resigned, until its epoch is over."""
+
+    __slots__ = ("acknowledged", "successors")
+
+    def __init__(self) -> None:
+        self.successors: tuple[ReplicaKey, ...] = ()
+        """The other voters, the one with the longest log first."""
+        self.acknowledged: set[ReplicaKey] = set()
+        """The voters that need not hear of it again."""
+
+
+class Following:
+    """The fetches of a follower, and of an observer that looks for a leader."""
+
+    __slots__ = ("asked", "fetching", "heard", "installing", "snapshot")
+
+    def __init__(self) -> None:
+        self.heard = False
+        """Whether the leader has answered a fetch."""
+        self.fetching: OffsetAndEpoch | None = None
+        """The end of the log in the fetch that is under way."""
+        self.asked = 0
+        """How many endpoints were asked for the leader."""
+        self.snapshot: tuple[OffsetAndEpoch, int] | None = None
+        """The snapshot that is being fetched, and how many bytes of it are here."""
+        self.installing: OffsetAndEpoch | None = None
+        """The snapshot that is fetched and not loaded yet."""
+
+
 class Leading:
-    """What a leader keeps while it leads."""
+    """The state of a leader while it leads."""
 
     __slots__ = ("change", "epoch_start", "fetched", "is_up", "progress", "tells_later", "waiting")
 
@@ -117,9 +163,9 @@ class Leading:
         self.epoch_start = epoch_start
         self.progress: dict[ReplicaKey, Progress] = {}
         self.fetched: set[ReplicaKey] = set()
-        """Who has fetched since a majority last had."""
+        """The replicas that have fetched since a majority last had."""
         self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
-        """The fetches that there is nothing new for: connection and request."""
+        """The fetches that wait for something new: connection and request."""
         self.tells_later = False
         """Whether some of these wait for nothing but the high watermark, and are answered soon."""
         self.is_up = False
@@ -158,23 +204,20 @@ class Replica:
         """The log is durable up to here."""
         self.high_watermark = 0
         self._stored = ElectionState()
-        self._effects: list[Effect] = []
-        # As voter
-        self._granted: set[ReplicaKey] = set()
-        self._refused: set[ReplicaKey] = set()
-        self._rounds = 0  # elections in a row without a leader
-        self._end_acknowledged: set[ReplicaKey] = set()
-        self._successors: tuple[ReplicaKey, ...] = ()
-        # As follower
-        self._heard = False  # the leader has answered a fetch
-        self._fetching: OffsetAndEpoch | None = None  # the end of the log in the fetch that is under way
-        self._asked = 0  # how many endpoints were asked for the leader
-        self._snapshot: tuple[OffsetAndEpoch, int] | None = None  # which is being fetched, and how much of it is here
-        self._installing: OffsetAndEpoch | None = None
-        # As leader
+        self._ballot = Ballot()
+        self._resignation = Resignation()
+        self._following = Following()
         self._leading: Leading | None = None
-        self._entry: Node | None = None  # how it is among the voters that it has last looked at
-        self._on_event: dict[type[Event], Callable[[Any], None]] = {
+        self._entry: Node | None = None
+        """Its entry among the voters that it has last looked at."""
+        self._effects: list[Effect] = []
+        self._on_event = self._event_handlers()
+        self._on_request = self._request_handlers()
+        self._on_response = self._response_handlers()
+        self._on_timer = self._timer_handlers()
+
+    def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
+        return {
             Started: self._started,
             Resign: self._resign,
             RequestReceived: self._request,
@@ -188,7 +231,9 @@ class Replica:
             SnapshotDamaged: self._snapshot_damaged,
             TellHighWatermark: self._tell_high_watermark,
         }
-        self._on_request: dict[type[Request], Callable[[int, Any], None]] = {
+
+    def _request_handlers(self) -> dict[type[Request], Callable[[int, Any], None]]:
+        return {
             Vote: self._vote,
             BeginQuorum: self._begin_quorum,
             EndQuorum: self._end_quorum,
@@ -199,13 +244,17 @@ class Replica:
             UpdateVoter: self._update_voter,
             DescribeQuorum: self._describe,
         }
-        self._on_response: dict[type[Response], Callable[[Any], None]] = {
+
+    def _response_handlers(self) -> dict[type[Response], Callable[[Any], None]]:
+        return {
             VoteResponse: self._vote_response,
             EndQuorumResponse: self._end_quorum_response,
             FetchResponse: self._fetch_response,
             FetchSnapshotResponse: self._fetch_snapshot_response,
         }
-        self._on_timer: dict[Timer, Callable[[], None]] = {
+
+    def _timer_handlers(self) -> dict[Timer, Callable[[], None]]:
+        return {
             Timer.ELECTION: self._election_timeout,
             Timer.FETCH: self._fetch_timeout,
             Timer.RETRY: self._retry,
@@ -218,7 +267,7 @@ class Replica:
         }
 
     def receive(self, event: Event) -> list[Effect]:
-        """Take an event; what is to be done about it, in order.
+        """Take an event. Returns the effects to carry out, in order.
 
         Raises :class:`QuorumError` or :class:`fencepost.quorum.transitions.IllegalTransition` if something has happened
         that can not; then the replica must be stopped, and none of it be done.
@@ -227,7 +276,7 @@ class Replica:
         effects, self._effects = self._effects, []
         return effects
 
-    # -- what it knows of itself ---------------------------------------------------------------------------------------
+    # -- its own state -------------------------------------------------------------------------------------------------
 
     @property
     def voters(self) -> VoterSet:
@@ -273,7 +322,7 @@ class Replica:
         if self.traces:
             self._do(Trace(action, fields))
 
-    # -- beginning and ending ------------------------------------------------------------------------------------------
+    # -- start and resignation -----------------------------------------------------------------------------------------
 
     def _started(self, event: Started) -> None:
         election, self.log = event.election, event.log
@@ -336,7 +385,7 @@ class Replica:
         """Wait before the next election, twice as long each time."""
         longest = self.settings.election_backoff
         shortest = max(1, longest // 20)
-        self._do(SetTimer(Timer.ELECTION, shortest, min(longest, shortest << min(self._rounds, 20))))
+        self._do(SetTimer(Timer.ELECTION, shortest, min(longest, shortest << min(self._ballot.rounds, 20))))
 
     # -- from one state to another -------------------------------------------------------------------------------------
 
@@ -347,7 +396,7 @@ class Replica:
         known = self.known_leader
         self.state = transition(before, cause, self.epoch, epoch)
         self.epoch, self.voted, self.leader = epoch, voted, leader
-        self._fetching = self._snapshot = None
+        self._following.fetching = self._following.snapshot = None
         if self.state in (State.UNATTACHED, State.VOTED, State.CANDIDATE, State.LEADER, State.FOLLOWER):
             election = ElectionState(epoch, voted, leader)
             if election != self._stored:
@@ -363,7 +412,7 @@ class Replica:
             self._do(LeaderChanged(self.epoch, self.known_leader))
 
     def _leave(self, led: Leading, epoch: int) -> None:
-        """It leads no more: whoever waits for it is told."""
+        """It leads no more: the fetches and the change of voters that wait for it are answered so."""
         self._leading = None
         for timer in (Timer.CHECK_QUORUM, Timer.BEGIN_QUORUM, Timer.WAITING_FETCHES, Timer.HIGH_WATERMARK):
             self._do(CancelTimer(timer))
@@ -390,8 +439,8 @@ class Replica:
         """Ask the other voters whether they would vote for it."""
         self._trace("ask_for_pre_votes")
         self._change(Cause.TIMED_OUT, self.epoch, self.voted, self.leader)
-        self._rounds += 1
-        self._granted, self._refused = {self.key}, set()
+        self._ballot.rounds += 1
+        self._ballot.open(self.key)
         self._set_election_timer()
         self._ask_for_votes()
 
@@ -399,7 +448,7 @@ class Replica:
         """Go to the next epoch, vote for itself, and ask the others for their votes."""
         self._trace("send_request_vote", epoch=self.epoch + 1)
         self._change(Cause.PRE_VOTES_WON, self.epoch + 1, self.key, None)
-        self._granted, self._refused = {self.key}, set()
+        self._ballot.open(self.key)
         self._set_election_timer()
         self._ask_for_votes()
 
@@ -412,9 +461,9 @@ class Replica:
         has_moved = mine is not None and (is_first or mine != self.me)
         self._trace("become_leader", epoch=self.epoch, renews=has_moved)
         self._change(Cause.VOTES_WON, self.epoch, self.voted, self.me)
-        self._rounds = 0
+        self._ballot.rounds = 0
         led = self._leading = Leading(self.log.end_offset)
-        change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._granted & voters.keys)))
+        change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._ballot.granted & voters.keys)))
         self._append(control=change)
         if has_moved:
             self._append(control=VotersRecord(voters.without(self.key).having(self.me)))
@@ -432,7 +481,7 @@ class Replica:
     def _follow(self) -> None:
         """Begin to fetch from the leader."""
         assert self.leader is not None
-        self._heard = False
+        self._following.heard = False
         self._do(CancelTimer(Timer.ELECTION))
         self._set_fetch_timer()
         self._send_fetch()
@@ -450,7 +499,7 @@ class Replica:
 
     def _tell_end_of_quorum(self, successors: tuple[ReplicaKey, ...]) -> None:
         self._set_election_timer()
-        self._successors, self._end_acknowledged = successors, {self.key}
+        self._resignation.successors, self._resignation.acknowledged = successors, {self.key}
         self._ask_again()
 
     def _lose_leader(self) -> None:
@@ -475,7 +524,7 @@ class Replica:
             else:
                 self._trace("look_for_leader")
                 self._ask_for_leader()
-        elif self._installing is not None:
+        elif self._following.installing is not None:
             self._set_election_timer()  # it has no log to lead with
         elif self.state is State.PROSPECTIVE and self.leader is not None:
             self._return_to_leader()
@@ -485,7 +534,7 @@ class Replica:
     def _fetch_timeout(self) -> None:
         if self.state is not State.FOLLOWER:
             return
-        if self._installing is not None:
+        if self._following.installing is not None:
             self._set_fetch_timer()
         elif self.may_campaign:
             self._become_prospective()
@@ -500,13 +549,13 @@ class Replica:
     def _retry(self) -> None:
         """A fetch was not answered in time, or is to be sent again after it failed."""
         if self.state is State.FOLLOWER:
-            self._fetching = None
+            self._following.fetching = None
             self._send_fetch()
         elif not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
             self._ask_for_leader()
 
     def _disconnected(self, event: Disconnected) -> None:
-        """What was sent to an endpoint is not answered: fetch again soon, from the leader or of another."""
+        """Requests to an endpoint will not be answered: fetch again soon, from the leader or another replica."""
         is_leader = self.state is State.FOLLOWER and self.leader is not None and self.leader.endpoint == event.endpoint
         if is_leader or (not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED)):
             self._retry_soon()
@@ -524,7 +573,7 @@ class Replica:
             return
         asks_first = self.state is State.PROSPECTIVE
         for node in self.voters.nodes:
-            if node.key not in self._granted and node.key not in self._refused:
+            if node.key not in self._ballot.granted and node.key not in self._ballot.refused:
                 request = Vote(self.epoch, self.key, node.key, self.log.end, asks_first)
                 self._do(Send(node.endpoint, request))
         retry = max(1, self.settings.election_timeout // 4)
@@ -536,13 +585,13 @@ class Replica:
                 self._ask_for_votes()
         elif self.state is State.RESIGNED:
             for node in self.voters.nodes:
-                if node.key not in self._end_acknowledged:
-                    self._do(Send(node.endpoint, EndQuorum(self.epoch, self.key, self._successors)))
+                if node.key not in self._resignation.acknowledged:
+                    self._do(Send(node.endpoint, EndQuorum(self.epoch, self.key, self._resignation.successors)))
             retry = max(1, self.settings.election_timeout // 4)
             self._do(SetTimer(Timer.VOTE_RETRY, retry, retry))
 
     def _election(self) -> Election:
-        return rules.count_votes(self._granted, self._refused, self.voters.keys, self.protections)
+        return rules.count_votes(self._ballot.granted, self._ballot.refused, self.voters.keys, self.protections)
 
     def _count_votes(self) -> None:
         election = self._election()
@@ -576,7 +625,7 @@ class Replica:
         ends = [(end.epoch, end.offset) for end in (request.log_end, self.log.end)]
         up_to_date = rules.is_up_to_date(ends[0], ends[1], self.protections)
         if request.pre_vote:
-            granted = rules.grants_pre_vote(self.state, self._heard, up_to_date, self.protections)
+            granted = rules.grants_pre_vote(self.state, self._following.heard, up_to_date, self.protections)
         else:
             granted = rules.grants_vote(
                 self.state, self.voted, self.leader, request.candidate, up_to_date, self.protections
@@ -607,10 +656,10 @@ class Replica:
         if self._election() is not Election.OPEN:
             return  # it waits to try again
         if response.error is Error.NONE and response.granted:
-            self._granted.add(response.source)
+            self._ballot.granted.add(response.source)
             self._trace("get_pre_vote" if asks_first else "get_vote", peer=str(response.source), epoch=self.epoch)
         else:
-            self._refused.add(response.source)
+            self._ballot.refused.add(response.source)
         self._count_votes()
 
     # -- epochs --------------------------------------------------------------------------------------------------------
@@ -634,9 +683,9 @@ class Replica:
         if error is Error.NONE:
             self._learn(request.epoch, None)
             if self.state is State.FOLLOWER and self.leader is not None and self.leader.key == request.leader:
-                if self._heard:
+                if self._following.heard:
                     self._trace("hear_end_of_epoch")
-                self._heard = False
+                self._following.heard = False
                 wait = self._turn_after(request.successors)
                 self._do(SetTimer(Timer.FETCH, wait, wait))
         self._do(Reply(connection, EndQuorumResponse(self.key, self.epoch, self.known_leader, error)))
@@ -652,11 +701,11 @@ class Replica:
 
     def _end_quorum_response(self, response: EndQuorumResponse) -> None:
         if self.state is State.RESIGNED and response.epoch == self.epoch:
-            self._end_acknowledged.add(response.source)
+            self._resignation.acknowledged.add(response.source)
 
     def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> None:
-        """Another replica has told its epoch, and the leader if it knows it. ``asked``: whom it has told that it
-        leads."""
+        """Another replica has reported its epoch, and the leader if it knows one. ``asked``: the replica to which the
+        leader announced itself."""
         mine = None if self.leader is None else self.leader.key
         if self.leads:
             mine = self.key
@@ -732,7 +781,7 @@ class Replica:
             self._restart_check()
 
     def _tell_voters(self) -> None:
-        """Tell those voters that it leads which have not fetched since it last looked."""
+        """Announce to those voters that it leads which have not fetched since it last looked."""
         led = self._leading
         assert led is not None
         for node in self.voters.nodes:
@@ -810,7 +859,7 @@ class Replica:
             self._do(Commit(offset))
 
     def _known_high_watermark(self) -> int:
-        """What a leader tells of its high watermark: nothing before it has committed a record of its epoch."""
+        """The high watermark that a leader reports: -1 before it has committed a record of its epoch."""
         return self.high_watermark if self._leading is not None and self._leading.is_up else -1
 
     # -- fetches of others ---------------------------------------------------------------------------------------------
@@ -878,8 +927,8 @@ class Replica:
         diverging: OffsetAndEpoch | None = None,
         snapshot: OffsetAndEpoch | None = None,
     ) -> None:
-        """Answer with what follows the end of the log of who fetches, if there is anything, unless it is told something
-        else."""
+        """Answer a fetch: with an error, with where the log of the fetching replica diverges, with a snapshot to fetch
+        instead, or else with the batches that follow the end of its log, if there are any."""
         response = FetchResponse(
             self.key,
             self.epoch,
@@ -954,17 +1003,21 @@ class Replica:
     def _send_fetch(self) -> None:
         """Fetch what follows the log, which says that all of it is stored; or go on with a snapshot. Nothing happens if
         it is too early for that."""
-        if self.state is not State.FOLLOWER or self._installing is not None or self._fetching is not None:
+        if (
+            self.state is not State.FOLLOWER
+            or self._following.installing is not None
+            or self._following.fetching is not None
+        ):
             return
         assert self.leader is not None
         timeout = self.settings.request_timeout
-        if self._snapshot is not None:
-            snapshot, position = self._snapshot
+        if self._following.snapshot is not None:
+            snapshot, position = self._following.snapshot
             request: Request = FetchSnapshot(self.epoch, self.key, snapshot, position)
         elif self.stored_end < self.log.end_offset:
             return  # it goes on when that is stored
         else:
-            self._fetching = self.log.end
+            self._following.fetching = self.log.end
             request = Fetch(self.epoch, self.key, self.log.end, self.high_watermark)
         self._do(Send(self.leader.endpoint, request), SetTimer(Timer.RETRY, timeout, timeout))
 
@@ -974,8 +1027,8 @@ class Replica:
         endpoints = [*known, *(endpoint for endpoint in self.bootstrap if endpoint not in known)]
         if not endpoints:
             return
-        endpoint = endpoints[self._asked % len(endpoints)]
-        self._asked += 1
+        endpoint = endpoints[self._following.asked % len(endpoints)]
+        self._following.asked += 1
         timeout = max(self.settings.retry_backoff, self.settings.request_timeout // 4)
         self._do(Send(endpoint, Fetch(self.epoch, self.key, self._durable_end, self.high_watermark)))
         self._do(SetTimer(Timer.RETRY, timeout, timeout))
@@ -991,32 +1044,32 @@ class Replica:
         return response.source == self.leader.key
 
     def _fetch_response(self, response: FetchResponse) -> None:
-        if not self._from_leader(response) or response.log_end != self._fetching:
+        if not self._from_leader(response) or response.log_end != self._following.fetching:
             return
-        self._fetching = None
+        self._following.fetching = None
         if response.error is not Error.NONE:
             self._retry_soon()
             return
         self._hear_leader()
-        self._rounds = 0
+        self._ballot.rounds = 0
         self._set_fetch_timer()
         if response.diverging is not None:
             self._truncate(response.diverging)
         elif response.snapshot is not None:
-            self._snapshot = response.snapshot, 0
+            self._following.snapshot = response.snapshot, 0
         else:
             self._append_fetched(response.batches)
-            told = response.high_watermark
-            offset = rules.follower_high_watermark(self.high_watermark, told, self.log.end_offset)
+            reported = response.high_watermark
+            offset = rules.follower_high_watermark(self.high_watermark, reported, self.log.end_offset)
             if self.traces and offset > self.high_watermark:
                 self._trace("learn_commit", offset=offset)
             self._commit(offset)
         self._send_fetch()
 
     def _hear_leader(self) -> None:
-        if not self._heard:
+        if not self._following.heard:
             self._trace("hear_leader")
-        self._heard = True
+        self._following.heard = True
 
     def _append_fetched(self, batches: tuple[Batch, ...]) -> None:
         if not batches:
@@ -1047,10 +1100,10 @@ class Replica:
             self._voters_changed()
 
     def _fetch_snapshot_response(self, response: FetchSnapshotResponse) -> None:
-        if not self._from_leader(response) or self._snapshot != (response.snapshot, response.position):
+        if not self._from_leader(response) or self._following.snapshot != (response.snapshot, response.position):
             return
         if response.error is not Error.NONE:
-            self._snapshot = None  # the leader has another by now: fetch, and it will tell
+            self._following.snapshot = None  # the leader has another by now: fetch, and it will tell
             self._retry_soon()
             return
         self._hear_leader()
@@ -1058,16 +1111,16 @@ class Replica:
         end = response.position + len(response.data)
         self._do(WriteSnapshot(response.snapshot, response.position, response.data))
         if end < response.size:
-            self._snapshot = response.snapshot, end
+            self._following.snapshot = response.snapshot, end
             self._send_fetch()
             return
-        self._snapshot = None
-        self._installing = response.snapshot
+        self._following.snapshot = None
+        self._following.installing = response.snapshot
         self._trace("install_snapshot", snapshot=_pair(response.snapshot))
         self._do(CancelTimer(Timer.RETRY), InstallSnapshot(response.snapshot))
 
     def _snapshot_installed(self, event: SnapshotInstalled) -> None:
-        self._installing = None
+        self._following.installing = None
         snapshot = event.snapshot
         self.log.reset(snapshot)
         self.stored_end = snapshot.end.offset
@@ -1079,7 +1132,7 @@ class Replica:
             self._send_fetch()
 
     def _snapshot_damaged(self, event: SnapshotDamaged) -> None:
-        self._installing = None
+        self._following.installing = None
         self._trace("snapshot_damaged", snapshot=_pair(event.snapshot))
         self._send_fetch()
 
@@ -1188,7 +1241,7 @@ class Replica:
         if self.state is not State.FOLLOWER or not self._has_to_join:
             return
         assert self.leader is not None
-        if self._heard:
+        if self._following.heard:
             predecessors = [key for key in self.voters.keys if key.host_id == self.key.host_id]
             request: Request = AddVoter(self.me, when_committed=False)
             if self._entry is not None:

@@ -1,4 +1,4 @@
-"""What one run is: its seed, and what the seed draws."""
+"""The case of one run: its seed, and the values that the seed draws."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. ``promise`` is the one that was broken, empty if none was; ``digest`` is of all that was
+    """The outcome of a run. ``promise`` is the one that was broken, empty if none was; ``digest`` is of all that was
     committed."""
 
     case: Case

@@ -47,7 +47,7 @@ class SimLog:
         return tuple(self.batches[place : None if most is None else place + most])
 
     def _place(self, offset: int) -> int:
-        """Which batch has the record of an offset; -1 if it is ahead of all."""
+        """The number of the batch that has the record of an offset; -1 if the offset is ahead of all."""
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2
@@ -69,7 +69,7 @@ class SimLog:
 
 
 class SimDisk:
-    """What a replica has stored: election state, log, snapshots. It outlives the process, and is lost with
+    """The disk of a replica: election state, log, snapshots. It outlives the process, and is lost with
     :meth:`wipe`.
 
     ``reading`` is the log as the process reads it; ``durable`` what is left of it if the process ended now, with some
@@ -120,7 +120,7 @@ class SimDisk:
         self.reading.batches = list(self.durable.batches)
 
     def index(self) -> LogIndex:
-        """What the files say when a process begins; a log that does not reach the end of the snapshot is dropped."""
+        """The index from the files when a process begins; a log that does not reach the snapshot's end is dropped."""
         end = self.snapshot.end
         reaches = self.reading.end_offset >= end.offset and self.reading.epoch_ahead_of(end.offset) == end.epoch
         if not reaches or self.reading.start.end.offset > end.offset:

@@ -1,5 +1,5 @@
-"""All that a simulated host needs besides its disk: the case, time, the judge, who is told of its steps, and the way to
-other hosts.
+"""All that a simulated host needs besides its disk: the case, the time, the judge, the story and the trace of its
+steps, and the way to other hosts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Sender(Protocol):
 
 
 class Environment:
-    """What is around the hosts of a run. :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears of
-    records that are committed.
+    """The surroundings of the hosts of a run. :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears
+    of records that are committed.
     """
 
     def __init__(self, case: Case, protections: Protections, tell: Tell | None, trace: SimTrace | None) -> None:

@@ -55,11 +55,11 @@ from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
 
 TRACED_AS = f"{SUBJECT}simulated"
-"""What traces call the quorum."""
+"""The name of the quorum in traces."""
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
-    """What the snapshot of a simulated replica has in it."""
+    """The contents of a simulated replica's snapshot."""
 
     state: bytes
     voters: VoterSet

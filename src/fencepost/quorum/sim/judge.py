@@ -1,4 +1,4 @@
-"""What is held against a run: everything that a quorum promises, whatever goes wrong."""
+"""The promises of a quorum, which a run must keep whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Violation(Exception):
 
 @dataclass
 class Judge:
-    """What all replicas together have done so far.
+    """The record of all that the replicas together have done so far.
 
     ``committed``: the batches that some replica took for committed, in order. ``chained``: the hash of the state
     machine after each of them, from its start.
@@ -93,7 +93,7 @@ class Judge:
         return state
 
     def acknowledges(self, record: bytes, end_offset: int) -> None:
-        """A client was told that its record is committed, ahead of an offset."""
+        """The commit of a record, ahead of an offset, is acknowledged to its client."""
         self.acknowledged[record] = end_offset
 
     def at_the_end(self) -> None:

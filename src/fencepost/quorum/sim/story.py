@@ -23,7 +23,7 @@ Tell = Callable[[int, str, str], None]
 
 
 def step_of(effect: Effect) -> str:
-    """What a replica does, in words. Empty for what happens all the time: fetches and their answers, and timers."""
+    """The step of a replica, in words. Empty for the steps of every moment: fetches and their answers, and timers."""
     match effect:
         case StoreState(election=election):
             vote = f", votes for {election.voted}" if election.voted is not None else ""
