@@ -28,9 +28,10 @@ from fencepost.conform import registry
 from fencepost.conform.outcome import judged
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
-from fencepost.store.sim.campaign import run_name, traced
+from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import drawn
 from fencepost.store.sim.run import simulate
+from fencepost.store.sim.seeds import traced
 from fencepost.tracing import RunsFile
 
 SEEDS_OF_FILE = 200
@@ -112,11 +113,12 @@ class Timed:
 
 def simulate_some(folder: Path, seeds: range, profile: str, most_entries: int) -> None:
     """Write the traces of runs to one file."""
+    campaign = Campaign(seeds, profile=profile)
     with RunsFile(folder / f"{profile}-seed-{seeds[0]}-to-{seeds[-1]}.parquet") as file:
         for seed in seeds:
             case = drawn(seed, profile)
             case = replace(case, entries=min(case.entries, most_entries))
-            simulate(case, trace=traced(file, run_name(profile, case.protections, seed)))
+            simulate(case, trace=traced(file, campaign.run_name(seed)))
 
 
 def simulate_all(folder: Path, runs: int, profile: str, most_entries: int) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from fencepost.cli import main
 from fencepost.quorum.roles.replica import Replica
-from fencepost.quorum.sim.campaign import Campaign, run
+from fencepost.quorum.sim.campaign import Campaign
+from fencepost.store.sim.seeds import run
 
 
 def test_seeds_are_held(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,7 +21,7 @@ def test_seeds_are_held(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_number_of_jobs_changes_nothing() -> None:
     one, two = (run(Campaign(range(60), jobs=jobs)) for jobs in (1, 2))
-    assert (one.seeds, one.committed, one.epochs, one.hash) == (60, two.committed, two.epochs, two.hash)
+    assert (one.seeds, one.counts, one.hash) == (60, two.counts, two.hash)
 
 
 def test_a_broken_promise_is_told_with_the_command_that_shows_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fencepost
-from fencepost import errors
+from fencepost import arguments, errors
 from fencepost.client import Client
 from fencepost.errors import OptionError
 
@@ -32,6 +32,44 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
     parser.add_argument(
         "--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)"
     )
+
+
+DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
+
+
+def quorum_options(group: argparse._ActionsContainer, spread: str, digest: str | None) -> None:
+    """The options of new ledgers. ``spread``: what their entries are called; ``digest``: the default."""
+    group.add_argument(
+        "--ensemble", metavar="N", type=arguments.count, default=3, help=f"bookies that {spread} are spread over (3)"
+    )
+    group.add_argument(
+        "--write-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that each entry is sent to; by default all of them",
+    )
+    group.add_argument(
+        "--ack-quorum",
+        metavar="N",
+        type=arguments.count,
+        help="bookies that must have an entry before it is confirmed; by default a majority",
+    )
+    group.add_argument(
+        "--digest",
+        choices=DIGESTS,
+        default=digest,
+        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
+    )
+
+
+def quorums(given: argparse.Namespace) -> dict[str, Any]:
+    """How the entries of new ledgers are spread and protected."""
+    return {
+        "ensemble": given.ensemble,
+        "write_quorum": given.write_quorum,
+        "ack_quorum": given.ack_quorum,
+        "digest": given.digest or DIGESTS[0],
+    }
 
 
 def on_store(

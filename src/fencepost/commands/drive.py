@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Drive, and tell what came of it."""
-    from fencepost.commands.simulate_store import protections_without
+    from fencepost.commands.simulating import protections_without
     from fencepost.store.driven import report, table
     from fencepost.store.driven.walk import Driver
     from fencepost.trace.json import dumps
@@ -72,8 +72,7 @@ def run(given: argparse.Namespace) -> int:
             output.must_be_writable(option, path)
     space = table.opened(given.states, given.protocol)
     protocol = table.protocol_of(space)
-    off = protections_without(given.without)
-    protections = protocol.protections.replace(**{name: False for name in off._fields if not getattr(off, name)})
+    protections = protections_without(given.without, protocol.protections)
     began = time.perf_counter()
     if given.master is None and not given.conf:
         if given.sample is None:

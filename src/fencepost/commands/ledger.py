@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import base64
 import contextlib
 import json
 import shutil
@@ -13,16 +11,21 @@ from typing import Any
 
 import fencepost
 from fencepost import arguments, output
-from fencepost.commands.client import client_options, on_store, password
-from fencepost.commands.streams import LINES, Output, Source, format_option, note, prefixed, progress, reporting
-from fencepost.errors import FencepostError, OptionError
-from fencepost.progress import Entries
-from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, LedgerWriter, Store
+from fencepost.commands.client import client_options, on_store, password, quorum_options, quorums
+from fencepost.commands.streams import (
+    Counted,
+    Output,
+    format_option,
+    note,
+    progress,
+    reporting,
+    shown_as,
+    text_or_base64,
+)
+from fencepost.errors import OptionError
+from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, Store
 from fencepost.store.client.picture import draw, holdings
-from fencepost.store.errors import StoreError
 from fencepost.store.rules.metadata import RESERVED
-
-DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 _EXAMPLES = """\
 examples:
@@ -89,26 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a new ledger")
-    group.add_argument(
-        "--ensemble", metavar="N", type=arguments.count, default=3, help="bookies that its entries are spread over (3)"
-    )
-    group.add_argument(
-        "--write-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that each entry is sent to; by default all of them",
-    )
-    group.add_argument(
-        "--ack-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that must have an entry before it is confirmed; by default a majority",
-    )
-    group.add_argument(
-        "--digest",
-        choices=DIGESTS,
-        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
-    )
+    quorum_options(group, "its entries", None)
     group.add_argument(
         "--custom",
         metavar="KEY=VALUE",
@@ -138,10 +122,7 @@ def run(given: argparse.Namespace) -> int:
 def _new(given: argparse.Namespace) -> dict[str, Any]:
     """The settings of a new ledger."""
     return {
-        "ensemble": given.ensemble,
-        "write_quorum": given.write_quorum,
-        "ack_quorum": given.ack_quorum,
-        "digest": given.digest or DIGESTS[0],
+        **quorums(given),
         "password": password(given),
         "custom_metadata": dict(given.custom),
         "ledger": given.number,
@@ -163,21 +144,12 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
         if given.digest or given.custom or given.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
         opening = store.adopt_ledger(given.ledger, password=password(given), in_flight=given.in_flight)
-    counted: _Counted | None = None
-    try:
+    counted = Counted(given.format)
+    with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
         async with opening as ledger:
             if given.ledger is None:
                 note(f"appending to ledger {ledger.id}")
-            source = Source(given.format)
-            counted = _Counted(source, ledger)
-            with progress() as line, reporting(lambda: counted.report(line)):
-                await ledger.append_many(counted)
-    except (FencepostError, asyncio.CancelledError) as error:
-        if counted is not None:
-            note(_acknowledged(counted))
-            if isinstance(error, StoreError):
-                error.args = (f"not all could be appended: {error}",)
-        raise
+            await counted.append_to(ledger.append_many, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
     told = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
     output.say(
@@ -185,33 +157,11 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     )
 
 
-def _acknowledged(counted: _Counted) -> str:
-    ledger, last = counted.ledger, counted.ledger.last_add_confirmed
-    sent = f"of {counted.entries:,} that were read"
+def _acknowledged(ledger: int, last: int, read: int) -> str:
+    sent = f"of {read:,} that were read"
     if last < 0:
-        return f"ledger {ledger.id}: no entry {sent} is acknowledged; some may be in the ledger all the same"
-    return f"ledger {ledger.id}: entries 0 to {last:,} {sent} are acknowledged; those after may be in the ledger or not"
-
-
-class _Counted:
-    """Entries on their way to a ledger, and how many they were."""
-
-    def __init__(self, source: Source, ledger: LedgerWriter) -> None:
-        self.source = source
-        self.ledger = ledger
-        self.entries = 0
-        self.bytes = 0
-
-    def report(self, line: Entries) -> None:
-        """Show how far it is."""
-        line.report(self.ledger.last_add_confirmed + 1, self.bytes, self.source.share())
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for entries in self.source.batches():
-            for entry in entries:
-                self.entries += 1
-                self.bytes += len(entry)
-                yield entry
+        return f"ledger {ledger}: no entry {sent} is acknowledged; some may be in the ledger all the same"
+    return f"ledger {ledger}: entries 0 to {last:,} {sent} are acknowledged; those after may be in the ledger or not"
 
 
 # -- read and tail ----------------------------------------------------------------------------------------------------
@@ -231,7 +181,7 @@ async def _tail(store: Store, given: argparse.Namespace) -> None:
 async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namespace, of: int | None) -> None:
     """Write entries to standard output, those that are there at once together, until all are or nobody listens."""
     out = Output()
-    shown = _as_json if given.json else _as_line if given.format == LINES else _as_prefixed
+    shown = shown_as(given, _as_json)
     count = size = 0
     with progress() as line, reporting(lambda: line.report(count, size, count / of if of else None)):
         async for entry in entries:
@@ -242,20 +192,8 @@ async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namesp
     out.flush()
 
 
-def _as_line(entry: LedgerEntry) -> bytes:
-    return entry.data + b"\n"
-
-
-def _as_prefixed(entry: LedgerEntry) -> bytes:
-    return prefixed(entry.data)
-
-
 def _as_json(entry: LedgerEntry) -> bytes:
-    try:
-        data = {"data": entry.data.decode()}
-    except UnicodeDecodeError:
-        data = {"base64": base64.b64encode(entry.data).decode()}
-    return json.dumps({"entry": entry.id, **data}).encode() + b"\n"
+    return json.dumps({"entry": entry.id, **text_or_base64("data", "base64", entry.data)}).encode() + b"\n"
 
 
 # -- recover, show, list and delete -----------------------------------------------------------------------------------

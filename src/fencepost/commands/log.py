@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
@@ -12,19 +11,14 @@ from typing import Any
 
 from fencepost import arguments, output
 from fencepost.client import Client
-from fencepost.commands.client import client_options, on_store, password
-from fencepost.commands.streams import LINES, Output, Source, format_option, note, prefixed, progress, reporting
-from fencepost.errors import FencepostError, OptionError
+from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums
+from fencepost.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
+from fencepost.errors import OptionError
 from fencepost.log.cursors import Acknowledged
 from fencepost.log.log import Log, LogView
 from fencepost.log.metadata import names
 from fencepost.log.position import EARLIEST, End, Position, position_of
 from fencepost.log.reader import LogEntry
-from fencepost.log.writer import LogWriter
-from fencepost.progress import Entries
-from fencepost.store.errors import StoreError
-
-DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 _EXAMPLES = """\
 examples:
@@ -53,31 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         return made
 
     creating = action("create", "make a log, without an entry yet", secret=False)
-    creating.add_argument(
-        "--ensemble",
-        metavar="N",
-        type=arguments.count,
-        default=3,
-        help="bookies that the entries of a ledger are spread over (3)",
-    )
-    creating.add_argument(
-        "--write-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that each entry is sent to; by default all of them",
-    )
-    creating.add_argument(
-        "--ack-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that must have an entry before it is confirmed; by default a majority",
-    )
-    creating.add_argument(
-        "--digest",
-        choices=DIGESTS,
-        default=DIGESTS[0],
-        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
-    )
+    quorum_options(creating, "the entries of a ledger", DIGESTS[0])
     appending = action("append", "append what comes on standard input, as the one writer that leads")
     format_option(appending)
     appending.add_argument(
@@ -184,8 +154,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 async def _create(store: Client, given: argparse.Namespace) -> None:
-    quorums = {"ensemble": given.ensemble, "write_quorum": given.write_quorum, "ack_quorum": given.ack_quorum}
-    await store.log(given.log).create(**quorums, digest=given.digest)
+    await store.log(given.log).create(**quorums(given))
     output.say(json.dumps({"log": given.log}) if given.json else f"log {given.log} is made")
 
 
@@ -197,22 +166,15 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
         in_flight=given.in_flight,
         wait=given.wait,
     )
-    counted: _Counted | None = None
-    try:
+    counted = Counted(given.format)
+    with counted.explained(
+        lambda confirmed, sent: (
+            f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest"
+            " may be in the log or not"
+        )
+    ):
         async with opening as writer:
-            counted = _Counted(Source(given.format), writer)
-            with progress() as line, reporting(lambda: counted.report(line)):
-                positions = await writer.append_many(counted)
-    except (FencepostError, asyncio.CancelledError) as error:
-        if counted is not None:
-            sent, confirmed = counted.entries, counted.writer.confirmed
-            note(
-                f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the"
-                " rest may be in the log or not"
-            )
-            if isinstance(error, StoreError):
-                error.args = (f"not all could be appended: {error}",)
-        raise
+            positions = await counted.append_to(writer.append_many, lambda: writer.confirmed)
     told: dict[str, Any] = {"log": given.log, "entries": len(positions), "bytes": counted.bytes}
     if positions:
         told |= {"first": str(positions[0]), "last": str(positions[-1])}
@@ -222,27 +184,6 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
         if given.json
         else f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}"
     )
-
-
-class _Counted:
-    """Entries on their way to a log, and how many they were."""
-
-    def __init__(self, source: Source, writer: LogWriter) -> None:
-        self.source = source
-        self.writer = writer
-        self.entries = 0
-        self.bytes = 0
-
-    def report(self, line: Entries) -> None:
-        """Show how far it is."""
-        line.report(self.writer.confirmed, self.bytes, self.source.share())
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for entries in self.source.batches():
-            for entry in entries:
-                self.entries += 1
-                self.bytes += len(entry)
-                yield entry
 
 
 # -- tail -------------------------------------------------------------------------------------------------------------
@@ -271,7 +212,7 @@ async def _write_out(
     What is written is acknowledged once a second, if that is to be.
     """
     out = Output()
-    shown = _as_json if given.json else _as_line if given.format == LINES else _as_prefixed
+    shown = shown_as(given, _as_json)
     count = size = 0
     last: Position | None = None
 
@@ -302,26 +243,11 @@ async def _write_out(
             task.cancel()
 
 
-def _as_line(entry: LogEntry) -> bytes:
-    return entry.data + b"\n"
-
-
-def _as_prefixed(entry: LogEntry) -> bytes:
-    return prefixed(entry.data)
-
-
 def _as_json(entry: LogEntry) -> bytes:
-    told = {"position": str(entry.position), "time": entry.time, **_text("data", "base64", entry.data)}
+    told = {"position": str(entry.position), "time": entry.time, **text_or_base64("data", "base64", entry.data)}
     if entry.key is not None:
-        told |= _text("key", "key_base64", entry.key)
+        told |= text_or_base64("key", "key_base64", entry.key)
     return json.dumps(told).encode() + b"\n"
-
-
-def _text(name: str, otherwise: str, data: bytes) -> dict[str, str]:
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {otherwise: base64.b64encode(data).decode()}
 
 
 # -- show, trim and seal ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
+from fencepost.commands import operator
 from fencepost.store.record import process
 from fencepost.store.record.process import Asked, Done, Recording
 from fencepost.store.wire.frames import DEFAULT_LIMIT
@@ -128,7 +129,7 @@ def run(given: argparse.Namespace) -> int:
             output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
         output.say(f"records to {given.trace}")
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
         done = runner.run(process.record(asked, open_trace, ready))
     output.say(_told(done))
     for rule in done.unused:
@@ -172,12 +173,3 @@ def _bookie(text: str) -> tuple[str | None, tuple[str, int]]:
     if not port:
         raise argparse.ArgumentTypeError(f"{text!r} has no port")
     return name or None, (host, port)
-
-
-def _loop_factory() -> Any:
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop

@@ -5,95 +5,41 @@ time.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from fencepost import arguments, errors, numbers, output
+from fencepost import errors, numbers
+from fencepost.commands import simulating
 from fencepost.engines.resources import cores
-from fencepost.errors import OptionError
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim import campaign
+from fencepost.log.sim.campaign import Campaign, simulated
 from fencepost.log.sim.world import PROMISES, World
-from fencepost.progress import Seeds
+from fencepost.store.sim.seeds import Run, traced, without_of
 from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile
+
+COMMAND = "simulate-log"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost simulate-log``."""
     parser.description = "Run worlds of writers, readers and cursors of one log under seeded faults, on virtual time."
     what = parser.add_argument_group("what is simulated")
-    what.add_argument(
-        "--seeds",
-        metavar="A..B",
-        type=arguments.seeds,
-        default=range(1, 1001),
-        help="the seeds, one world for each; by default 1..1000",
-    )
-    what.add_argument(
-        "--without",
-        metavar="PROTECTION",
-        action="append",
-        default=[],
-        help="switch a protection of the log off (repeatable)",
-    )
-    what.add_argument("--jobs", metavar="N", type=arguments.workers, help="processes; by default one for each core")
-    what.add_argument("--replay", metavar="SEED", type=arguments.number, help="run one seed, and tell it step by step")
-    told = parser.add_argument_group("results")
-    told.add_argument(
-        "--json",
-        metavar="FILE",
-        nargs="?",
-        const="-",
-        help="the result as JSON; by default to standard output, which then has nothing else on it",
-    )
-    told.add_argument(
-        "--trace", metavar="DIR", type=Path, help="write traces of all worlds to a folder of traces (docs/traces.md)"
-    )
+    simulating.add(what, "seeds", "without", "jobs", "replay", run="world", simulated="log")
+    simulating.add(parser.add_argument_group("results"), "json", "trace", runs="worlds")
 
 
 def run(given: argparse.Namespace) -> int:
     """Run the seeds, or one of them."""
-    protections = _without(given.without)
-    if given.json not in (None, "-"):
-        output.must_be_writable("json", given.json)
+    protections = simulating.protections_without(given.without, ALL)
+    simulating.must_be_writable(given)
+    campaign = Campaign(given.seeds, protections, given.jobs or cores(), given.trace)
     if given.replay is not None:
-        return _replay(given, protections)
-    asked = campaign.Campaign(given.seeds, protections, given.jobs or cores(), given.trace)
-    with _progress() as report:
-        tally = campaign.run(asked, lambda so_far: report(so_far.seeds, so_far.appends, len(given.seeds)))
-    _tell(given, _story(tally), _data(tally))
-    if tally.failed is not None:
-        return errors.SAFETY_VIOLATED
-    return errors.INTERRUPTED if tally.interrupted else errors.HOLDS
+        return _replay(given, campaign)
+    return simulating.run_campaign(given, COMMAND, campaign, lambda seen: _data(seen, protections), (0,))
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int, int], None]]:
-    """Where a campaign reports to: a live line if somebody is watching."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, appends, of: None
-        return
-    with Seeds(sys.stderr) as line:
-        yield line.report
-
-
-def _without(names: Sequence[str]) -> Protections:
-    for name in names:
-        if name not in ALL._fields:
-            near = get_close_matches(name, ALL._fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ALL._fields)}"
-            raise OptionError(f"--without {name}: there is no such protection: {hint}")
-    return ALL.replace(**dict.fromkeys(names, False))
-
-
-def _replay(given: argparse.Namespace, protections: Protections) -> int:
+def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
     lines: list[str] = []
     world: World
 
@@ -105,104 +51,30 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
             f"{world.now / 1000 if subject is not None else 0:>10.3f} ms  {node:<9} {action:<30} {about}".rstrip()
         )
 
-    world = World(given.replay, protections, SimTrace(tell))
-    outcome = campaign.simulated(world)
+    world = World(given.replay, campaign.protections, SimTrace(tell))
+    seen = simulated(world)
     if given.trace is not None:
-        name = f"{campaign.run_name(protections, given.replay)}-replayed"
+        name = f"{campaign.run_name(given.replay)}-replayed"
         with RunsFile(given.trace / f"{name}.parquet") as file:
-            campaign.simulated(World(given.replay, protections, campaign.traced(file, name)))
-    lines += ["", *_verdict(outcome), f"simulate-log  seed {outcome.seed}{_off(protections)}", _end(outcome)]
-    _tell(given, "\n".join(lines), _outcome_data(outcome, protections))
-    return errors.SAFETY_VIOLATED if outcome.promise else errors.HOLDS
+            campaign.simulated(given.replay, traced(file, name))
+    verdict = ["HELD  no promise was broken"]
+    if seen.promise:
+        verdict = [f"VIOLATED  {seen.promise}: {PROMISES[seen.promise]}", seen.what]
+    appends = numbers.plural(seen.counts["appends"], "append")
+    end = f"{appends} in {numbers.seconds(seen.time / 1e6)} of virtual time, hash {seen.hash}"
+    lines += ["", *verdict, f"{COMMAND}  seed {seen.seed}{simulating.off(campaign.protections)}", end]
+    simulating.tell(given, "\n".join(lines), _data(seen, campaign.protections))
+    return errors.SAFETY_VIOLATED if seen.promise else errors.HOLDS
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
-
-
-def replay_command(seed: int, protections: Protections) -> str:
-    """The command that runs a seed again and tells it step by step."""
-    words = ["fencepost", "simulate-log", "--replay", str(seed)]
-    for name in _names_off(protections):
-        words += ["--without", name]
-    return shlex.join(words)
-
-
-def _names_off(protections: Protections) -> list[str]:
-    return [name for name in ALL._fields if not getattr(protections, name)]
-
-
-def _off(protections: Protections) -> str:
-    names = _names_off(protections)
-    return f", without {', '.join(names)}" if names else ""
-
-
-def _verdict(outcome: campaign.Outcome) -> list[str]:
-    if not outcome.promise:
-        return ["HELD  no promise was broken"]
-    return [f"VIOLATED  {outcome.promise}: {PROMISES[outcome.promise]}", outcome.what]
-
-
-def _end(outcome: campaign.Outcome) -> str:
-    return (
-        f"{numbers.plural(outcome.appends, 'append')} in {numbers.seconds(outcome.time / 1e6)} of virtual time, hash"
-        f" {outcome.hash}"
-    )
-
-
-def _story(tally: campaign.Tally) -> str:
-    asked, lines = tally.campaign, list[str]()
-    if tally.failed is not None:
-        lines += [f"VIOLATED  {tally.failed.promise}, by seed {tally.failed.seed}", tally.failed.what]
-    else:
-        lines.append(
-            f"{'INTERRUPTED' if tally.interrupted else 'HELD'}  no promise was broken in"
-            f" {numbers.plural(tally.seeds, 'seed')}"
-        )
-    lines += [f"simulate-log  seeds {asked.seeds.start}..{asked.seeds.stop - 1}{_off(asked.protections)}", ""]
-    if tally.failed is not None:
-        lines += ["To see it step by step:", f"  {replay_command(tally.failed.seed, asked.protections)}", ""]
-    rows = [
-        ("seeds", numbers.count(tally.seeds), numbers.rate(tally.seeds / (tally.seconds or 1e-9))),
-        ("appends", numbers.count(tally.appends), f"{tally.appends / max(tally.seeds, 1):,.0f} a seed"),
-        ("virtual time", numbers.seconds(tally.virtual / 1e6), ""),
-        ("hash", tally.hash, ""),
-        ("time", numbers.seconds(tally.seconds), numbers.plural(asked.jobs, "job")),
-    ]
-    width = max(len(value) for _, value, _ in rows)
-    return "\n".join([*lines, *(f"  {name:<14}{value:<{width}}  {remark}".rstrip() for name, value, remark in rows)])
-
-
-def _data(tally: campaign.Tally) -> dict[str, Any]:
-    asked = tally.campaign
+def _data(seen: Run[None], protections: Protections) -> dict[str, Any]:
+    """One world for programs."""
     return {
-        "seeds": [asked.seeds.start, asked.seeds.stop - 1],
-        "without": _names_off(asked.protections),
-        "verdict": "violated" if tally.failed is not None else "interrupted" if tally.interrupted else "held",
-        "seeds_run": tally.seeds,
-        "appends": tally.appends,
-        "virtual_seconds": tally.virtual / 1e6,
-        "hash": tally.hash,
-        "jobs": asked.jobs,
-        "seconds": tally.seconds,
-        "failed": None if tally.failed is None else _outcome_data(tally.failed, asked.protections),
+        "seed": seen.seed,
+        "without": without_of(protections),
+        "violation": {"promise": seen.promise, "what": seen.what} if seen.promise else None,
+        **seen.counts,
+        "virtual_seconds": seen.time / 1e6,
+        "hash": seen.hash,
+        "replay": simulating.replay_command(COMMAND, seen.seed, protections),
     }
-
-
-def _outcome_data(outcome: campaign.Outcome, protections: Protections) -> dict[str, Any]:
-    violation = {"promise": outcome.promise, "what": outcome.what} if outcome.promise else None
-    return {
-        "seed": outcome.seed,
-        "without": _names_off(protections),
-        "violation": violation,
-        "appends": outcome.appends,
-        "virtual_seconds": outcome.time / 1e6,
-        "hash": outcome.hash,
-        "replay": replay_command(outcome.seed, protections),
-    }
-
-
-def _tell(given: argparse.Namespace, text: str, document: dict[str, Any]) -> None:
-    if given.json is not None:
-        output.write_lines("json", given.json, iter([json.dumps(document, indent=2), "\n"]))
-    if given.json != "-":
-        output.say(text)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import os
 import stat
 import struct
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
 from fencepost import output
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.progress import Entries
+from fencepost.store.errors import StoreError
+
+T = TypeVar("T")
 
 LINES, PREFIXED = "lines", "length-prefixed"
 
@@ -37,9 +42,33 @@ def format_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def prefixed(data: bytes) -> bytes:
-    """An entry behind its length."""
-    return _LENGTH.pack(len(data)) + data
+class Entry(Protocol):
+    """An entry of a ledger or of a log."""
+
+    @property
+    def data(self) -> bytes:
+        """What was appended."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+def shown_as(given: argparse.Namespace, as_json: Callable[[E], bytes]) -> Callable[[E], bytes]:
+    """How an entry is written to standard output: as a line, behind its length, or as JSON."""
+    if given.json:
+        return as_json
+    if given.format == LINES:
+        return lambda entry: entry.data + b"\n"
+    return lambda entry: _LENGTH.pack(len(entry.data)) + entry.data
+
+
+def text_or_base64(text: str, otherwise: str, data: bytes) -> dict[str, str]:
+    """Bytes for JSON: under one name if they are text, and else under another one."""
+    try:
+        return {text: data.decode()}
+    except UnicodeDecodeError:
+        return {otherwise: base64.b64encode(data).decode()}
 
 
 class Source:
@@ -118,6 +147,41 @@ def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
         entries.append(data[place + _LENGTH.size : end])
         place = end
     return entries, data[place:]
+
+
+class Counted:
+    """Entries on their way from standard input to a ledger or a log, and how many they were."""
+
+    def __init__(self, format_: str) -> None:
+        self.format = format_
+        self.confirmed: Callable[[], int] | None = None
+        self.entries = 0
+        self.bytes = 0
+
+    async def append_to(self, append_many: Callable[[Counted], Awaitable[T]], confirmed: Callable[[], int]) -> T:
+        """Append them all; ``confirmed`` says how many are acknowledged."""
+        self.source, self.confirmed = Source(self.format), confirmed
+        with progress() as line, reporting(lambda: line.report(confirmed(), self.bytes, self.source.share())):
+            return await append_many(self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for entries in self.source.batches():
+            for entry in entries:
+                self.entries += 1
+                self.bytes += len(entry)
+                yield entry
+
+    @contextlib.contextmanager
+    def explained(self, acknowledged: Callable[[int, int], str]) -> Iterator[None]:
+        """Where not all can be appended, say how many of those that were read are ``acknowledged``."""
+        try:
+            yield
+        except (FencepostError, asyncio.CancelledError) as error:
+            if self.confirmed is not None:
+                note(acknowledged(self.confirmed(), self.entries))
+                if isinstance(error, StoreError):
+                    error.args = (f"not all could be appended: {error}",)
+            raise
 
 
 class Output:

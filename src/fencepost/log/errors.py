@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.store.errors import REFUSED, StoreError
+from fencepost.store.errors import Refusal, StoreError
 
 __all__ = [
     "CursorFullError",
@@ -17,52 +17,36 @@ __all__ = [
 ]
 
 
-class NoSuchLogError(StoreError):
+class NoSuchLogError(Refusal):
     """There is no log of this name."""
 
-    exit_code = REFUSED
 
-
-class LogExistsError(StoreError):
+class LogExistsError(Refusal):
     """A log of this name exists already."""
 
-    exit_code = REFUSED
 
-
-class LogSealedError(StoreError):
+class LogSealedError(Refusal):
     """The log is sealed, and takes nothing more."""
 
-    exit_code = REFUSED
 
-
-class LogTrimmedError(StoreError):
+class LogTrimmedError(Refusal):
     """The position was trimmed: its ledger is not in the log any more."""
 
-    exit_code = REFUSED
 
-
-class NotLeaderError(StoreError):
+class NotLeaderError(Refusal):
     """Another writer leads the log now, or may. Whether the entries that were under way are in the log is not known."""
 
-    exit_code = REFUSED
 
-
-class NoSuchCursorError(StoreError):
+class NoSuchCursorError(Refusal):
     """The log has no cursor of this name."""
 
-    exit_code = REFUSED
 
-
-class CursorFullError(StoreError):
+class CursorFullError(Refusal):
     """Too many ranges of entries were acknowledged one by one, with others between them that were not."""
 
-    exit_code = REFUSED
 
-
-class LogFullError(StoreError):
+class LogFullError(Refusal):
     """The list of the ledgers of the log has no room for more of them: trim the log."""
-
-    exit_code = REFUSED
 
 
 class LogFormatError(StoreError):

@@ -33,21 +33,19 @@ class Reader:
         self.data = data
         self.at = at
 
-    def int32(self) -> int:
+    def _number(self, of: struct.Struct) -> int:
         try:
-            (value,) = INT.unpack_from(self.data, self.at)
+            (value,) = of.unpack_from(self.data, self.at)
         except struct.error:
             raise JuteError("the record ends within a number") from None
-        self.at += 4
+        self.at += of.size
         return value  # type: ignore[no-any-return]
 
+    def int32(self) -> int:
+        return self._number(INT)
+
     def int64(self) -> int:
-        try:
-            (value,) = LONG.unpack_from(self.data, self.at)
-        except struct.error:
-            raise JuteError("the record ends within a number") from None
-        self.at += 8
-        return value  # type: ignore[no-any-return]
+        return self._number(LONG)
 
     def boolean(self) -> bool:
         if self.at >= len(self.data):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -298,28 +298,9 @@ def _create(kind: int) -> Callable[[Reader], Create]:
     return read
 
 
-def _delete(reader: Reader) -> Delete:
-    return Delete(reader.string(), reader.int32())
-
-
-def _set_data(reader: Reader) -> SetData:
-    return SetData(reader.string(), reader.buffer(), reader.int32())
-
-
-def _set_acl(reader: Reader) -> SetACL:
-    return SetACL(reader.string(), _acls(reader), reader.int32())
-
-
-def _check(reader: Reader) -> Check:
-    return Check(reader.string(), reader.int32())
-
-
-def _multi(reader: Reader) -> Multi:
-    return Multi(tuple(_operations(reader, _IN_MULTI)))
-
-
-def _multi_read(reader: Reader) -> MultiRead:
-    return MultiRead(tuple(_operations(reader, _IN_MULTI_READ)))
+def _record(kind: Callable[..., T], *values: Callable[[Reader], Any]) -> Callable[[Reader], T]:
+    """A function that reads the values of a record, one after the other."""
+    return lambda reader: kind(*[value(reader) for value in values])
 
 
 def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list[T]:
@@ -349,45 +330,10 @@ def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
     return checked
 
 
-def _exists(reader: Reader) -> Exists:
-    return Exists(reader.string(), reader.boolean())
-
-
-def _get_data(reader: Reader) -> GetData:
-    return GetData(reader.string(), reader.boolean())
-
-
-def _get_children(reader: Reader) -> GetChildren:
-    return GetChildren(reader.string(), reader.boolean(), False)
-
-
-def _get_children2(reader: Reader) -> GetChildren:
-    return GetChildren(reader.string(), reader.boolean(), True)
-
-
-def _get_acl(reader: Reader) -> GetACL:
-    return GetACL(reader.string())
-
-
-def _sync(reader: Reader) -> Sync:
-    return Sync(reader.string())
-
-
-def _get_ephemerals(reader: Reader) -> GetEphemerals:
-    return GetEphemerals(reader.optional_string())
-
-
-def _get_all_children_number(reader: Reader) -> GetAllChildrenNumber:
-    return GetAllChildrenNumber(reader.string())
-
-
-def _set_watches(reader: Reader) -> SetWatches:
-    return SetWatches(reader.int64(), reader.strings(), reader.strings(), reader.strings())
-
-
-def _set_watches2(reader: Reader) -> SetWatches:
-    zxid, paths = reader.int64(), [reader.strings() for _ in range(5)]
-    return SetWatches(zxid, *paths)
+def _watched(reader: Reader) -> str:
+    """The path of a read in a multi, whose wish for a watch is not heard."""
+    path, _ = reader.string(), reader.boolean()
+    return path
 
 
 def _add_watch(reader: Reader) -> AddWatch:
@@ -404,60 +350,48 @@ def _watcher_kind(reader: Reader) -> int:
     return kind
 
 
-def _check_watches(reader: Reader) -> CheckWatches:
-    return CheckWatches(reader.string(), _watcher_kind(reader))
-
-
-def _remove_watches(reader: Reader) -> RemoveWatches:
-    return RemoveWatches(reader.string(), _watcher_kind(reader))
-
-
 def _acls(reader: Reader) -> ACLs | None:
     return reader.vector(lambda: ACL(reader.int32(), Id(reader.optional_string(), reader.optional_string())))
 
 
-def _create_session(reader: Reader) -> CreateSession:
-    return CreateSession(reader.int32(), reader.buffer() or b"")
-
-
 _IN_MULTI: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
     **{kind: _create_in_multi(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
-    DELETE: _delete,
-    SET_DATA: _set_data,
-    CHECK: _check,
+    DELETE: _record(Delete, Reader.string, Reader.int32),
+    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
+    CHECK: _record(Check, Reader.string, Reader.int32),
 }
 _IN_MULTI_READ: dict[int, Callable[[Reader], GetData | GetChildren]] = {
-    GET_DATA: lambda reader: msgspec.structs.replace(_get_data(reader), watch=False),
-    GET_CHILDREN: lambda reader: msgspec.structs.replace(_get_children(reader), watch=False),
+    GET_DATA: lambda reader: GetData(_watched(reader), False),
+    GET_CHILDREN: lambda reader: GetChildren(_watched(reader), False, False),
 }
 _CHANGES: dict[int, Callable[[Reader], Change]] = {
     **{kind: _create(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
-    DELETE: _delete,
-    SET_DATA: _set_data,
-    SET_ACL: _set_acl,
-    MULTI: _multi,
-    DELETE_CONTAINER: lambda reader: DeleteContainer(reader.string()),
-    CREATE_SESSION: _create_session,
-    CLOSE_SESSION: lambda reader: CloseSession(reader.boolean()),
-    ERROR: lambda reader: Refused(reader.int32()),
+    DELETE: _record(Delete, Reader.string, Reader.int32),
+    SET_DATA: _record(SetData, Reader.string, Reader.buffer, Reader.int32),
+    SET_ACL: _record(SetACL, Reader.string, _acls, Reader.int32),
+    MULTI: lambda reader: Multi(tuple(_operations(reader, _IN_MULTI))),
+    DELETE_CONTAINER: _record(DeleteContainer, Reader.string),
+    CREATE_SESSION: lambda reader: CreateSession(reader.int32(), reader.buffer() or b""),
+    CLOSE_SESSION: _record(CloseSession, Reader.boolean),
+    ERROR: _record(Refused, Reader.int32),
 }
 _QUERIES: dict[int, Callable[[Reader], Query]] = {
-    EXISTS: _exists,
-    GET_DATA: _get_data,
-    GET_CHILDREN: _get_children,
-    GET_CHILDREN2: _get_children2,
-    GET_ACL: _get_acl,
-    SYNC: _sync,
-    GET_EPHEMERALS: _get_ephemerals,
-    GET_ALL_CHILDREN_NUMBER: _get_all_children_number,
-    MULTI_READ: _multi_read,
-    PING: lambda _: Ping(),
-    WHO_AM_I: lambda _: WhoAmI(),
-    SET_WATCHES: _set_watches,
-    SET_WATCHES2: _set_watches2,
+    EXISTS: _record(Exists, Reader.string, Reader.boolean),
+    GET_DATA: _record(GetData, Reader.string, Reader.boolean),
+    GET_CHILDREN: lambda reader: GetChildren(reader.string(), reader.boolean(), False),
+    GET_CHILDREN2: lambda reader: GetChildren(reader.string(), reader.boolean(), True),
+    GET_ACL: _record(GetACL, Reader.string),
+    SYNC: _record(Sync, Reader.string),
+    GET_EPHEMERALS: _record(GetEphemerals, Reader.optional_string),
+    GET_ALL_CHILDREN_NUMBER: _record(GetAllChildrenNumber, Reader.string),
+    MULTI_READ: lambda reader: MultiRead(tuple(_operations(reader, _IN_MULTI_READ))),
+    PING: _record(Ping),
+    WHO_AM_I: _record(WhoAmI),
+    SET_WATCHES: _record(SetWatches, Reader.int64, Reader.strings, Reader.strings, Reader.strings),
+    SET_WATCHES2: _record(SetWatches, Reader.int64, *[Reader.strings] * 5),
     ADD_WATCH: _add_watch,
-    CHECK_WATCHES: _check_watches,
-    REMOVE_WATCHES: _remove_watches,
+    CHECK_WATCHES: _record(CheckWatches, Reader.string, _watcher_kind),
+    REMOVE_WATCHES: _record(RemoveWatches, Reader.string, _watcher_kind),
 }
 CHANGES = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL, DELETE, SET_DATA, SET_ACL, MULTI, CLOSE_SESSION})
 """The kinds of requests of clients that change the state."""

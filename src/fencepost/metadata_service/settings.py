@@ -5,16 +5,13 @@ Every limit says what happens when it is reached.
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from fencepost.errors import OptionError
+from fencepost.store.settings import FileOfSettings, described
 
 MIB = 1 << 20
 
@@ -29,8 +26,10 @@ def _name(field: str) -> str:
     return _NAMES.get(field, first + "".join(map(str.capitalize, others)))
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_unknown_fields=True):
+class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_unknown_fields=True):
     """What can be set of a metadata service. The help of ``fencepost metadata`` lists the fields."""
+
+    command: ClassVar[str] = "fencepost metadata"
 
     # -- where --------------------------------------------------------------------------------------------------------
 
@@ -135,40 +134,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
         return next(getattr(self, field.name) for field in msgspec.structs.fields(self) if field.encode_name == name)
 
     @classmethod
-    def read(cls, path: Path | None, over: Mapping[str, Any] | None = None) -> Self:
-        """The settings of a TOML file, or the defaults, with those of ``over`` in place of them.
-
-        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out
-        of range.
-        """
-        given: dict[str, Any] = {}
-        origin = "settings" if path is None else f"settings {path}"
-        if path is not None:
-            try:
-                with open(path, "rb") as file:
-                    given = tomllib.load(file)
-            except OSError as error:
-                raise OptionError(f"{origin} can not be read: {error.strerror}") from error
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise OptionError(f"{origin} are no TOML: {error}") from error
-        return cls.of({**_flat(given), **(over or {})}, origin)
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
-        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises
-        :class:`fencepost.OptionError`.
-        """
-        names = [field.encode_name for field in msgspec.structs.fields(cls)]
-        for name in given:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-                hint = f"did you mean {near[0]}?" if near else "fencepost metadata --help lists them"
-                raise OptionError(f"{origin}: there is no setting {name}: {hint}")
-        try:
-            return msgspec.convert(dict(given), cls)
-        except msgspec.ValidationError as error:
-            problem, _, where = str(error).partition(" - at `$.")
-            raise OptionError(f"{origin}: {where.rstrip('`')}: {problem[:1].lower()}{problem[1:]}") from error
+    def named(cls, found: Mapping[str, Any]) -> dict[str, Any]:
+        """See :class:`.FileOfSettings`."""
+        return _flat(found)
 
 
 def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -184,11 +152,4 @@ def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def descriptions() -> list[tuple[str, str, str]]:
     """Name, default and description of every setting, in their order."""
-    of_type = msgspec.inspect.type_info(Settings)
-    assert isinstance(of_type, msgspec.inspect.StructType)
-    found = []
-    for field in of_type.fields:
-        assert isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra_json_schema is not None
-        default = msgspec.json.encode(field.default).decode()
-        found.append((field.encode_name, default, field.type.extra_json_schema["description"]))
-    return found
+    return described(Settings)

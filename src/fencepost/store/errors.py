@@ -28,6 +28,7 @@ __all__ = [
     "NotEnoughBookiesError",
     "OutcomeUnknownError",
     "ReadError",
+    "Refusal",
     "StoreError",
     "UnauthorizedAccessError",
     "UnknownLayoutError",
@@ -44,45 +45,39 @@ class StoreError(FencepostError):
     exit_code = SYSTEM_FAILED
 
 
+class Refusal(StoreError):
+    """The store refuses the operation: no such ledger, fenced, another password."""
+
+    exit_code = REFUSED
+
+
 # -- ledgers and entries ----------------------------------------------------------------------------------------------
 
 
-class NoSuchLedgerError(StoreError):
+class NoSuchLedgerError(Refusal):
     """There is no such ledger, or it was deleted."""
 
-    exit_code = REFUSED
 
-
-class LedgerExistsError(StoreError):
+class LedgerExistsError(Refusal):
     """A ledger with this id exists already."""
 
-    exit_code = REFUSED
 
-
-class NoSuchEntryError(StoreError):
+class NoSuchEntryError(Refusal):
     """There is no such entry: it is beyond the end or the last add confirmed, or every bookie of its write set lacks
     it.
     """
 
-    exit_code = REFUSED
 
-
-class LedgerClosedError(StoreError):
+class LedgerClosedError(Refusal):
     """The ledger is closed, and takes nothing more."""
 
-    exit_code = REFUSED
 
-
-class LedgerFencedError(StoreError):
+class LedgerFencedError(Refusal):
     """Somebody else recovers the ledger, or has: the writer that had it can add nothing more, and must not go on."""
 
-    exit_code = REFUSED
 
-
-class UnauthorizedAccessError(StoreError):
+class UnauthorizedAccessError(Refusal):
     """The password is not the ledger's."""
-
-    exit_code = REFUSED
 
 
 class DigestMismatchError(StoreError):
@@ -134,16 +129,12 @@ class BadVersionError(StoreError):
     """Something in the metadata service was changed by somebody else since it was read."""
 
 
-class NoClusterError(StoreError):
+class NoClusterError(Refusal):
     """There is no cluster at this address of the metadata service."""
 
-    exit_code = REFUSED
 
-
-class ClusterExistsError(StoreError):
+class ClusterExistsError(Refusal):
     """There is a cluster at this address of the metadata service already."""
-
-    exit_code = REFUSED
 
 
 class UnknownLayoutError(StoreError):

@@ -35,7 +35,12 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
             raise OptionError(f"settings {path} can not be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise OptionError(f"settings {path} are no TOML: {error}") from error
-        return cls.of({**given, **(over or {})}, f"settings {path}")
+        return cls.of({**cls.named(given), **(over or {})}, f"settings {path}")
+
+    @classmethod
+    def named(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a file has, by the names of settings."""
+        return found
 
     @classmethod
     def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:

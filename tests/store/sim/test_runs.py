@@ -16,16 +16,18 @@ from typing import Any
 import pytest
 from patience import PATIENCE
 
+from fencepost.commands.simulating import exit_code
 from fencepost.errors import OptionError
 from fencepost.store.roles.interface import Call
 from fencepost.store.rules.protections import ALL
-from fencepost.store.sim import campaign as campaigns
-from fencepost.store.sim.campaign import Campaign, Tally
+from fencepost.store.sim import seeds
+from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import EVERYTHING, FAULTS, PROFILES, SETTINGS, drawn, settings_of, with_settings
-from fencepost.store.sim.cluster import Cluster
+from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.faults import Faults, planned
-from fencepost.store.sim.report import exit_code, replay_command
+from fencepost.store.sim.report import replay_command
 from fencepost.store.sim.run import simulate
+from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
 
@@ -136,34 +138,35 @@ def test_every_protection_has_a_seed() -> None:
 @pytest.mark.parametrize("protection", FOUND_WITHIN)
 def test_a_protection_that_is_off_is_found(protection: str) -> None:
     seed = FOUND_WITHIN[protection]
-    tally = campaigns.run(Campaign(range(max(1, seed - 2), seed + 600), protections=ALL.replace(**{protection: False})))
+    tally = seeds.run(Campaign(range(max(1, seed - 2), seed + 600), protections=ALL.replace(**{protection: False})))
     assert tally.failed is not None
     assert exit_code(tally) == 12
 
 
 def test_a_campaign_comes_to_the_same_with_any_number_of_jobs() -> None:
-    def came_to(tally: Tally) -> tuple[object, ...]:
-        failed = tally.failed and (tally.failed.case, str(tally.failed.violation))
-        return tally.seeds, tally.events, tally.virtual, tally.trace_hash, failed
+    def came_to(tally: Tally[Outcome]) -> tuple[object, ...]:
+        failed = tally.failed and (tally.failed.outcome.case, tally.failed.what)
+        return tally.seeds, tally.counts, tally.virtual, tally.hash, failed
 
     for protections in (ALL, ALL.replace(recovery_keeps_fragments=False)):
         campaign = Campaign(range(1, 31), protections=protections)
-        assert came_to(campaigns.run(campaign)) == came_to(campaigns.run(replace(campaign, jobs=2)))
+        assert came_to(seeds.run(campaign)) == came_to(seeds.run(replace(campaign, jobs=2)))
 
 
 def test_what_was_done_when_a_campaign_is_interrupted_is_kept() -> None:
-    def interrupt(tally: Tally) -> None:
+    def interrupt(tally: Tally[Outcome]) -> None:
         if tally.seeds >= 8:
             raise KeyboardInterrupt
 
-    tally = campaigns.run(Campaign(range(1, 1000)), interrupt)
+    tally = seeds.run(Campaign(range(1, 1000)), interrupt)
     assert (tally.interrupted, tally.seeds, exit_code(tally)) == (True, 8, 130)
 
 
 def test_what_fails_is_shrunk_to_a_case_that_can_be_replayed() -> None:
     protections = ALL.replace(write_back_before_close=False)
-    failed = campaigns.run(Campaign(range(1, 50), "everything", protections)).failed
-    assert failed is not None
+    found = seeds.run(Campaign(range(1, 50), protections)).failed
+    assert found is not None
+    failed = found.outcome
     smallest = shrunk(failed)
     assert smallest.violation is not None and failed.violation is not None
     assert smallest.violation.promise == failed.violation.promise

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli import main
-from fencepost.store.sim import campaign
-from fencepost.store.sim.campaign import Campaign, run
+from fencepost.store.sim import seeds
+from fencepost.store.sim.campaign import Campaign
+from fencepost.store.sim.seeds import run
 from fencepost.tracing import read, table
 
 
 def test_a_campaign_is_the_same_with_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "TRACED_CHUNK", 3)
+    monkeypatch.setattr(seeds, "TRACED_CHUNK", 3)
     plain, traced = run(Campaign(range(1, 8))), run(Campaign(range(1, 8), traces=tmp_path / "traces"))
-    assert (plain.trace_hash, plain.seeds) == (traced.trace_hash, traced.seeds)
+    assert (plain.hash, plain.seeds) == (traced.hash, traced.seeds)
     names = ["everything-seed-1-to-3.parquet", "everything-seed-4-to-6.parquet", "everything-seed-7-to-7.parquet"]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == names
     lives: dict[tuple[str, str], int] = {}

@@ -1,121 +1,39 @@
-"""Many quorums: one for each seed, in several processes, up to the first that breaks a promise."""
+"""Many quorums: see :mod:`fencepost.store.sim.seeds`."""
 
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.cluster import Outcome
 from fencepost.quorum.sim.run import simulate
-from fencepost.store.sim.campaign import in_processes
+from fencepost.store.sim import seeds
+from fencepost.store.sim.seeds import Run
 from fencepost.store.sim.trace import SimTrace
-from fencepost.tracing import RunsFile
-
-CHUNK = 50
-"""Seeds that a process takes at a time."""
-
-TRACED_CHUNK = 200
-"""The same where they are traced: those are in one file."""
 
 
 @dataclass(frozen=True)
-class Campaign:
-    """The seeds, the protections that are on, and how many processes there are. ``traces``: a folder for traces of all
-    runs, ``quorums-seed-N``."""
+class Campaign(seeds.Campaign[Outcome]):
+    """The seeds of quorums."""
 
-    seeds: range
     protections: Protections = ALL
-    jobs: int = 1
-    traces: Path | None = None
+    counted: ClassVar[tuple[str, ...]] = ("committed", "epochs")
+    name: ClassVar[str] = "quorums"
+
+    def simulated(self, seed: int, trace: SimTrace | None) -> Run[Outcome]:
+        """See :class:`.seeds.Campaign`."""
+        return run_of(simulate(seed, self.protections, trace=trace))
+
+    def packed(self, run: Run[Outcome]) -> bytes:
+        """See :class:`.seeds.Campaign`."""
+        return run.hash.encode()
 
 
-@dataclass
-class Tally:
-    """What came of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it counts.
-
-    ``virtual`` is in microseconds.
-    """
-
-    campaign: Campaign
-    seeds: int = 0
-    committed: int = 0
-    epochs: int = 0
-    virtual: int = 0
-    seconds: float = 0.0
-    failed: Outcome | None = None
-    interrupted: bool = False
-    hash: str = ""
-
-
-def run(campaign: Campaign, report: Callable[[Tally], None] = lambda tally: None) -> Tally:
-    """Run the seeds. The tally does not depend on the number of jobs. Ctrl-C ends it with what was done by then."""
-    tally = Tally(campaign)
-    whole = hashlib.blake2b(digest_size=8)
-    started = time.monotonic()
-    starts = [*campaign.seeds[:: CHUNK if campaign.traces is None else TRACED_CHUNK]]
-    tasks = [(campaign, start, stop) for start, stop in zip(starts, [*starts[1:], campaign.seeds.stop], strict=True)]
-    try:
-        with in_processes(_run_chunk, tasks, campaign.jobs) as chunks:
-            for chunk in chunks:
-                for outcome in chunk:
-                    tally.seeds += 1
-                    tally.committed += outcome.committed
-                    tally.epochs += outcome.epochs
-                    tally.virtual += outcome.virtual
-                    whole.update(hash_of(outcome).encode())
-                    if outcome.promise:
-                        tally.failed = outcome
-                tally.seconds = time.monotonic() - started
-                report(tally)
-                if tally.failed is not None:
-                    break
-    except KeyboardInterrupt:
-        tally.interrupted = True
-    tally.seconds = time.monotonic() - started
-    tally.hash = whole.hexdigest()
-    return tally
-
-
-def hash_of(outcome: Outcome) -> str:
-    """A hash of all that came of a run."""
-    return hashlib.blake2b(repr(outcome).encode(), digest_size=8).hexdigest()
-
-
-def _run_chunk(campaign: Campaign, start: int, stop: int) -> list[Outcome]:
-    """The outcomes of some seeds, up to the first that breaks a promise."""
-    if campaign.traces is None:
-        return _run_seeds(campaign, start, stop, None)
-    with RunsFile(campaign.traces / f"{run_name(campaign.protections, start)}-to-{stop - 1}.parquet") as file:
-        return _run_seeds(campaign, start, stop, file)
-
-
-def _run_seeds(campaign: Campaign, start: int, stop: int, file: RunsFile | None) -> list[Outcome]:
-    outcomes = []
-    for seed in range(start, stop):
-        trace = None if file is None else traced(file, run_name(campaign.protections, seed))
-        outcomes.append(simulate(seed, campaign.protections, trace=trace))
-        if outcomes[-1].promise:
-            break
-    return outcomes
-
-
-def run_name(protections: Protections, seed: int) -> str:
-    """The name of the run of a seed in traces."""
-    without = "".join(f"-without-{name}" for name in ALL._fields if not getattr(protections, name))
-    return f"quorums{without}-seed-{seed}"
-
-
-def traced(file: RunsFile, run: str) -> SimTrace:
-    """What a run is to be given to be traced in a file of many."""
-
-    def emit(
-        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
-    ) -> None:
-        file.emit(run, node, incarnation, seq, action, subject, parameters)
-
-    return SimTrace(emit)
+def run_of(outcome: Outcome) -> Run[Outcome]:
+    """What a campaign keeps of a run."""
+    hashed = hashlib.blake2b(repr(outcome).encode(), digest_size=8).hexdigest()
+    counts = {"committed": outcome.committed, "epochs": outcome.epochs}
+    what = outcome.details.removeprefix(f"{outcome.promise}: ")
+    return Run(outcome.case.seed, hashed, outcome.virtual, counts, outcome.promise, what, outcome)

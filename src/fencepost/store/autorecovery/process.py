@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
-import os
-import signal
 import socket
 from collections.abc import Callable
 
@@ -21,6 +18,7 @@ from fencepost.store.bookie import metrics
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
+from fencepost.store.ended import end_at_signals
 from fencepost.store.errors import StoreError
 from fencepost.store.metadata.client import Session
 from fencepost.store.metadata.underreplication import UnderReplication
@@ -41,16 +39,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     name = settings.bookie_id or socket.gethostname()
     counts = Metrics()
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def signalled(number: signal.Signals) -> None:
-        if ended.is_set():
-            os._exit(128 + number)
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread, as in tests
-            loop.add_signal_handler(number, signalled, number)
+    end_at_signals(ended)
     async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
         recovery = AutoRecovery(store, name, settings, counts)
         await recovery.prepare()

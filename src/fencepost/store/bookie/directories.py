@@ -79,7 +79,7 @@ def advertised(settings: Settings, bound: socket.socket) -> tuple[str, int]:
         host = settings.advertised_address
     elif ipaddress.ip_address(host).is_unspecified:
         raise OptionError("with all interfaces to listen on, clients must be told an address: set advertisedAddress")
-    if not settings.allow_loopback and _is_loopback(host):
+    if not settings.allow_loopback and is_loopback(host):
         raise OptionError(
             f"{host} is a loopback address, and allowLoopback is false: set listeningInterface or advertisedAddress"
         )
@@ -91,7 +91,8 @@ def _port(bookie_id: str) -> int:
     return int(port) if port.isdecimal() else 0
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or address, is this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -7,9 +7,7 @@ import contextlib
 import functools
 import gc
 import logging
-import os
 import resource
-import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
@@ -30,6 +28,7 @@ from fencepost.store.bookie.repair import Repair
 from fencepost.store.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
+from fencepost.store.ended import Ended
 from fencepost.store.errors import ClusterExistsError, MetadataServiceError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
@@ -283,23 +282,12 @@ class _AskedToEnd(Exception):
     """The bookie is asked to end before it serves."""
 
 
-class _Ended:
-    """Why a bookie ends: it is asked to, or it can not go on."""
+class _Ended(Ended):
+    """Why a bookie ends: it is asked to, or it can not go on, as its parts say too."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        super().__init__()
         self._reason = ""
-        self._error: BaseException | None = None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(
-                NotImplementedError, ValueError, RuntimeError
-            ):  # not in the main thread, as in tests
-                loop.add_signal_handler(number, self._signalled, number)
-        loop.set_exception_handler(self._raised)
-
-    async def wait(self) -> None:
-        await self._event.wait()
 
     @property
     def reason_fields(self) -> dict[str, Any]:
@@ -309,8 +297,7 @@ class _Ended:
 
     def check(self) -> None:
         """Raise if the bookie could not go on."""
-        if self._error is not None:
-            raise self._error
+        super().check()
         if self._reason:
             raise SystemFailure(f"the bookie has stopped, and confirms nothing more: {self._reason}")
 
@@ -328,21 +315,6 @@ class _Ended:
         """The repair of the bookie is over, which is well unless it has failed."""
         if not task.cancelled() and task.exception() is not None:
             self.done(task)
-
-    def _signalled(self, number: signal.Signals) -> None:
-        if self._event.is_set():
-            os._exit(128 + number)
-        self._event.set()
-
-    def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """A callback has raised, and what it has left undone is not known."""
-        error = context.get("exception")
-        if isinstance(error, ConnectionError | TimeoutError):
-            return
-        _log.error("%s: %r", context.get("message"), error)
-        if isinstance(error, BaseException):
-            self._error = self._error or error
-            self._event.set()
 
 
 async def _check_cookies(

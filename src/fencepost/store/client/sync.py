@@ -6,18 +6,23 @@ One thread runs a loop, and all operations on it; any thread may call them.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client.reader import LedgerReader
-from fencepost.store.client.reading import EntryBatch, LedgerEntry
+from fencepost.store.client.store import Opening
 from fencepost.store.client.writer import Data, LedgerWriter, copied
 from fencepost.store.rules.metadata import LedgerMetadata
 
 T = TypeVar("T")
+S = TypeVar("S")
+H = TypeVar("H", bound=Any)
+P = ParamSpec("P")
+Q = ParamSpec("Q")
 
 _AT_ONCE = 256
 """Items of an iteration that are drawn ahead of the caller, at most."""
@@ -155,110 +160,129 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
             yield chunk
 
 
-class SyncLedgerWriter:
+class Waiting(Generic[S]):
+    """Something of a client for synchronous code: what it stands for, and the loop that this runs on."""
+
+    def __init__(self, loop: Loop, of: S) -> None:
+        self._loop = loop
+        self._of = of
+
+
+def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Waiting[S], P], T]:
+    """The method for synchronous code that waits for an asynchronous one."""
+
+    def waiting(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> T:
+        return self._loop.wait(work(self._of, *given, **options))
+
+    return _named(waiting, work)
+
+
+def iterates(
+    work: Callable[Concatenate[S, P], AsyncIterator[T]], at_once: int = _AT_ONCE
+) -> Callable[Concatenate[Waiting[S], P], Iterator[T]]:
+    """The method for synchronous code that gives the items of an asynchronous iteration."""
+
+    def iterating(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> Iterator[T]:
+        return self._loop.iterate(work(self._of, *given, **options), at_once)
+
+    return _named(iterating, work)
+
+
+def opens(
+    work: Callable[Concatenate[S, P], Opening[H]], kind: Callable[[Loop, H], T]
+) -> Callable[Concatenate[Waiting[S], P], T]:
+    """The method for synchronous code that opens something, of a ``kind`` for synchronous code."""
+
+    def opening(self: Waiting[S], /, *given: P.args, **options: P.kwargs) -> T:
+        return kind(self._loop, self._loop.wait(work(self._of, *given, **options).opened()))
+
+    return _named(opening, work)
+
+
+def _named(method: Callable[Q, T], of: Callable[..., Any]) -> Callable[Q, T]:
+    """A method with the name and the parameters of another one."""
+    functools.update_wrapper(method, of)
+    method.__doc__ = f"See :meth:`.{of.__qualname__}`."
+    return method
+
+
+class SyncLedgerWriter(Waiting[LedgerWriter]):
     """A ledger that this client has created; see :class:`LedgerWriter`."""
 
     def __init__(self, loop: Loop, writer: LedgerWriter) -> None:
-        self._loop = loop
-        self._writer = writer
+        super().__init__(loop, writer)
         self.id = writer.id
         """The ledger."""
+
+    append = waits(LedgerWriter.append)
+    force = waits(LedgerWriter.force)
+    close = waits(LedgerWriter.close)
 
     @property
     def metadata(self) -> LedgerMetadata:
         """See :attr:`LedgerWriter.metadata`."""
-        return self._writer.metadata
+        return self._of.metadata
 
     @property
     def last_add_confirmed(self) -> int:
         """See :attr:`LedgerWriter.last_add_confirmed`."""
-        return self._writer.last_add_confirmed
+        return self._of.last_add_confirmed
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._loop.wait(self._writer.__aexit__(kind, error, traceback))
-
-    def append(self, data: Data) -> int:
-        """See :meth:`LedgerWriter.append`."""
-        return self._loop.wait(self._writer.append(data))
+        self._loop.wait(self._of.__aexit__(kind, error, traceback))
 
     def append_many(self, entries: Iterable[Data]) -> list[int]:
         """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be
         sent.
         """
-        several, sending = self._writer.several(), None
+        several, sending = self._of.several(), None
         try:
             for some in _chunks(entries):
                 if sending is not None and not self._loop.result(sending):
                     sending = None
                     break
-                sending = self._loop.submit(self._writer.send_some_of(several, some))
+                sending = self._loop.submit(self._of.send_some_of(several, some))
         finally:
             if sending is not None:
                 self._loop.result(sending)
         return self._loop.wait(several.ids())
 
-    def force(self) -> int:
-        """See :meth:`LedgerWriter.force`."""
-        return self._loop.wait(self._writer.force())
 
-    def close(self) -> int:
-        """See :meth:`LedgerWriter.close`."""
-        return self._loop.wait(self._writer.close())
-
-
-class SyncLedgerReader:
+class SyncLedgerReader(Waiting[LedgerReader]):
     """A ledger that is read; see :class:`LedgerReader`."""
 
     def __init__(self, loop: Loop, reader: LedgerReader) -> None:
-        self._loop = loop
-        self._reader = reader
+        super().__init__(loop, reader)
         self.id = reader.id
         """The ledger."""
+
+    read = iterates(LedgerReader.read)
+    read_batches = iterates(LedgerReader.read_batches, 4)
+    read_entry = waits(LedgerReader.read_entry)
+    read_last_add_confirmed = waits(LedgerReader.read_last_add_confirmed)
+    tail = iterates(LedgerReader.tail)
+    close = waits(LedgerReader.close)
 
     @property
     def metadata(self) -> LedgerMetadata:
         """See :attr:`LedgerReader.metadata`."""
-        return self._reader.metadata
+        return self._of.metadata
 
     @property
     def is_closed(self) -> bool:
         """See :attr:`LedgerReader.is_closed`."""
-        return self._reader.is_closed
+        return self._of.is_closed
 
     @property
     def last_add_confirmed(self) -> int:
         """See :attr:`LedgerReader.last_add_confirmed`."""
-        return self._reader.last_add_confirmed
+        return self._of.last_add_confirmed
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def read(self, first: int = 0, last: int | None = None) -> Iterator[LedgerEntry]:
-        """See :meth:`LedgerReader.read`."""
-        return self._loop.iterate(self._reader.read(first, last))
-
-    def read_batches(self, first: int = 0, last: int | None = None) -> Iterator[EntryBatch]:
-        """See :meth:`LedgerReader.read_batches`."""
-        return self._loop.iterate(self._reader.read_batches(first, last), 4)
-
-    def read_entry(self, entry_id: int) -> bytes:
-        """See :meth:`LedgerReader.read_entry`."""
-        return self._loop.wait(self._reader.read_entry(entry_id))
-
-    def read_last_add_confirmed(self) -> int:
-        """See :meth:`LedgerReader.read_last_add_confirmed`."""
-        return self._loop.wait(self._reader.read_last_add_confirmed())
-
-    def tail(self, first: int = 0) -> Iterator[LedgerEntry]:
-        """See :meth:`LedgerReader.tail`."""
-        return self._loop.iterate(self._reader.tail(first))
-
-    def close(self) -> None:
-        """See :meth:`LedgerReader.close`."""
-        self._loop.wait(self._reader.close())

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
-import logging
-import os
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,6 +11,8 @@ from typing import Any, Protocol
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.store.bookie.directories import is_loopback
+from fencepost.store.ended import Ended
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.record import faults as of_faults
 from fencepost.store.record.faults import Faults
@@ -24,8 +22,6 @@ from fencepost.store.record.redirects import Redirects, registered_bookies
 from fencepost.store.wire.frames import DEFAULT_LIMIT
 
 _LOOPBACK = "127.0.0.1"
-
-_log = logging.getLogger("fencepost.store.record")
 
 Address = tuple[str, int]
 
@@ -82,7 +78,7 @@ async def record(
     it can not start.
     """
     _check(asked)
-    ended = _Ended()
+    ended = Ended()
     async with await MetadataClient.connect(asked.metadata) as client:
         bookies = await _bookies(asked, client)
         with contextlib.ExitStack() as stack:
@@ -110,6 +106,7 @@ async def record(
                     await redirects.begin()
                     ready(recording)
                     await ended.wait()
+                    ended.check()
                 finally:
                     await redirects.end()
             finally:
@@ -191,7 +188,7 @@ def _listen(asked: Asked, place: int, bookie: Bookie) -> Address:
     """Where the proxy is to stand in for a bookie."""
     if asked.listen:
         return asked.listen[place]
-    if not _is_loopback(bookie.host):
+    if not is_loopback(bookie.host):
         raise OptionError(
             f"the bookie {bookie.id} is at {bookie.host}: say where to listen for it, at an address that its clients"
             " can connect to"
@@ -199,50 +196,7 @@ def _listen(asked: Asked, place: int, bookie: Bookie) -> Address:
     return _LOOPBACK, 0
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _address(asked: Asked, place: int, bound: socket.socket) -> Address:
     """The address by which clients are to come, whose port may be any."""
     host = asked.listen[place][0] if asked.listen else _LOOPBACK
     return host, bound.getsockname()[1]
-
-
-class _Ended:
-    """Why a recording ends: it is asked to, or it can not go on."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._error: BaseException | None = None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(
-                NotImplementedError, ValueError, RuntimeError
-            ):  # not in the main thread, as in tests
-                loop.add_signal_handler(number, self._signalled, number)
-        loop.set_exception_handler(self._raised)
-
-    async def wait(self) -> None:
-        """Come back when it ends. Raises what it can not go on for."""
-        await self._event.wait()
-        if self._error is not None:
-            raise self._error
-
-    def _signalled(self, number: signal.Signals) -> None:
-        if self._event.is_set():
-            os._exit(128 + number)
-        self._event.set()
-
-    def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback has raised, and what it has left undone is not known."""
-        error = context.get("exception")
-        if isinstance(error, ConnectionError | TimeoutError):
-            return
-        _log.error("%s: %r", context.get("message"), error)
-        if isinstance(error, BaseException):
-            self._error = self._error or error
-            self._event.set()

@@ -1,0 +1,189 @@
+"""Many runs of a simulator: one for each seed, in several processes, up to the first that breaks a promise."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from fencepost.store.sim.trace import SimTrace
+from fencepost.tracing import RunsFile
+
+T = TypeVar("T")
+
+CHUNK = 20
+"""Seeds that a process takes at a time."""
+
+TRACED_CHUNK = 200
+"""The same where they are traced: those are in one file."""
+
+
+@dataclass(frozen=True)
+class Run(Generic[T]):
+    """What a campaign keeps of a run: its ``seed``, the ``hash`` of all that came of it, its ``time`` in virtual
+    microseconds, and ``counts`` that are added up. ``promise`` is the one that was broken, and ``what`` how; both are
+    empty if none was. ``outcome``: all that the simulator gives.
+    """
+
+    seed: int
+    hash: str
+    time: int
+    counts: Mapping[str, int]
+    promise: str
+    what: str
+    outcome: T
+
+
+@dataclass(frozen=True)
+class Campaign(Generic[T]):
+    """The seeds of a simulator, the protections that are on, and how many processes there are. ``traces``: a folder for
+    traces of all runs, ``NAME-seed-N``. ``counted``: the names of what runs count. A simulator says what a run is in a
+    class of its own.
+    """
+
+    seeds: range
+    protections: Any
+    jobs: int = 1
+    traces: Path | None = None
+    counted: ClassVar[tuple[str, ...]]
+
+    @property
+    def name(self) -> str:
+        """The first word of the names of runs in traces."""
+        raise NotImplementedError
+
+    def simulated(self, seed: int, trace: SimTrace | None) -> Run[T]:
+        """Run one seed to its end."""
+        raise NotImplementedError
+
+    def packed(self, run: Run[T]) -> bytes:
+        """The bytes by which a run enters the hash of its campaign."""
+        return bytes.fromhex(run.hash)
+
+    def run_name(self, seed: int) -> str:
+        """The name of the run of a seed in traces."""
+        without = "".join(f"-without-{name}" for name in without_of(self.protections))
+        return f"{self.name}{without}-seed-{seed}"
+
+    def runs(self, start: int, stop: int, file: RunsFile | None) -> Iterator[Run[T]]:
+        """The runs of some seeds, up to the first that breaks a promise; traced to a file if there is one."""
+        for seed in range(start, stop):
+            run = self.simulated(seed, None if file is None else traced(file, self.run_name(seed)))
+            yield run
+            if run.promise:
+                return
+
+
+@dataclass
+class Tally(Generic[T]):
+    """What came of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it counts.
+
+    ``seeds`` were run in so many ``virtual`` microseconds, with so many of what their ``counts`` say; ``hash`` is of
+    all their hashes. ``seconds`` is how long that took, ``interrupted`` whether it was ended early.
+    """
+
+    campaign: Campaign[T]
+    counts: Counter[str]
+    seeds: int = 0
+    virtual: int = 0
+    seconds: float = 0.0
+    failed: Run[T] | None = None
+    interrupted: bool = False
+    hash: str = ""
+
+
+def without_of(protections: Any) -> list[str]:
+    """The protections that are off."""
+    return [name for name in protections._fields if not getattr(protections, name)]
+
+
+def run(campaign: Campaign[T], report: Callable[[Tally[T]], None] = lambda tally: None) -> Tally[T]:
+    """Run the seeds. The tally does not depend on the number of jobs. Ctrl-C ends it with what was done by then."""
+    tally = Tally(campaign, Counter(dict.fromkeys(campaign.counted, 0)))
+    whole = hashlib.blake2b(digest_size=8)
+    started = time.monotonic()
+    try:
+        with in_processes(_run_chunk, _tasks(campaign), campaign.jobs) as chunks:
+            for chunk in chunks:
+                for run in chunk:
+                    tally.seeds += 1
+                    tally.counts.update(run.counts)
+                    tally.virtual += run.time
+                    whole.update(campaign.packed(run))
+                    tally.failed = run if run.promise else None
+                tally.seconds = time.monotonic() - started
+                report(tally)
+                if tally.failed is not None:
+                    break
+    except KeyboardInterrupt:
+        tally.interrupted = True
+    tally.seconds = time.monotonic() - started
+    tally.hash = whole.hexdigest()
+    return tally
+
+
+def _tasks(campaign: Campaign[T]) -> list[tuple[Campaign[T], int, int]]:
+    """The seeds of a campaign in chunks, in their order."""
+    # The first ones are small, so that a fault that is found at once is told at once.
+    starts = [*campaign.seeds[:CHUNK:4], *campaign.seeds[CHUNK::CHUNK]]
+    if campaign.traces is not None:
+        starts = [*campaign.seeds[::TRACED_CHUNK]]
+    stops = [*starts[1:], campaign.seeds.stop]
+    return [(campaign, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _run_chunk(campaign: Campaign[T], start: int, stop: int) -> list[Run[T]]:
+    if campaign.traces is None:
+        return [*campaign.runs(start, stop, None)]
+    with RunsFile(campaign.traces / f"{campaign.run_name(start)}-to-{stop - 1}.parquet") as file:
+        return [*campaign.runs(start, stop, file)]
+
+
+def traced(file: RunsFile, run: str) -> SimTrace:
+    """What a run is to be given to be traced in a file of many."""
+
+    def emit(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
+        file.emit(run, node, incarnation, seq, action, subject, parameters)
+
+    return SimTrace(emit)
+
+
+@contextmanager
+def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Iterator[T]]:
+    """What a function of a module gives for tasks, in their order, from so many processes; one is this process."""
+    if jobs == 1:
+        yield (does(*task) for task in tasks)
+        return
+    # A fresh interpreter for each: nothing of this process is shared with it.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    try:
+        yield _in_order(pool, does, tasks, 3 * jobs)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    pool: ProcessPoolExecutor, does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], ahead: int
+) -> Iterator[T]:
+    waiting: deque[Future[T]] = deque()
+    for task in tasks:
+        waiting.append(pool.submit(does, *task))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: the one that started the others ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
