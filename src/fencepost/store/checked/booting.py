@@ -658,8 +658,8 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any part of what was confirmed from memory. Fences and limbo were in the journal before they
-        were told of.
+        """A crash takes any of the entries that were confirmed from memory. Fences and limbo were in the journal before
+        they were answered.
         """
         bookie = self.bookie[b]
         require(bookie.works)
@@ -738,7 +738,7 @@ class BootingStore(Store):
     def bookie_starts(self, b: ModelValue) -> None:
         """A bookie starts, configured as it was or anew, and finds out what it has to do before it serves.
 
-        Without its cookies it starts only if it is told to repair itself.
+        Without its cookies it starts only if it is configured to repair itself.
         """
         bookie = self.bookie[b]
         require(not bookie.works)

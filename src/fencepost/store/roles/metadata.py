@@ -46,11 +46,11 @@ def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
 
 
 class MetadataView:
-    """The metadata of one ledger as a client last saw them. One operation is under way at a time.
+    """The metadata of one ledger as a client last saw them. One operation is in flight at a time.
 
     Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have
-    been done. After a lost answer that is tried again every ``retry_delay`` microseconds. A view that ``watches`` is
-    told of the next change.
+    been done. After a lost answer the read is tried again every ``retry_delay`` microseconds. A view that ``watches``
+    is notified of the next change.
     """
 
     def __init__(self, ledger: int, retry_delay: int, watches: bool = False) -> None:
