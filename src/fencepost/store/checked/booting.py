@@ -833,7 +833,7 @@ class BootingStore(Store):
     # -- phase two -----------------------------------------------------------------------------------------------------
 
     def _missing(self, b: ModelValue) -> Collection[int]:
-        """The entries that belong to a bookie and that it has not, of the fragments whose end is settled."""
+        """The entries that belong to a bookie and that it has not, of the closed fragments."""
         metadata = self.metadata
         if metadata.status is not LedgerStatus.CLOSED:
             return ()
@@ -860,7 +860,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """The end of the ledger is settled, and nothing is missing of it: limbo ends."""
+        """The end of the ledger is fixed, and no entry of it is missing: limbo ends."""
         bookie = self._repairing(b)
         require(bookie.limbo)
         require(may_leave_limbo(self.metadata.status, len(self._missing(b))))

@@ -363,7 +363,7 @@ class Writer:
             self._write("client_changes_ensemble", metadata, effects)
         elif what_next is Next.WRITE and not self.adds.may_go_on():
             self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
-        elif not self.view.is_settled:
+        elif not self.view.is_stable:
             # Another ensemble might come to be in them, of which this writer knew nothing.
             self._write("client_keeps_ensemble", metadata, effects)
         else:

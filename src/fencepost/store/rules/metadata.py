@@ -149,7 +149,7 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
     return expected == actual or not protections.conditional_updates
 
 
-def is_settled(version: int, tried_on: int | None) -> bool:
+def is_stable(version: int, tried_on: int | None) -> bool:
     """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the
     version on which a client has tried to change them last and does not know whether it did.
 
