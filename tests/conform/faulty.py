@@ -24,7 +24,7 @@ _JUDGES = (
     "restarted",
     "metadata_written",
     "read",
-    "told_lac",
+    "learnt_lac",
     "missing",
     "ended",
     "past_end",
@@ -82,7 +82,7 @@ MORE = [
         "to_close_recovered",
         lambda f, status, own, *a: f(status, True, *a),
     ),
-    Planted("a client forgets that its write may yet come", life, "is_settled", lambda f, *a: True),
+    Planted("a client forgets that its write may yet come", life, "is_stable", lambda f, *a: True),
     Planted(
         "recovery tells the LAC that it has come to",
         recovery,

@@ -17,7 +17,7 @@ from fencepost.conform.validate import Validator, Verdict
 from fencepost.store.checked.recorded_conformance import RecordedConformance
 from fencepost.store.messages import Request, Response
 from fencepost.store.record import observer
-from fencepost.store.record.observer import Told
+from fencepost.store.record.observer import ObservedMessage
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim import network as sim_network
 from fencepost.store.sim.case import Case, drawn
@@ -38,10 +38,10 @@ class Recording:
     def __init__(self, seed: int, bookies: int) -> None:
         self.events: list[Event] = []
         self.random = Random(seed)
-        self.asked: dict[tuple[Any, ...], list[Told]] = {}
+        self.asked: dict[tuple[Any, ...], list[ObservedMessage]] = {}
         self.written: tuple[int, Any] | None = None
         self.read: tuple[int, Any] | None = None
-        self.told = -1
+        self.recorded_version = -1
         listed = [{"bookie": f"b{number + 1}"} for number in range(bookies)]
         self.emit("started", None, {"kind": "record", "bookies": listed, "faults": [], "seed": None})
 
@@ -51,32 +51,34 @@ class Recording:
 
     def passed(self, direction: str, bookie: str, connection: str, payload: bytes) -> None:
         """As the proxy's Link tells of a message."""
-        told = observer.request_of(payload) if direction == "request" else observer.response_of(payload)
+        message = observer.request_of(payload) if direction == "request" else observer.response_of(payload)
         self.look()
-        key = (connection, *told.key)
+        key = (connection, *message.key)
         parameters: dict[str, Any] = {
-            "kind": told.kind,
+            "kind": message.kind,
             "bookie": bookie,
             "connection": connection,
-            "protocol": told.protocol,
-            "number": told.number,
+            "protocol": message.protocol,
+            "number": message.number,
         }
         if direction == "request":
-            self.asked.setdefault(key, []).append(told)
+            self.asked.setdefault(key, []).append(message)
         else:
             waiting = self.asked.get(key)
             if waiting:
                 asked = waiting.pop(0)
-                told = told._replace(
-                    ledger=asked.ledger, flags=asked.flags, entry=asked.entry if told.ledger is None else told.entry
+                message = message._replace(
+                    ledger=asked.ledger,
+                    flags=asked.flags,
+                    entry=asked.entry if message.ledger is None else message.entry,
                 )
             else:
                 parameters["unasked"] = True
-            parameters |= {"code": told.code, **told.flags}
-        if told.entry is not None:
-            parameters["entry"] = told.entry
-        parameters |= told.fields
-        self.emit(f"{direction}_passed", None if told.ledger is None else str(told.ledger), parameters)
+            parameters |= {"code": message.code, **message.flags}
+        if message.entry is not None:
+            parameters["entry"] = message.entry
+        parameters |= message.fields
+        self.emit(f"{direction}_passed", None if message.ledger is None else str(message.ledger), parameters)
 
     # -- metadata: one reading at a time, each of which takes as long as it takes
     # ------------------------------------------
@@ -84,21 +86,21 @@ class Recording:
     def look(self) -> None:
         if self.read is not None and self.random.random() < 0.2:
             version, metadata = self.read
-            if version > self.told + 1:
-                self.emit("metadata_missed", LEDGER, {"first": self.told + 1, "last": version - 1})
-            if version > self.told:
+            if version > self.recorded_version + 1:
+                self.emit("metadata_missed", LEDGER, {"first": self.recorded_version + 1, "last": version - 1})
+            if version > self.recorded_version:
                 self.emit("metadata_seen", LEDGER, {"version": version, "metadata": metadata, "new": True})
-            self.told, self.read = version, None
+            self.recorded_version, self.read = version, None
         if (
             self.read is None
             and self.written is not None
-            and self.written[0] > self.told
+            and self.written[0] > self.recorded_version
             and self.random.random() < 0.3
         ):
             self.read = self.written
 
     def close(self) -> None:
-        while self.written is not None and self.told < self.written[0]:
+        while self.written is not None and self.recorded_version < self.written[0]:
             self.look()
         self.emit("ended", None, {})
 
@@ -144,7 +146,7 @@ def _watched(recording: Recording) -> Iterator[None]:
 
 
 def record(case: Case) -> tuple[Outcome, list[Event]]:
-    """Run a case, and what a recorder would have told of it."""
+    """Run a case, and what a recorder would have recorded of it."""
     recording = Recording(case.seed, case.bookies)
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:

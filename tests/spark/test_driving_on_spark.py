@@ -11,7 +11,7 @@ from fencepost import Options, check
 from fencepost.spark import driving
 from fencepost.store.checked.store import Store
 from fencepost.store.driven import on_spark, table
-from fencepost.store.driven.walk import Told
+from fencepost.store.driven.walk import DriveResult
 from fencepost.store.rules.protections import ALL
 
 CONSTANTS: dict[str, Any] = {
@@ -25,7 +25,7 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
-def told(found: Told) -> Any:
+def counted(found: DriveResult) -> Any:
     """What does not depend on who drives what."""
     return (
         found.covered,
@@ -45,7 +45,7 @@ def test_every_transition(spark: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(driving, "TASK_EDGES", 500)
     protections, space = ALL.replace(**dict.fromkeys(off, False)), table.opened(str(tmp_path / "states"))
     here, there = table.every_transition(space, protections), on_spark.every_transition(spark, space, protections)
-    assert told(here) == told(there)
+    assert counted(here) == counted(there)
     assert bool(here.differing) is bool(off)
     assert here.covered.total() + here.differing + here.beyond == space.manifest.edges
 
@@ -53,4 +53,4 @@ def test_every_transition(spark: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_sample(spark: Any, tmp_path: Path) -> None:
     check(Store(**CONSTANTS), states=tmp_path / "states", options=Options(workers=1))
     space = table.opened(str(tmp_path / "states"))
-    assert told(table.sample(space, 30, 5)) == told(on_spark.sample(spark, space, 30, 5))
+    assert counted(table.sample(space, 30, 5)) == counted(on_spark.sample(spark, space, 30, 5))

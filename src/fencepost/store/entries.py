@@ -137,7 +137,7 @@ class Digests:
         return Entry(ledger, id_in_body, lac, length, data)
 
     def lac_body(self, ledger: int, lac: int) -> bytes:
-        """The bytes of a LAC that is told by itself."""
+        """The bytes of an explicit LAC."""
         head = _LAC_HEADER.pack(ledger, lac)
         return head + self._digest(head, b"")
 
@@ -145,10 +145,10 @@ class Digests:
         """The LAC that a body holds; None if there is none, it is damaged, or of another ledger."""
         if body is None or len(body) != _LAC_HEADER.size + self.size:
             return None
-        told_of, lac = _LAC_HEADER.unpack_from(body)
+        ledger_in_body, lac = _LAC_HEADER.unpack_from(body)
         return (
             lac
-            if told_of == ledger and body[_LAC_HEADER.size :] == self._digest(body[: _LAC_HEADER.size], b"")
+            if ledger_in_body == ledger and body[_LAC_HEADER.size :] == self._digest(body[: _LAC_HEADER.size], b"")
             else None
         )
 

@@ -1,4 +1,4 @@
-"""What clients and bookies say to each other: the operations of BookKeeper's wire protocol, without its encoding.
+"""The messages of clients and bookies: the operations of BookKeeper's wire protocol, without its encoding.
 
 An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length (see
 :mod:`fencepost.store.entries`); a bookie looks at the first three, which :class:`AddEntry` has as fields, and takes the
@@ -69,7 +69,7 @@ class ReadEntry(Message, frozen=True, gc=False):
 
 
 class ReadEntryResponse(Message, frozen=True, gc=False):
-    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie was told.
+    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie has learnt.
 
     ``entry_id`` is the one that was asked for, -1 for the last; after a long poll it is that of the entry in ``body``,
     if one came along.
@@ -86,8 +86,8 @@ class ReadLac(Message, frozen=True, gc=False):
 
 
 class ReadLacResponse(Message, frozen=True, gc=False):
-    """The LAC that was told by itself, as it came, and the last entry, which carries one: each with the digest of
-    whoever wrote it.
+    """The explicit LAC, as it was received, and the last entry, which carries a LAC: each with the digest of its
+    writer.
     """
 
     code: Code
@@ -96,7 +96,7 @@ class ReadLacResponse(Message, frozen=True, gc=False):
 
 
 class WriteLac(Message, frozen=True, gc=False):
-    """The LAC, told by itself because no entry comes to carry it; ``body`` is the LAC with its digest."""
+    """The explicit LAC, sent because no entry comes to carry it; ``body`` is the LAC with its digest."""
 
     lac: int
     body: bytes
@@ -147,7 +147,7 @@ class ListEntries(Message, frozen=True, gc=False):
 
 
 class ListEntriesResponse(Message, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and apart."""
+    """The entries that there are, as runs from a first to a last id, ascending and not adjacent."""
 
     code: Code
     runs: tuple[tuple[int, int], ...] = ()

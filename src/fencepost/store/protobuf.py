@@ -28,7 +28,7 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 def message_classes(
     package: str, messages: Mapping[str, Fields], enums: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Any]:
-    """The classes of the messages by their names. ``package`` keeps those of one table apart from those of others."""
+    """The classes of the messages by their names. ``package`` separates the names of one table from those of others."""
     enums = enums or {}
     file = descriptor_pb2.FileDescriptorProto(
         name=f"fencepost/{package}.proto", package=f"fencepost.{package}", syntax="proto2"

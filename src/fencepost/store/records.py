@@ -38,7 +38,7 @@ class LedgerFenced(JournalRecord, frozen=True, gc=False):
 
 
 class LacWritten(JournalRecord, frozen=True, gc=False):
-    """The LAC was told by itself; ``body`` is the LAC with its digest."""
+    """An explicit LAC was received; ``body`` is the LAC with its digest."""
 
     lac: int
     body: bytes

@@ -21,7 +21,7 @@ from fencepost.store.disk.sections import (
     entries_of,
     entry_body,
     entry_bytes,
-    laid_out,
+    layout,
     runs_of,
     section_at,
     section_header,
@@ -214,7 +214,7 @@ def test_an_entry_is_only_read_whole_and_as_itself(body: bytes, bit: int) -> Non
 
 
 def section(
-    make: Callable[[Contents], Section] = lambda contents: laid_out(3, 512, 8, contents),
+    make: Callable[[Contents], Section] = lambda contents: layout(3, 512, 8, contents),
 ) -> tuple[Section, bytes]:
     bodies = {entry_id: b"x" * entry_id for entry_id in (1, 2, 5)}
     runs = list(runs_of(4, list(bodies), [len(body) for body in bodies.values()]))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.store.disk.journal import SECTOR, Damage, Ending, Writer, recover, scan
+from fencepost.store.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
 from fencepost.store.sim.disk import SimDisk
 
 records = st.lists(st.binary(max_size=700), max_size=5)
@@ -30,7 +30,7 @@ def written(contents: list[list[bytes]], number: int = 1, synced: bool = True) -
 def test_what_is_written_is_read_back(contents: list[list[bytes]]) -> None:
     seen = scan(written(contents), 1)
     assert [payload for _, payload in seen.records] == [payload for group in contents for payload in group]
-    assert seen.ending is Ending.CLEAN
+    assert seen.tail is Tail.CLEAN
 
 
 @given(groups, st.integers(min_value=0))
@@ -39,7 +39,7 @@ def test_any_flipped_bit_below_the_synced_offset_is_noticed(contents: list[list[
     synced = scan(bytes(data), 1).synced
     bit %= synced * 8
     data[bit // 8] ^= 1 << bit % 8
-    assert scan(bytes(data), 1).ending is Ending.DAMAGED
+    assert scan(bytes(data), 1).tail is Tail.DAMAGED
     with pytest.raises(Damage):
         recover([(1, bytes(data))])
 
@@ -50,7 +50,7 @@ def test_a_file_that_was_cut_off_holds_a_prefix(contents: list[list[bytes]], len
     seen = scan(data[: length % (len(data) + 1)], 1)
     everything = [payload for group in contents for payload in group]
     assert [payload for _, payload in seen.records] == everything[: len(seen.records)]
-    assert seen.ending is not Ending.DAMAGED
+    assert seen.tail is not Tail.DAMAGED
 
 
 @given(

@@ -16,7 +16,7 @@ from small_bookie import SmallBookie
 
 from fencepost.store.disk import journal
 from fencepost.store.disk.files import File
-from fencepost.store.disk.journal import SECTOR, Damage, Ending, Writer, recover, scan
+from fencepost.store.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
 from fencepost.store.disk.journal_files import SPARE, JournalFiles, name_of
 from fencepost.store.records import EntryAdded
 from fencepost.store.sim.disk import SimDisk, SimFile
@@ -66,7 +66,7 @@ def check(old: list[list[bytes]], new: list[list[bytes]], synced: int, seed: int
     found = scan(data, 7)
     everything = [record for group in new for record in group]
     durable = [record for group in new[: max(0, synced - 1)] for record in group]
-    assert found.ending is not Ending.DAMAGED
+    assert found.tail is not Tail.DAMAGED
     seen = [record for _, record in found.records]
     assert seen == everything[: len(seen)] and len(seen) >= len(durable)
     if synced:
@@ -117,13 +117,13 @@ def same_sizes(number: int) -> list[list[bytes]]:
 def test_a_file_without_its_first_group_does_not_count_and_is_no_damage() -> None:
     old, new = written(3, OLD, same_sizes(3)), written(7, NEW, same_sizes(7))
     before = b"".join(old).ljust(UNIT, b"\0")
-    assert scan(before, 7) == journal.Scan(-1, (), 0, 0, Ending.TORN)
+    assert scan(before, 7) == journal.Scan(-1, (), 0, 0, Tail.TORN)
     header = new[0][:SECTOR] + before[SECTOR:]
-    assert (scan(header, 7).previous_end, scan(header, 7).groups, scan(header, 7).ending) == (-1, (), Ending.TORN)
+    assert (scan(header, 7).previous_end, scan(header, 7).groups, scan(header, 7).tail) == (-1, (), Tail.TORN)
     torn = new[0][: SECTOR // 2] + before[SECTOR // 2 :]
-    assert (scan(torn, 7).previous_end, scan(torn, 7).ending) == (-1, Ending.TORN)
+    assert (scan(torn, 7).previous_end, scan(torn, 7).tail) == (-1, Tail.TORN)
     found = scan(new[0] + before[2 * SECTOR :], 7)
-    assert (found.previous_end, found.end, found.records, found.ending) == (0, 2 * SECTOR, (), Ending.CLEAN)
+    assert (found.previous_end, found.end, found.records, found.tail) == (0, 2 * SECTOR, (), Tail.CLEAN)
 
 
 @pytest.mark.parametrize("ignored", ["mark", "number and mark"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.store.disk.files import OsFiles
-from fencepost.store.disk.journal import laid_out
+from fencepost.store.disk.journal import framed
 from fencepost.store.disk.journal_files import JournalFiles, read_journal
 from fencepost.store.disk.records import decode_rows, encode
 from fencepost.store.disk.settings import StorageSettings
@@ -47,7 +47,7 @@ def by_ledger(some: list[Record]) -> dict[int, list[Record]]:
 @given(records)
 def test_rows_are_the_records_of_each_ledger_in_their_order(written: list[Record]) -> None:
     replayed = [
-        record for part in decode_rows(laid_out([encode(record) for record in written])) for record in objects(part)
+        record for part in decode_rows(framed([encode(record) for record in written])) for record in objects(part)
     ]
     assert by_ledger(replayed) == by_ledger(written)
 
@@ -55,7 +55,7 @@ def test_rows_are_the_records_of_each_ledger_in_their_order(written: list[Record
 @given(records, st.data())
 def test_what_is_no_record_is_an_error(written: list[Record], data: st.DataObject) -> None:
     wrong = data.draw(st.sampled_from([b"", b"\x07", b"\x00" * 24, b"\x01\xff"]))
-    group = laid_out([*(encode(record) for record in written), wrong])
+    group = framed([*(encode(record) for record in written), wrong])
     with pytest.raises(ValueError, match=r"."):
         list(decode_rows(group))
 

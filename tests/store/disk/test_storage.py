@@ -16,7 +16,7 @@ from fencepost.store.disk import storage
 from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
 from fencepost.store.disk.inspect import inspect
-from fencepost.store.disk.journal import laid_out
+from fencepost.store.disk.journal import framed
 from fencepost.store.disk.records import encode
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
@@ -333,7 +333,7 @@ def rows_of(*added: tuple[int, int, int, bytes]) -> EntryRows:
     records = [encode(EntryAdded(*each)) for each in added]
     ends = np.cumsum([4 + len(record) for record in records])
     table = [(*each[:3], end - len(each[3]), len(each[3])) for each, end in zip(added, ends, strict=True)]
-    return EntryRows(np.frombuffer(bytearray(laid_out(records)), np.uint8), np.array(table, np.int64))
+    return EntryRows(np.frombuffer(bytearray(framed(records)), np.uint8), np.array(table, np.int64))
 
 
 def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_are(opened: type[Driver]) -> None:

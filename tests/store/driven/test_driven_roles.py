@@ -23,7 +23,7 @@ from fencepost.store.driven.actions import HANDLERS, NotRealisable
 from fencepost.store.driven.copies import copied
 from fencepost.store.driven.mapping import ensemble_of
 from fencepost.store.driven.system import Difference
-from fencepost.store.driven.walk import Driver, Reading, Told
+from fencepost.store.driven.walk import Driver, DriveResult, Reading
 from fencepost.store.roles import adds, bookie, reader, recoverer, writer
 from fencepost.store.rules import adding
 from fencepost.store.rules.codes import Code, Verdict
@@ -51,10 +51,10 @@ def space(directory: Path, edges: bool = True, **constants: Any) -> str:
     return written(directory, Store(**constants), edges)
 
 
-def every_transition(directory: Path, **constants: Any) -> tuple[Told, int]:
+def every_transition(directory: Path, **constants: Any) -> tuple[DriveResult, int]:
     opened = table.opened(space(directory, **constants))
-    told = table.every_transition(opened)
-    return told, opened.manifest.edges or 0
+    result = table.every_transition(opened)
+    return result, opened.manifest.edges or 0
 
 
 # -- following --------------------------------------------------------------------------------------------------------
@@ -72,9 +72,9 @@ def every_transition(directory: Path, **constants: Any) -> tuple[Told, int]:
     ],
 )
 def test_roles_follow_every_transition(tmp_path: Path, constants: dict[str, Any]) -> None:
-    told, edges = every_transition(tmp_path / "states", **constants)
-    assert not told.found, (told.found[0].variable, told.found[0].expected, told.found[0].actual)
-    assert (told.covered.total(), told.skipped.total(), told.beyond) == (edges, 0, 0)
+    result, edges = every_transition(tmp_path / "states", **constants)
+    assert not result.found, (result.found[0].variable, result.found[0].expected, result.found[0].actual)
+    assert (result.covered.total(), result.skipped.total(), result.beyond) == (edges, 0, 0)
 
 
 def first_found(constants: dict[str, Any], most: int) -> tuple[Difference | None, dict[str, int], set[str]]:
@@ -324,12 +324,12 @@ def alike(variable: str) -> str:
 def test_roles_without_a_protection_are_found_out(tmp_path: Path, protection: str) -> None:
     constants = ONE_COPY | AT_ONCE if protection == "recovery_keeps_fragments" else ONE_BOOKIE | LOSSLESS | TWO_ENTRIES
     protections = ALL.replace(**{protection: False})
-    told = table.every_transition(table.opened(space(tmp_path / "states", **constants)), protections)
+    result = table.every_transition(table.opened(space(tmp_path / "states", **constants)), protections)
     # The metadata service is none of the roles.
-    assert bool(told.differing) is (protection != "conditional_updates")
+    assert bool(result.differing) is (protection != "conditional_updates")
 
 
-# -- tables, and what is told -----------------------------------------------------------------------------------------
+# -- tables, and reports ----------------------------------------------------------------------------------------------
 
 
 def test_a_sample_is_the_same_for_a_seed(tmp_path: Path) -> None:
@@ -343,11 +343,11 @@ def test_a_sample_is_the_same_for_a_seed(tmp_path: Path) -> None:
 
 def test_the_command_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = space(tmp_path / "states", **ONE_BOOKIE, **LOSSLESS)
-    assert main(["drive", "--states", directory, "--json", str(tmp_path / "told.json")]) == errors.HOLDS
+    assert main(["drive", "--states", directory, "--json", str(tmp_path / "result.json")]) == errors.HOLDS
     said = capsys.readouterr().out
     assert said.startswith("FOLLOWS") and "never taken" in said
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["verdict"] == "follows" and told["transitions"]["covered"] == told["transitions"]["table"]
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["verdict"] == "follows" and result["transitions"]["covered"] == result["transitions"]["table"]
 
 
 def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,8 +373,10 @@ def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsy
     assert "The behaviour: 6 states" in said and "b1 → c1" in said
     assert "participant b1" in sequence.read_text()
     assert main([*given, "--json", "-"]) == errors.SAFETY_VIOLATED
-    told = json.loads(capsys.readouterr().out)
-    assert told["first"]["step"].startswith("bookie_sends_add_fenced_response(") and len(told["first"]["trace"]) == 6
+    result = json.loads(capsys.readouterr().out)
+    assert (
+        result["first"]["step"].startswith("bookie_sends_add_fenced_response(") and len(result["first"]["trace"]) == 6
+    )
 
 
 def test_what_can_not_be_driven_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,8 +400,8 @@ def test_what_can_not_be_driven_is_refused(tmp_path: Path, capsys: pytest.Captur
 def test_write_sets_are_the_same_in_the_order_of_the_store() -> None:
     protocol = Store(bookies=4, ensemble_size=3)
     for entry_id in range(1, 7):
-        told = {b.name for b in write_set(entry_id, protocol.bookies[:3], 2)}
-        assert told == set(write_set(entry_id - 1, ensemble_of(protocol.bookies[:3]), 2))
+        result = {b.name for b in write_set(entry_id, protocol.bookies[:3], 2)}
+        assert result == set(write_set(entry_id - 1, ensemble_of(protocol.bookies[:3]), 2))
 
 
 def test_a_copy_of_a_role_goes_on_by_itself() -> None:

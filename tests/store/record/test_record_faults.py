@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from fencepost.errors import OptionError
 from fencepost.store import messages as m
 from fencepost.store.record.faults import ACTIONS, ANY, BY, DIRECTIONS, Faults, Rule, drawn, parse
-from fencepost.store.record.observer import Told, request_of, response_of
+from fencepost.store.record.observer import ObservedMessage, request_of, response_of
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v3
 
 BOOKIES = ["127.0.0.1:3181", "b2", "b3"]
 
 
-def asked(request: m.Request) -> Told:
+def asked(request: m.Request) -> ObservedMessage:
     return request_of(v3.encode_request(1, request)[4:])
 
 
-def answered(response: m.Response) -> Told:
+def answered(response: m.Response) -> ObservedMessage:
     return response_of(v3.encode_response(1, response)[4:])
 
 
-def add(entry: int = 0, ledger: int = 7, recovery: bool = False) -> Told:
+def add(entry: int = 0, ledger: int = 7, recovery: bool = False) -> ObservedMessage:
     body = b"".join(number.to_bytes(8, "big", signed=True) for number in (ledger, entry, entry - 1, 100)) + b"data"
     return asked(m.AddEntry(ledger, entry, entry - 1, body, b"k" * 20, recovery))
 
@@ -74,9 +74,9 @@ def test_a_rule_as_it_is_typed() -> None:
     ],
 )
 def test_a_rule_that_is_wrong_is_told_why(text: str, reason: str) -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as error:
         parse(text, BOOKIES)
-    assert reason in str(told.value) and str(told.value).startswith(f"fault {text!r}: ")
+    assert reason in str(error.value) and str(error.value).startswith(f"fault {text!r}: ")
 
 
 @given(st.text(max_size=40))
@@ -127,7 +127,7 @@ def test_the_first_rule_that_is_due_acts_and_all_count() -> None:
         ("recovery=no", add(), add(recovery=True)),
     ],
 )
-def test_conditions_on_adds(condition: str, fits: Told, does_not: Told) -> None:
+def test_conditions_on_adds(condition: str, fits: ObservedMessage, does_not: ObservedMessage) -> None:
     faults = Faults([parse(f"drop request add count=all {condition}", BOOKIES)])
     assert (faults.due("request", "b2", fits), faults.due("request", "b2", does_not)) == (0, None)
 

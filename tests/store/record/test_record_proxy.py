@@ -25,7 +25,7 @@ from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import frame
 
 
-def told(trace: Listed, action: str, *names: str) -> list[tuple[Any, ...]]:
+def recorded(trace: Listed, action: str, *names: str) -> list[tuple[Any, ...]]:
     """Some of the parameters of events."""
     return [tuple(parameters.get(name) for name in names) for parameters in trace.of(action)]
 
@@ -95,7 +95,7 @@ def test_messages_pass_and_are_told_in_version_3(tmp_path: Path) -> None:
         assert answered[10]["kind"] == "bookie_info" and answered[10]["total"] is not None
         assert answered[11]["plugin"] == "AuthDisabledPlugin"
         assert "secret" not in json.dumps(trace.events) and KEY.decode() not in json.dumps(trace.events)
-        assert told(trace, "connection_ended", "by", "error") == [("client", None)]
+        assert recorded(trace, "connection_ended", "by", "error") == [("client", None)]
 
     run(main())
 
@@ -116,14 +116,14 @@ def test_messages_pass_and_are_told_in_version_2(tmp_path: Path) -> None:
             assert (await client.ask(m.ReadEntry(9, 0))).code is Code.NO_LEDGER
             await client.close()
         trace = stand.trace
-        assert told(trace, "request_passed", "protocol", "kind", "number", "entry", "recovery", "fence", "lac") == [
+        assert recorded(trace, "request_passed", "protocol", "kind", "number", "entry", "recovery", "fence", "lac") == [
             (2, "add", None, 0, False, None, -1),
             (2, "add", None, 1, True, None, 0),
             (2, "read", None, -1, None, True, None),
             (2, "batch_read", 4, 0, None, False, None),
             (2, "read", None, 0, None, False, None),
         ]
-        assert told(
+        assert recorded(
             trace, "response_passed", "kind", "number", "entry", "code", "recovery", "fence", "found", "entries", "lac"
         ) == [
             ("add", None, 0, "OK", False, None, None, None, None),
@@ -180,7 +180,7 @@ def test_tls_is_refused_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixtur
                 assert (await client.ask(add(7, 0))).code is Code.OK
                 await client.close()
             assert stand.trace.actions.count("tls_refused") == 2
-            assert told(stand.trace, "request_passed", "kind") == [("add",)] * 2
+            assert recorded(stand.trace, "request_passed", "kind") == [("add",)] * 2
 
     run(main())
     assert caplog.text.count("switch TLS off in the clients") == 1
@@ -330,10 +330,10 @@ def test_a_dropped_request_does_not_reach_the_bookie(tmp_path: Path) -> None:
             client.send(add(7, 0), add(7, 1), add(7, 2))
             assert [(await client.receive())[0] for _ in range(2)] == [1, 3]
             assert (await client.ask(m.ListEntries(7))).runs == ((0, 0), (2, 2))
-            assert told(stand.trace, "message_dropped", "direction", "rule", "kind", "entry", "bookie") == [
+            assert recorded(stand.trace, "message_dropped", "direction", "rule", "kind", "entry", "bookie") == [
                 ("request", 1, "add", 1, "b1")
             ]
-            assert told(stand.trace, "request_passed", "entry")[:2] == [(0,), (2,)]
+            assert recorded(stand.trace, "request_passed", "entry")[:2] == [(0,), (2,)]
             await client.close()
 
     run(main())
@@ -366,12 +366,12 @@ def test_a_delayed_message_holds_up_those_after_it(tmp_path: Path) -> None:
             client.send(add(7, 0), add(7, 1), add(7, 2))
             assert [(await client.receive())[0] for _ in range(3)] == [1, 2, 3]
             assert asyncio.get_running_loop().time() - began >= 0.07  # clocks of loops are coarse
-            assert told(stand.trace, "message_delayed", "direction", "entry", "by") == [
+            assert recorded(stand.trace, "message_delayed", "direction", "entry", "by") == [
                 ("request", 1, 0.08),
                 ("response", 0, 0.05),
             ]
-            assert told(stand.trace, "request_passed", "entry") == [(0,), (1,), (2,)]
-            assert told(stand.trace, "response_passed", "entry") == [(0,), (1,), (2,)]
+            assert recorded(stand.trace, "request_passed", "entry") == [(0,), (1,), (2,)]
+            assert recorded(stand.trace, "response_passed", "entry") == [(0,), (1,), (2,)]
             await client.close()
 
     run(main())
@@ -407,10 +407,10 @@ def test_a_connection_is_cut_on_both_sides_in_place_of_the_message(tmp_path: Pat
             assert await client.is_closed()
             await until(lambda: not bookie.server.connections, "the end of the bookie's connection")
             assert stand.trace.actions[-2:] == ["connection_cut", "connection_ended"]
-            assert told(stand.trace, "connection_cut", "direction", "kind", "entry", "rule") == [
+            assert recorded(stand.trace, "connection_cut", "direction", "kind", "entry", "rule") == [
                 ("response", "add", 1, 1)
             ]
-            assert told(stand.trace, "connection_ended", "by") == [("fault",)]
+            assert recorded(stand.trace, "connection_ended", "by") == [("fault",)]
             again = await stand.client()
             assert (await again.ask(m.ListEntries(7))).runs == ((0, 1),)
             await again.close()
@@ -428,7 +428,7 @@ def test_a_bookie_that_is_not_there_is_told() -> None:
                 reader, writer = await stand.connection()
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await reader.readexactly(1)
-                assert told(stand.trace, "connection_refused", "error", "bookie") == [("Connection refused", "b1")]
+                assert recorded(stand.trace, "connection_refused", "error", "bookie") == [("Connection refused", "b1")]
                 assert not stand.proxy.links
                 writer.close()
 
@@ -442,7 +442,7 @@ def test_no_more_connections_are_passed_on_than_the_limit(tmp_path: Path) -> Non
             await client.ask(add(7, 0))
             other = await stand.client()
             assert await other.is_closed()
-            assert told(stand.trace, "connection_refused", "error") == [("more than 1 connections",)]
+            assert recorded(stand.trace, "connection_refused", "error") == [("more than 1 connections",)]
             await client.ask(add(7, 1))
             await client.close()
             await until(lambda: not stand.proxy.links, "the end")
@@ -461,7 +461,7 @@ def test_a_bookie_that_ends_ends_the_connection_of_its_client(tmp_path: Path) ->
                 await client.ask(add(7, 0))
                 await bookie.server.close()
                 assert await client.is_closed()
-                assert told(stand.trace, "connection_ended", "by") == [("bookie",)]
+                assert recorded(stand.trace, "connection_ended", "by") == [("bookie",)]
 
     run(main())
 
@@ -495,7 +495,7 @@ def test_the_end_of_the_proxy_is_told_of_every_connection(tmp_path: Path) -> Non
             async with proxying(server.port) as stand:
                 writers = [(await stand.connection())[1] for _ in range(3)]
                 await until(lambda: len(stand.trace.of("connected")) == 3, "the connections")
-            assert told(stand.trace, "connection_ended", "by") == [("proxy",)] * 3
+            assert recorded(stand.trace, "connection_ended", "by") == [("proxy",)] * 3
             for writer in writers:
                 writer.close()
 

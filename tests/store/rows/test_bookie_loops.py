@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from store.wire.strategies import ADDS, CODES, IDS, KEYS, REQUESTS_OF_2, REQUESTS_OF_3, TXNS
 
 from fencepost.store import messages as m
-from fencepost.store.disk.journal import laid_out
+from fencepost.store.disk.journal import framed
 from fencepost.store.disk.records import encode
 from fencepost.store.records import EntryAdded
 from fencepost.store.rows import bookie as loops
@@ -221,7 +221,7 @@ def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], dr
         array(data), table, some, sum(len(add.body) for add in taken), any(add.recovery for add in taken)
     )
     assert rows.recovery is any(add.recovery for add in taken)
-    assert rows.data.tobytes() == laid_out(
+    assert rows.data.tobytes() == framed(
         encode(EntryAdded(add.ledger, add.entry_id, add.lac, add.body)) for add in taken
     )
     assert rows.table[:, :3].tolist() == [[add.ledger, add.entry_id, add.lac] for add in taken]

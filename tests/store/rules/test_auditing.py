@@ -11,7 +11,7 @@ from fencepost.store.rules.auditing import Due, Watched
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.replication import (
-    is_settled,
+    is_closed_fragment,
     lost,
     replaceable,
     replacement,
@@ -97,7 +97,7 @@ def test_what_is_replicated_is_settled_and_the_rest_waits_for_the_end(
     assert gone == {bookie for fragment in metadata.fragments for bookie in fragment.ensemble} - registered
     now = replaceable(metadata, gone)
     for place, bookie in now:
-        assert is_settled(metadata, place) and bookie in gone and bookie in metadata.fragments[place].ensemble
+        assert is_closed_fragment(metadata, place) and bookie in gone and bookie in metadata.fragments[place].ensemble
     places = [
         (place, bookie)
         for place, fragment in enumerate(metadata.fragments)
@@ -131,5 +131,5 @@ def test_a_ledger_whose_settled_fragments_are_replicated_has_lost_nothing_there(
     if metadata.status is not LedgerStatus.CLOSED:
         assert metadata.fragments[-1] == last
     for place, fragment in enumerate(metadata.fragments):
-        if is_settled(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
+        if is_closed_fragment(metadata, place) and metadata.status is not LedgerStatus.IN_RECOVERY:
             assert not gone & set(fragment.ensemble)

@@ -42,7 +42,7 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
         if self.works:
             when = (
                 "ending"
-                if self.ending
+                if self.is_shutting_down
                 else "booting"
                 if not self.alive
                 else "repairing"

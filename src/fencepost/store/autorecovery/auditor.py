@@ -18,7 +18,7 @@ from fencepost.store.metadata.client import Bookies
 from fencepost.store.metadata.underreplication import UnderReplication
 from fencepost.store.rules.auditing import Due, Watched, audited, is_asked_for, seen
 from fencepost.store.rules.metadata import LedgerMetadata
-from fencepost.store.rules.replication import is_settled, lost
+from fencepost.store.rules.replication import is_closed_fragment, lost
 
 AT_ONCE = 50
 """Ledgers that are published at once."""
@@ -166,7 +166,7 @@ class Auditor:
 
     async def _check_all(self) -> None:
         """Publish every ledger of which a registered bookie lacks the first or the last entry that it should have of a
-        settled fragment."""
+        closed fragment."""
         async for ledger, metadata in self._store.metadata.all_metadata():
             lacking = await self._lacking(ledger, metadata)
             self._counts.add("auditor_NUM_LEDGERS_CHECKED", 1)
@@ -179,7 +179,7 @@ class Auditor:
         asked = [
             (place, bookie)
             for place, fragment in enumerate(metadata.fragments)
-            if is_settled(metadata, place)
+            if is_closed_fragment(metadata, place)
             for bookie in fragment.ensemble
             if bookie in registered
         ]

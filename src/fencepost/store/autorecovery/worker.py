@@ -25,7 +25,7 @@ from fencepost.store.errors import (
 from fencepost.store.metadata.underreplication import UnderReplicated, UnderReplication
 from fencepost.store.rules.auditing import rest
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.replication import is_settled, lost, waits_for_end
+from fencepost.store.rules.replication import is_closed_fragment, lost, waits_for_end
 
 AT_ONCE = 8
 """Ledgers that a worker replicates at once: most of the time of a small one is spent waiting for the metadata
@@ -33,7 +33,7 @@ service.
 """
 
 LOOK = 60.0
-"""Seconds after which a worker looks for ledgers though it was told of none."""
+"""Seconds after which a worker looks for ledgers without a notification."""
 
 _log = logging.getLogger("fencepost.store.autorecovery")
 
@@ -51,10 +51,10 @@ class Worker:
         self._changed = Change()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._begun: set[asyncio.Task[None]] = set()
-        """What becomes of the ledgers that this worker has locked: they are replicated, or are to be later."""
+        """The tasks of the ledgers that this worker has locked: they are replicated, or are to be later."""
         self._failures: dict[int, int] = {}
         self._error: BaseException | None = None
-        """What one of them has failed with, if nobody else is told."""
+        """The unexpected error of one of these tasks."""
 
     async def run(self) -> None:
         """Replicate; it does not end by itself. Raises :class:`StoreError` if the metadata service fails."""
@@ -162,7 +162,7 @@ class Worker:
         if metadata.status is LedgerStatus.IN_RECOVERY:
             return
         for place, fragment in enumerate(metadata.fragments):
-            for bookie in fragment.ensemble if is_settled(metadata, place) else ():
+            for bookie in fragment.ensemble if is_closed_fragment(metadata, place) else ():
                 if bookie not in missing:
                     continue
                 has = await has_ends(self._store, ledger, metadata, place, bookie)

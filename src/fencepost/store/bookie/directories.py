@@ -71,8 +71,8 @@ def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
 
 
 def advertised(settings: Settings, bound: socket.socket) -> tuple[str, int]:
-    """The host and the port that clients are told. Raises :class:`fencepost.OptionError` if there is none that they
-    could use.
+    """The host and the port that are advertised to clients. Raises :class:`fencepost.OptionError` if there is none that
+    clients could use.
     """
     host, port = bound.getsockname()[:2]
     if settings.advertised_address:

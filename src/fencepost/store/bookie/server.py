@@ -425,7 +425,7 @@ class Server:
         loops, rows, start = self.loops, self._rows or self._make_rows(), 0
         table, limit = rows.table, self.settings.netty_max_frame_size_bytes
         while True:
-            count, after, ending = loops.parse(memory.array, start, stop, limit, connection.codec.VERSION, table)
+            count, after, outcome = loops.parse(memory.array, start, stop, limit, connection.codec.VERSION, table)
             row = 0
             while row < count:
                 end = loops.stretch(table, row, count)
@@ -443,9 +443,9 @@ class Server:
                             return start
                 row = end
             start = int(after)
-            if ending == loops.REFUSED:
+            if outcome == loops.REFUSED:
                 connection.close(str(refused_length(length_of(memory.view, start, stop), limit)))
-            if ending != loops.COMPLETE or start == stop:
+            if outcome != loops.COMPLETE or start == stop:
                 return start
 
     def _take_adds(self, connection: Connection, memory: Memory, rows: _Rows, first: int, stop: int) -> None:
@@ -850,7 +850,7 @@ class Server:
             self._flush()
 
     def limit_writing(self, connection: Connection) -> None:
-        """Be told when a client leaves half of the answers that it may."""
+        """Have the transport call back when a client leaves half of the answers unread that it may."""
         connection.transport.set_write_buffer_limits(self.settings.write_buffer_bytes_per_connection // 2)
 
     def regulate(self, connection: Connection) -> None:

@@ -658,8 +658,8 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any part of what was confirmed from memory. Fences and limbo were in the journal before they
-        were told of.
+        """A crash takes any of the entries that were confirmed from memory. Fences and limbo were in the journal before
+        they were answered.
         """
         bookie = self.bookie[b]
         require(bookie.works)
@@ -738,7 +738,7 @@ class BootingStore(Store):
     def bookie_starts(self, b: ModelValue) -> None:
         """A bookie starts, configured as it was or anew, and finds out what it has to do before it serves.
 
-        Without its cookies it starts only if it is told to repair itself.
+        Without its cookies it starts only if it is configured to repair itself.
         """
         bookie = self.bookie[b]
         require(not bookie.works)
@@ -833,7 +833,7 @@ class BootingStore(Store):
     # -- phase two -----------------------------------------------------------------------------------------------------
 
     def _missing(self, b: ModelValue) -> Collection[int]:
-        """The entries that belong to a bookie and that it has not, of the fragments whose end is settled."""
+        """The entries that belong to a bookie and that it has not, of the closed fragments."""
         metadata = self.metadata
         if metadata.status is not LedgerStatus.CLOSED:
             return ()
@@ -860,7 +860,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """The end of the ledger is settled, and nothing is missing of it: limbo ends."""
+        """The end of the ledger is fixed, and no entry of it is missing: limbo ends."""
         bookie = self._repairing(b)
         require(bookie.limbo)
         require(may_leave_limbo(self.metadata.status, len(self._missing(b))))

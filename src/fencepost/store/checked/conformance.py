@@ -105,7 +105,7 @@ class StoreConformance(Conformance):
             for event in events
             if event.action == "bookie_may_lack_entries" and event.subject is not None
         }
-        """What an incarnation of a bookie that may have lost entries still has when it comes back."""
+        """The entries that an incarnation of a bookie that may have lost entries still has when it starts again."""
         self.noting = {event.node for event in events if event.action == "bookie_notes_run"}
         """The bookies that note how they run, and (``serving``) their incarnations that have answered somebody about
         the ledger.
@@ -113,8 +113,8 @@ class StoreConformance(Conformance):
         self.serving: set[tuple[str, int]] = set()
         self.first_life: dict[str, int] = {}
         """The incarnation in which a bookie first had to do with the ledger."""
-        self.told = Counter((event.node, event.incarnation) for event in events)
-        """How many events each incarnation has told of."""
+        self.event_counts = Counter((event.node, event.incarnation) for event in events)
+        """The number of events of each incarnation."""
         self.connections = self._connections()
         self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
         self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
@@ -144,7 +144,8 @@ class StoreConformance(Conformance):
     # -- looking ahead -----------------------------------------------------------------------------------------------
 
     def _durable(self) -> dict[tuple[str, int], int | None]:
-        """Up to which position the journal of each incarnation of a bookie became durable; None if that is not told."""
+        """The position up to which the journal of each incarnation of a bookie became durable; None if it is not
+        traced."""
         durable: dict[tuple[str, int], int | None] = {}
         for event in self.events:
             key = (event.node, event.incarnation)
@@ -252,27 +253,27 @@ class StoreConformance(Conformance):
                     self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
 
     def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
-        """Readers learn LACs from owners: for each event in which an owner comes to its LAC, the readers who learn that
-        one next.
+        """Readers learn LACs from owners: for each event in which the LAC of an owner moves, the readers who learn that
+        LAC next.
         """
-        told: list[tuple[int, Place]] = []
+        moved: list[tuple[int, Place]] = []
         for event in self.events:
             if event.action in ("client_confirms", "client_receives_force_response"):
                 place = (event.node, event.incarnation, event.seq)
                 if (self.client_of[place] in self.deferring) == (event.action != "client_confirms"):
-                    told.append((event.parameters["lac"], place))
-        told.sort(key=lambda each: each[0])
-        lacs = [lac for lac, _ in told]
+                    moved.append((event.parameters["lac"], place))
+        moved.sort(key=lambda each: each[0])
+        lacs = [lac for lac, _ in moved]
         found: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
         for event in self.events:
             if event.action == "reader_learns_lac":
                 at = bisect_left(lacs, event.parameters["lac"])
-                if at < len(told):
-                    found[told[at][1]].append(("lac", event.node, event.incarnation, event.seq))
+                if at < len(moved):
+                    found[moved[at][1]].append(("lac", event.node, event.incarnation, event.seq))
         return found
 
     def _connection(self, event: Event, bookie: str) -> str:
-        """The connection over which a request goes that an event tells of: the one there is, or the next."""
+        """The connection that carries the request of an event: the open one, or the next."""
         for _, end, name in self.connections[event.node, event.incarnation, bookie]:
             if end > event.seq:
                 return name
@@ -452,8 +453,8 @@ class StoreConformance(Conformance):
         return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
 
     def _is_highest_lac(self, event: Event) -> bool:
-        """Whether the LAC that a bookie tells is the highest of adds that have come together, as far as it is known
-        with which they were sent.
+        """Whether the LAC that a bookie reports is the highest LAC of adds that have come together, as far as the LACs
+        are known with which these were sent.
         """
         connection, recovery = event.parameters["connection"], event.parameters["recovery"]
         seen: Counter[int] = Counter()
@@ -461,22 +462,22 @@ class StoreConformance(Conformance):
         for entry_id in _entries(event):
             sent.append(self._lac_sent((connection, "add", entry_id, recovery), seen[entry_id]))
             seen[entry_id] += 1
-        highest, told = max((lac for lac in sent if lac is not None), default=None), event.parameters["lac"]
-        return highest is None or highest == told or (None in sent and highest < told)
+        highest, reported = max((lac for lac in sent if lac is not None), default=None), event.parameters["lac"]
+        return highest is None or highest == reported or (None in sent and highest < reported)
 
     # -- bookies -----------------------------------------------------------------------------------------------------
 
     def _was_durable(self, event: Event) -> bool:
-        """Whether what a bookie has done was proven to be in its journal, before a crash may have come."""
+        """Whether the records of a step of a bookie were proven to be in its journal, before a crash may have come."""
         durable = self.durable.get((event.node, event.incarnation))
         return durable is None or event.parameters["position"] <= durable
 
     def _survived(self, event: Event) -> Mapping[str, Any]:
-        """What a bookie found in its journal after a crash, although it had not been synced. It may have been ended
-        before it could tell.
+        """The records that a bookie found in its journal after a crash, although they had not been synced. It may have
+        ended before it traced them.
         """
         incarnation = event.incarnation + 1
-        while (event.node, incarnation) not in self.recovered and self.told[event.node, incarnation] == 1:
+        while (event.node, incarnation) not in self.recovered and self.event_counts[event.node, incarnation] == 1:
             incarnation += 1
         return self.recovered.get((event.node, incarnation), _NOTHING)
 
@@ -519,8 +520,8 @@ class StoreConformance(Conformance):
                 continue
             wanted = like(entry__id=entry_id + 1, recovery=recovery)
             if is_confirmed and lac is not None:
-                told = lac if is_highest else event.parameters["lac"]
-                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=told + 1)
+                reported = lac if is_highest else event.parameters["lac"]
+                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=reported + 1)
             yield Step(
                 event.action,
                 (("b", b), ("c", c)),
@@ -621,11 +622,11 @@ class StoreConformance(Conformance):
             yield Step(None, receives=message)
         else:
             # One that no entry can carry is damage, which the client sees by the digest.
-            told = lac + 1 if lac is not None and lac <= self.last_entry and lac >= -1 else 0
+            reported = lac + 1 if lac is not None and lac <= self.last_entry and lac >= -1 else 0
             yield Step(
                 event.action,
                 (("b", self.b[event.node]), ("c", c)),
-                (*ANY_MESSAGE, told),
+                (*ANY_MESSAGE, reported),
                 receives=message,
                 sends=(("fenced", event.node, c),),
                 before=self._fenced(event),
@@ -702,7 +703,7 @@ class StoreConformance(Conformance):
 
     def _bookie_limbo(self, event: Event) -> Iterator[Step]:
         if event.action == "bookie_crashes" and (event.node, event.incarnation) in self.left:
-            return  # it has told so already
+            return  # the loss is traced already
         if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
             yield Step(event.action, (("b", self.b[event.node]),))
 
@@ -762,8 +763,8 @@ class StoreConformance(Conformance):
         yield Step("client_creates_ledger", (("c", self.unseen),), ensemble, writes=writes)
 
     def _writer_of(self, written: Event) -> Event:
-        """The event of a client that has written a version of the metadata: of those who wanted to, the one that the
-        service names, or that was told so, or was not answered.
+        """The event of a client that has written a version of the metadata: of those that sent it, the one that the
+        service names, or that was answered so, or was not answered.
         """
         version, metadata = written.parameters["version"], written.parameters.get("metadata")
         node = written.parameters.get("client")
@@ -994,7 +995,7 @@ class StoreConformance(Conformance):
         receives = ("lac", event.node, event.incarnation, event.seq)
         yield Step(event.action, (("f", self._follower(event)),), (event.parameters["lac"] + 1,), receives=receives)
 
-    def _reader_is_told(self, event: Event) -> Iterator[Step]:
+    def _reader_receives_answer(self, event: Event) -> Iterator[Step]:
         f, bookie, found = self._follower(event), event.parameters["bookie"], event.action == "reader_receives_entry"
         for entry_id in _entries(event):
             receives = ("shown", bookie, (event.node, event.incarnation), entry_id, found)
@@ -1100,8 +1101,8 @@ _STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = {
     "recovery_client_changes_ensemble": StoreConformance._recovery_changes,
     "reader_reads_metadata": StoreConformance._reader_reads_metadata,
     "reader_learns_lac": StoreConformance._reader_learns_lac,
-    "reader_receives_entry": StoreConformance._reader_is_told,
-    "reader_receives_no_entry": StoreConformance._reader_is_told,
+    "reader_receives_entry": StoreConformance._reader_receives_answer,
+    "reader_receives_no_entry": StoreConformance._reader_receives_answer,
     "reader_finds_no_entry": StoreConformance._reader_finds,
     "reader_finds_end": StoreConformance._reader_finds,
 }

@@ -9,11 +9,11 @@ Asked is what must be true of messages and metadata whoever sends them and whate
 - A bookie takes no entry of the owner once it has answered a read that fences it, and does not deny an entry that it
   has confirmed. That is so after it was started anew, too. Who answered a recovery that it has no such entry has not
   taken it from the owner, before or after.
-- Nobody tells of a LAC up to which not every entry is confirmed by an ack quorum; a bookie tells none that it was not
-  told.
+- Nobody sends a LAC up to which not every entry is confirmed by an ack quorum; a bookie sends no LAC that it has not
+  received.
 - Metadata change as owners, recoveries and whoever replaces lost copies may change them. A ledger is closed where all
-  entries up to the end have an ack quorum, at or after every LAC that the owner has told, and by a recovery only where
-  enough bookies have said that they lack the next.
+  entries up to the end have an ack quorum, at or after every LAC that the owner has sent, and by a recovery only where
+  enough bookies have answered that they lack the next entry.
 - Recoveries read when every ack quorum has a fenced bookie, and write back what they have read.
 
 Entry ids begin at 0 and a LAC is -1 until something is confirmed, as on the wire. A bookie that is in no fragment may
@@ -90,9 +90,9 @@ class SeenBookie(Record):
 
 
 class SeenEntry(Record):
-    """What is known of an entry: as its owner wrote it, all headers it was sent with; to whom it was sent by the owner
-    and by recoveries, and who was seen to confirm it to them; whether somebody was sent it who read; and who has told a
-    recovery that there is none.
+    """The knowledge of an entry: the copy that its owner wrote, all headers it was sent with; the bookies that the
+    owner and recoveries sent it to, and those that were seen to confirm it; whether it was sent to a reader; and the
+    bookies that have answered a recovery that there is no such entry.
     """
 
     written: Copy | None = None
@@ -186,7 +186,7 @@ class RecordedStore(Protocol):
             self.confirmed = lac_reached(self.confirmed, self.pushed, self._is_committed(metadata.fragments))
 
     def _claim(self, lac: int, owner: bool) -> None:
-        """Somebody tells of a LAC: all entries up to it are committed, and whoever says so has been told."""
+        """A LAC is sent: all entries up to it are committed, and its sender has learnt it."""
         if self.whole:
             if lac > self.confirmed:
                 self._advance()  # a bookie may be reached unseen since
@@ -350,7 +350,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, entry_id=lambda protocol: protocol.entry_ids)
     def recovery_hears_of_no_entry(self, b: ModelValue, entry_id: int) -> None:
-        """Whoever reads to recover the ledger is told that a bookie lacks an entry."""
+        """A bookie answers a recovery that it lacks an entry."""
         self.entry[entry_id].lacked |= {b}
 
     @action(
@@ -381,7 +381,7 @@ class RecordedStore(Protocol):
 
     @action(b=bookies, lac=_nothing, by="b")
     def bookie_tells_lac(self, b: ModelValue, lac: int) -> None:
-        """A bookie tells of a LAC that it was told, or that came with what it has copied."""
+        """A bookie sends a LAC that it has received, or that came with an entry that it has copied."""
         require(lac <= self.carried or not self.whole)
 
     @action(b=bookies, shows=(False, True), by="b")
@@ -505,8 +505,8 @@ class RecordedStore(Protocol):
         self._ends(before, after)
 
     def _ends(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """A ledger is closed: nothing is cut off that its owner has told of, and all that is left has its ack
-        quorum.
+        """A ledger is closed: no entry up to a LAC that its owner has sent is cut off, and every entry that is left
+        has its ack quorum.
         """
         end = after.last_entry
         require(end >= -1)
@@ -547,6 +547,6 @@ class RecordedStore(Protocol):
 
     @invariant
     def nothing_that_was_told_is_cut_off(self) -> bool:
-        """A closed ledger ends at or after every LAC that its owner has told."""
+        """A closed ledger ends at or after every LAC that its owner has sent."""
         metadata = self.meta.metadata
         return metadata is None or metadata.status is not LedgerStatus.CLOSED or self.claimed <= metadata.last_entry

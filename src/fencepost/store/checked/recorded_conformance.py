@@ -1,8 +1,8 @@
-"""How recordings of a store are held to the protocol `recorded-store`: which messages and versions of metadata are
-which steps.
+"""Conformance of recordings of a store to the protocol `recorded-store`: the steps of each message and each version of
+the metadata.
 
-A recorder (:mod:`fencepost.store.record`) has one order of all that it has seen, and everything is told in that order
-but for two things:
+A recorder (:mod:`fencepost.store.record`) has one order of all that it has seen. Steps are in that order but for two
+things:
 
 - A bookie has decided some time between a request and its response. That it lacks an entry, or was not fenced, is taken
   to be so as early as that can be; that it has an entry, or is fenced, as late.
@@ -39,7 +39,7 @@ LISTED = 1_000
 
 REQUEST, RESPONSE = "request", "response"
 DECIDED, PLACED = "decided", "placed"
-"""Actions of events that are put where nothing was told: a bookie decides; metadata are there at the latest."""
+"""Actions of events that are inserted between recorded ones: a bookie decides; metadata are there at the latest."""
 
 Parameters: TypeAlias = Mapping[str, Any]
 
@@ -249,8 +249,8 @@ class RecordedConformance(Conformance):
         parameters, who, goes = event.parameters, self._who(event), (("arrives", arrives),)
         kind, entry = parameters["kind"], parameters.get("entry")
         if kind == "add":
-            told = tuple((name, parameters[name]) for name in ("lac", "length", "recovery"))
-            yield Step("client_sends_add", (*who, ("entry_id", entry), *told, *goes))
+            fields = tuple((name, parameters[name]) for name in ("lac", "length", "recovery"))
+            yield Step("client_sends_add", (*who, ("entry_id", entry), *fields, *goes))
         elif kind == "write_lac":
             yield Step("client_tells_lac", (*who, ("lac", parameters["lac"]), *goes))
         elif kind in ("read", "batch_read") and parameters["fence"]:
@@ -351,7 +351,7 @@ class RecordedConformance(Conformance):
     def _metadata_seen(self, event: Event) -> Iterator[Step]:
         place, parameters = self.place[event.seq], event.parameters
         metadata, version = parameters["metadata"], parameters["version"]
-        told = {
+        written = {
             "version": version,
             "quorums": (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"]),
             "status": LedgerStatus[metadata["state"]],
@@ -362,7 +362,7 @@ class RecordedConformance(Conformance):
             "last_entry": metadata["last_entry"] if metadata["state"] == "CLOSED" else LAST,
             "missed": version != (self.versions[place - 1].parameters["version"] + 1 if place else 0),
         }
-        yield self._in_line("metadata_written", place, tuple(told.items()))
+        yield self._in_line("metadata_written", place, tuple(written.items()))
 
     def _gone(self, event: Event) -> Iterator[Step]:
         yield self._in_line("ledger_is_deleted", self.place[event.seq])

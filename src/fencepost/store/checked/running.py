@@ -10,8 +10,8 @@ those of `store`. What differs is when things happen, and that nothing is asked 
 - A bookie is fenced as soon as it is asked to be, and answers later, with what was its last entry meanwhile.
 - Bookies may fail without being replaced, and return to an ensemble that they have left.
 - Somebody reads, and is answered by what the bookie has.
-- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are told of entries, or that
-  there is none.
+- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are answered with entries, or
+  that there is none.
 - With deferred sync, entries of the owner are confirmed before they are durable, and its LAC goes on when it has forced
   them to be. A bookie that loses power may lose those that nobody has forced.
 
@@ -140,7 +140,7 @@ class Follower(Record):
 
 
 class Denial(Record):
-    """A bookie has told a reader that it has no such entry."""
+    """A bookie has answered a reader that it has no such entry."""
 
     bookie: ModelValue
     entry_id: int
@@ -241,7 +241,7 @@ class RunningStore(Store):
     denials: PerKey[ModelValue, frozenset[Denial]] = per_key(lambda protocol: protocol.followers, frozenset())
     read_up_to: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.followers, 0)
     misses: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.followers, False)
-    """Whether a reader was told that there is no entry which it had reason to take for committed."""
+    """Whether a reader was answered that there is no entry which it had reason to take for committed."""
     shown: PerKey[ModelValue, PerKey[int, bool]] = per_key(
         lambda protocol: protocol.bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
@@ -456,7 +456,7 @@ class RunningStore(Store):
 
     def _lac_of_last(self, b: ModelValue) -> int:
         # Which entry is the last was looked up before the bookie answers. Its LAC is at most the highest that the
-        # bookie was told.
+        # bookie has learnt.
         return one_of(range(self.bookie[b].lac + 1))
 
     @property
@@ -503,7 +503,7 @@ class RunningStore(Store):
             require(self.failed < self.failures)
             self.failed += 1
 
-    # -- ensembles: whoever is told which bookies there are may take them in any order -------------------------------
+    # -- ensembles: a client may take the bookies of the list in any order --------------------------------------------
 
     def _some(self, number: int, others: Collection[ModelValue]) -> Ensemble:
         """So many bookies, one after another, without some others."""
@@ -529,11 +529,11 @@ class RunningStore(Store):
         return FailedRead(b, entry_id) in self.failed_reads[c]
 
     def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
-        # A client does not know that its change of the ensemble was made before it is told.
+        # A client does not know that its change of the ensemble was made before it is answered.
         return False
 
-    def _lac_told(self, response: FenceResponse) -> int:
-        # The entry that tells it may be damaged.
+    def _lac_of_response(self, response: FenceResponse) -> int:
+        # The entry that carries the LAC may be damaged.
         return one_of([*dict.fromkeys((response.lac, 0))])
 
     def _go_on_with(self, c: ModelValue, metadata: LedgerMetadata, version: int | None) -> None:
@@ -813,7 +813,7 @@ class RunningStore(Store):
 
     @action(b=Store.bookies)
     def bookie_answers_read(self, b: ModelValue) -> None:
-        """Somebody reads of whom nothing more is told, and gets the entry if the bookie has it."""
+        """A client that has no other part in the protocol reads, and gets the entry if the bookie has it."""
         self._answer_read(b)
 
     def _answer_read(self, b: ModelValue) -> tuple[int, bool]:
@@ -846,8 +846,8 @@ class RunningStore(Store):
 
     @action(f=followers)
     def reader_learns_lac(self, f: ModelValue) -> None:
-        """A reader learns a higher LAC, which can only come from the owner of the ledger: whoever else writes tells one
-        that the owner has told.
+        """A reader learns a higher LAC, which can only come from the owner of the ledger: other writers send LACs that
+        the owner has sent.
         """
         follower = self.follower[f]
         require(follower.seen is not None)
@@ -903,13 +903,13 @@ class RunningStore(Store):
 
     @action(f=followers)
     def reader_finds_end(self, f: ModelValue) -> None:
-        """A reader that waits for an entry is told that the ledger has ended before it."""
+        """A reader that waits for an entry learns that the ledger has ended before it."""
         entry_id = one_of(self.readable_ids)
         require(self._end_seen(f) is not None and not self._may_read(f, entry_id))
 
     @invariant(f=followers, when=lambda protocol: not protocol.crashes)
     def readers_find_what_is_committed(self, f: ModelValue) -> bool:
-        """No reader is told that there is no entry which is committed, as long as no bookie loses what is durable."""
+        """No reader is answered that a committed entry does not exist, as long as no bookie loses durable entries."""
         return not self.misses[f]
 
     @invariant(f=followers)

@@ -728,7 +728,7 @@ class Store(LedgerProtocol):
         """The first of these ensembles that is not yet that of a fragment, or any; without one, the action is not
         enabled.
 
-        In which order bookies are taken is not for a client to decide. It is told which there are.
+        A client does not decide on the order of bookies: it is notified of the list of bookies.
         """
         known = [frozenset(fragment.ensemble) for fragment in taken]
         valid = dict.fromkeys(e for e in ensembles if e is not None and frozenset(e) not in known)
@@ -1097,17 +1097,17 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
         response = self.network.receive(FenceResponse, source=b, to=c).message
-        self._count_fenced(c, b, self._lac_told(response))
+        self._count_fenced(c, b, self._lac_of_response(response))
 
-    def _count_fenced(self, c: ModelValue, b: ModelValue, told: int) -> None:
+    def _count_fenced(self, c: ModelValue, b: ModelValue, answered: int) -> None:
         client = self.client[c]
         client.fenced |= {b}
         assert client.seen is not None
-        lac = confirmed_before([told], client.seen.fragments[-1].first_entry_id, self.protections)
+        lac = confirmed_before([answered], client.seen.fragments[-1].first_entry_id, self.protections)
         if lac > client.lac:
             client.lac = client.recovery_lac = client.lap = lac
 
-    def _lac_told(self, response: FenceResponse) -> int:
+    def _lac_of_response(self, response: FenceResponse) -> int:
         """The LAC that a client takes from a response."""
         return response.lac
 
@@ -1484,8 +1484,8 @@ class Store(LedgerProtocol):
 
     @invariant(c=clients)
     def whoever_closes_the_ledger_knows_its_end(self, c: ModelValue) -> bool:
-        """A client that was told that its ledger is closed at its LAC, by itself or by somebody else, was told the
-        truth.
+        """A client for which its ledger is closed at its LAC, by itself or by somebody else, is right about the
+        ledger.
         """
         if self.client[c].status not in (Status.CLOSED, Status.FOUND_CLOSED):
             return True
@@ -1494,8 +1494,8 @@ class Store(LedgerProtocol):
 
     @invariant(b=bookies)
     def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
-        """No bookie was told a LAC beyond the end of a ledger that is closed: a reader believes it, and reads what is
-        cut off.
+        """No bookie has learnt a LAC beyond the end of a closed ledger: a reader would believe that LAC, and read
+        entries that are cut off.
         """
         metadata = self.meta.metadata
         end = None if metadata is None else end_of(metadata)

@@ -170,7 +170,7 @@ class Connection:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def send(self, asking: Asking, txn: int, request: Request) -> None:
-        """Send a request. What comes of it is told later, never before this returns."""
+        """Send a request. Its outcome is reported later, never before this returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
             self.loop.call_soon(self._give_up, asking, txn)
             return
@@ -184,7 +184,7 @@ class Connection:
         self._write([frame], size)
 
     def send_adds(self, asking: AskingForAdds, send: SendAdds) -> None:
-        """Send adds. What comes of each is told later, never before this returns."""
+        """Send adds. The outcome of each is reported later, never before this returns."""
         adds, bookie = send.adds, self.bookie
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
             self.loop.call_soon(self._give_up_adds, asking, self._entries_of(send))
@@ -199,7 +199,7 @@ class Connection:
                 self.send(plain, entry_id, adds[entry_id - adds.first])
 
     def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
-        """Ask for entries. What comes of each is told later, never before this returns. It takes loops that are
+        """Ask for entries. The outcome of each is reported later, never before this returns. The compiled loops must be
         loaded.
         """
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
@@ -459,9 +459,9 @@ class Connection:
             self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 
     def _break(self) -> None:
-        """All that was asked is unanswered. Roles are told of the connection first.
+        """Fail all requests as unanswered. Roles are notified of the lost connection first.
 
-        A writer that ends with its connection must not act on what is unanswered before it knows.
+        A writer that ends with its connection must not act on unanswered requests before it knows of the loss.
         """
         if self.is_closed:
             return
@@ -476,7 +476,7 @@ class Connection:
             asking.unanswered(txn, self.bookie)
 
     def close(self) -> None:
-        """Close the connection; nothing more is told of requests."""
+        """Close the connection; no outcome of a request is reported any more."""
         self.is_closed = True
         self.waiting.clear()
         self.pipeline = None

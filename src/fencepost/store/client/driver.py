@@ -263,8 +263,8 @@ class _Question:
 class Actor:
     """A role at work: its events go in one after another, and its effects are carried out.
 
-    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way.
-    ``confirmed`` is told how far entries are confirmed that were appended together.
+    ``results`` takes the results of its calls, and ``failed``, once, the error of the calls that are in flight.
+    ``confirmed`` takes the last confirmed entry of those that were appended together.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.quorums import write_set
 
 Runs = tuple[tuple[int, int], ...]
-"""Entries as runs from a first to a last id, ascending and apart."""
+"""Entries as runs from a first to a last id, ascending and not adjacent."""
 
 PROBED = 240
 """Entries that a bookie that does not list them is asked for at the most, evenly over the ledger."""

@@ -325,7 +325,7 @@ class Readings:
 
 
 class Reading:
-    """Entries that were asked for together. It is told what comes of each of the requests."""
+    """Entries that were asked for together. The outcome of each request is reported to it."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
@@ -346,7 +346,7 @@ class Reading:
 
     def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> tuple[int, int]:
         """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the
-        highest LAC that was told.
+        highest LAC of the responses.
         """
         raise NotImplementedError
 
@@ -479,8 +479,8 @@ class Stretch(Reading):
         self.lacking: dict[str, list[int]] = {}
         """Entries that bookies have said in this turn of the loop that they lack."""
         self.asked_again: dict[int, str | None] = {}
-        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role
-        was not told; None: it may yet.
+        """Entries that another bookie was asked for, and the one that has answered for them before, whose
+        answer the role has not received; None: the role may receive one yet.
         """
 
     def is_missing(self, entry_id: int) -> bool:

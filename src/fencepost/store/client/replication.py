@@ -26,7 +26,7 @@ AT_ONCE = 32
 
 
 def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
-    """The entries of a settled fragment that a bookie of its ensemble should have, in order."""
+    """The entries of a closed fragment that a bookie of its ensemble should have, in order."""
     entries = span(metadata, fragment)
     ids = np.arange(entries.start, entries.stop, dtype=np.int64)
     ensemble = tuple(metadata.fragments[fragment].ensemble)
@@ -141,7 +141,7 @@ async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copi
 async def replace_fragments(
     store: Store, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
 ) -> int:
-    """Give the settled fragments of a ledger another bookie for each that is gone, with all entries that belong there;
+    """Give the closed fragments of a ledger another bookie for each that is gone, with all entries that belong there;
     gives how many were replaced.
 
     The metadata are changed when a bookie has all of a fragment, one by one, so that a repair which is broken off goes
@@ -181,13 +181,13 @@ async def refill(
     copied: Copied,
     at_once: int = AT_ONCE,
 ) -> None:
-    """Copy all entries of a settled fragment that belong to a bookie of its ensemble to that bookie, which has lost
+    """Copy all entries of a closed fragment that belong to a bookie of its ensemble to that bookie, which has lost
     some. Raises :class:`ReadError` or :class:`WriteError`."""
     await _copy_all(Copier(store, ledger, metadata, pace, copied, at_once=at_once), place, bookie, bookie)
 
 
 async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
-    """Whether a bookie has the first and the last entry of a settled fragment that belong to it, undamaged; None if
+    """Whether a bookie has the first and the last entry of a closed fragment that belong to it, undamaged; None if
     that can not be known now.
 
     BookKeeper's ``LedgerChecker`` looks at these two by default.
@@ -208,7 +208,7 @@ async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: i
 
 
 async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
-    """Copy what belongs to a bookie in a settled fragment to another one, or to itself."""
+    """Copy what belongs to a bookie in a closed fragment to another one, or to itself."""
     store, ledger, metadata = copier.store, copier.ledger, copier.metadata
     key = master_key(metadata.password or b"")
 

@@ -55,7 +55,7 @@ class LedgerWriter:
         self._batches: dict[int, _Batch] = {}
         """Entries that are not confirmed, in their order, by the numbers of the calls that they went by."""
         self._last_confirmed = -1
-        """The last entry that somebody was told of."""
+        """The last entry that was reported as confirmed."""
         self._confirmed_length = 0
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._error: StoreError | None = None
@@ -403,7 +403,7 @@ class LedgerWriter:
         calls, self._calls = self._calls, {}
         batches, self._batches = self._batches, {}
         for batch in batches.values():
-            self._give_back(batch, error)  # whoever gets the room is told when he uses it
+            self._give_back(batch, error)  # the owner of the room gets the error when it is used
         for future in calls.values():
             if not future.done():
                 future.set_exception(error)
@@ -426,7 +426,8 @@ class Sink(Protocol):
 
 
 class _Batch:
-    """Entries that were appended together: how many are not confirmed, with how many bytes, and who is told of them."""
+    """Entries that were appended together: how many are not confirmed, with how many bytes, and who is notified of
+    them."""
 
     __slots__ = ("confirmed", "entries", "left", "sinks", "size")
 

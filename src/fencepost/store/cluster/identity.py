@@ -15,7 +15,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A process of this machine, told from every other that there was or will be."""
+    """The identity of a process of this machine, which no other process has had or will have."""
 
     pid: int
     start: int

@@ -76,7 +76,7 @@ class Part:
 
     @property
     def title(self) -> str:
-        """What the part is called where it is told of."""
+        """The name of the part in messages."""
         return self.name if not self.name.isdigit() else f"bookie {self.name}"
 
     @property

@@ -68,7 +68,7 @@ async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path |
 
 async def _serve(supervisor: Supervisor, view: views.View) -> None:
     await supervisor.start()
-    view.told(
+    view.announced(
         f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n",
         supervisor.facts(),
     )
@@ -87,7 +87,7 @@ def _end(supervisor: Supervisor, view: views.View) -> None:
         supervisor.kill()
         return
     supervisor.over.set()
-    view.told("it stops: the bookies, then the metadata service (Ctrl-C again kills them)", supervisor.facts())
+    view.announced("it stops: the bookies, then the metadata service (Ctrl-C again kills them)", supervisor.facts())
 
 
 def detach(directory: Path, words: list[str]) -> dict[str, Any]:

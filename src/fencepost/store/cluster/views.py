@@ -1,4 +1,4 @@
-"""What the one who runs a cluster sees of it: a live table in a terminal, a line for each change elsewhere, or JSON."""
+"""The views of a running cluster: a live table in a terminal, a line for each change elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ COLOURS = {
 
 
 class View(Protocol):
-    """Where it is told how a cluster is."""
+    """A view of a cluster and its parts."""
 
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
-        """The state of a part is another."""
+        """The state of a part has changed."""
 
-    def told(self, text: str, facts: dict[str, Any]) -> None:
-        """Something is to be known."""
+    def announced(self, text: str, facts: dict[str, Any]) -> None:
+        """Show a message to the operator."""
 
     def drawn(self, facts: dict[str, Any]) -> None:
-        """A moment has passed."""
+        """Draw the view again: time has passed."""
 
     def close(self) -> None:
-        """There is no more to come."""
+        """Close the view."""
 
 
 class Forgiving:
@@ -52,9 +52,9 @@ class Forgiving:
         with suppress(OSError, SystemFailure):
             self._view.changed(part, facts)
 
-    def told(self, text: str, facts: dict[str, Any]) -> None:
+    def announced(self, text: str, facts: dict[str, Any]) -> None:
         with suppress(OSError, SystemFailure):
-            self._view.told(text, facts)
+            self._view.announced(text, facts)
 
     def drawn(self, facts: dict[str, Any]) -> None:
         with suppress(OSError, SystemFailure):
@@ -71,7 +71,7 @@ class Lines:
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
         output.say(change(part))
 
-    def told(self, text: str, facts: dict[str, Any]) -> None:
+    def announced(self, text: str, facts: dict[str, Any]) -> None:
         output.say(text)
 
     def drawn(self, facts: dict[str, Any]) -> None:
@@ -82,14 +82,14 @@ class Lines:
 
 
 class Json:
-    """How everything is, as one line of JSON, after every change."""
+    """The state of the cluster as one line of JSON, after every change."""
 
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
         from fencepost.trace.json import dumps
 
         output.put(dumps(facts) + "\n")
 
-    def told(self, text: str, facts: dict[str, Any]) -> None:
+    def announced(self, text: str, facts: dict[str, Any]) -> None:
         pass
 
     def drawn(self, facts: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Screen:
         self._console.print(f"{time.strftime('%H:%M:%S')}  {change(part)}", markup=False, soft_wrap=True)
         self.drawn(facts)
 
-    def told(self, text: str, facts: dict[str, Any]) -> None:
+    def announced(self, text: str, facts: dict[str, Any]) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
         self.drawn(facts)
 
@@ -135,13 +135,13 @@ class Screen:
 
 
 def title(part: dict[str, Any]) -> str:
-    """What a part is called."""
+    """The name of a part in views."""
     name = str(part["name"])
     return f"bookie {name}" if name.isdigit() else name
 
 
 def change(part: dict[str, Any]) -> str:
-    """One line that says how a part is now."""
+    """The state of a part in one line."""
     reason = f": {part['reason']}" if part["reason"] else ""
     return f"{title(part)}  {part['address']}  {part['state']}{reason}"
 
@@ -162,7 +162,7 @@ def row(part: dict[str, Any]) -> tuple[str, ...]:
 
 
 def table(facts: dict[str, Any]) -> str:
-    """How everything is, as lines."""
+    """The state of the cluster as lines."""
     rows = [HEADINGS, *map(row, facts["parts"])]
     widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADINGS))]
     lines = [
@@ -172,7 +172,7 @@ def table(facts: dict[str, Any]) -> str:
 
 
 def introduction(facts: dict[str, Any]) -> str:
-    """What is there, and what can be done with it."""
+    """The addresses of a cluster, and commands to try."""
     uri, directory = facts["metadata"], facts["directory"]
     bookies = [part["address"] for part in facts["parts"] if part["name"].isdigit()]
     fewer = f" --ensemble {len(bookies)}" if len(bookies) < BOOKIES else ""

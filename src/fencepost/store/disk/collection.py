@@ -119,9 +119,7 @@ class Collection:
             raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
         entries = self._read([*chosen.values()])
         without = () if runs else (log,)
-        states = (
-            [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
-        )
+        states = [] if runs else [logs.states[ledger] for ledger, at in sorted(logs.log_of_state.items()) if at == log]
         section = logs.write(entries, states, without=without)
         logs.sync(section)
         logs.commit(section)

@@ -37,7 +37,7 @@ from fencepost.store.disk.sections import (
     entry_bytes,
     file_header,
     is_file_header,
-    laid_out,
+    layout,
     runs_of,
     section_at,
     section_header,
@@ -115,8 +115,8 @@ def name_of(log: int) -> str:
 
 
 def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
-    """What entry logs are to be told of the files of the journal when they are opened. With ``has_lost_files`` one of
-    the two may be gone: then what one of them says of the other does not count.
+    """The files of the journal that entry logs are checked against when they are opened. With ``has_lost_files`` the
+    entry logs or the journal may be gone: then references from one to the other do not count.
     """
     if not has_lost_files:
         return journals
@@ -228,7 +228,7 @@ class EntryLogs:
         self.logs: dict[int, File] = {}
         self.sizes: dict[int, int] = {}
         self.states: dict[int, LedgerState] = {}
-        self.told_in: dict[int, int] = {}
+        self.log_of_state: dict[int, int] = {}
         """The entry log that has the last state of each ledger."""
         self.journal_start = 1
         self.sequence = 0
@@ -274,7 +274,7 @@ class EntryLogs:
             list(states),
             list(forgotten),
         )
-        section = laid_out(self.current, file.end, self.sequence + 1, contents)
+        section = layout(self.current, file.end, self.sequence + 1, contents)
         before, left = section_header(section), section.end - section.entries
         after = bytes(aligned(section.end) - section.end)
         file.preallocate(section.end + len(after))  # a disk that knows of all of it takes each piece in less time
@@ -325,10 +325,10 @@ class EntryLogs:
         self.journal_start = contents.journal_start
         for ledger in contents.forgotten:
             self.states.pop(ledger, None)
-            self.told_in.pop(ledger, None)
+            self.log_of_state.pop(ledger, None)
         for state in contents.states:
             self.states[state.ledger] = state
-            self.told_in[state.ledger] = section.log
+            self.log_of_state[state.ledger] = section.log
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

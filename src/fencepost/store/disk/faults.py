@@ -1,6 +1,4 @@
-"""A layer of files that fails where it is told to, over another one: for tests of whole bookies and of parts of
-them.
-"""
+"""A layer of files with injected faults over another layer: for tests of whole bookies and of parts of them."""
 
 from __future__ import annotations
 
@@ -9,9 +7,9 @@ from collections.abc import Callable, Sequence
 from fencepost.store.disk.files import File, Files, Part, Room, ShortWrite
 
 Fault = Callable[[str, str], BaseException | None]
-"""What an operation on a file is to raise, given the names of both, None if nothing: ``append``, ``sync``, ``read``,
-``truncate`` and ``preallocate`` of files, ``create``, ``open``, ``rename`` and ``remove``, and ``sync`` of the folder,
-whose name is empty.
+"""The error that an operation on a file is to raise, given the names of both; None for no fault. The operations are
+``append``, ``sync``, ``read``, ``truncate`` and ``preallocate`` of files, ``create``, ``open``, ``rename`` and
+``remove``, and ``sync`` of the folder, whose name is empty.
 """
 
 
@@ -32,7 +30,7 @@ def failing(operation: str, suffix: str, error: BaseException, times: int = 1, a
 
 
 class FaultyFile:
-    """A file whose operations fail where it is told to. Of an append that fails, the first half is written."""
+    """A file whose operations fail where ``fault`` says so. Of an append that fails, the first half is written."""
 
     def __init__(self, file: File, fault: Fault) -> None:
         self.name = file.name
@@ -88,7 +86,7 @@ class FaultyFile:
 
 
 class FaultyFiles:
-    """A folder whose operations fail where it is told to."""
+    """A folder whose operations fail where ``fault`` says so."""
 
     def __init__(self, files: Files, fault: Fault) -> None:
         self._files = files

@@ -183,7 +183,7 @@ class OsFile:
             return 0
         try:
             return os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
-        except OSError as error:  # whoever waits for the disk is told if it fails
+        except OSError as error:  # the read that waits for the disk reports the error
             self._can_read_now = error.errno not in (errno.EOPNOTSUPP, errno.EINVAL)
             return 0
 

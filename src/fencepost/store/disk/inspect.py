@@ -18,7 +18,7 @@ from fencepost.store.disk.entry_logs import EntryLogs, logs_in, read_entries, sc
 from fencepost.store.disk.entry_logs import name_of as name_of_log
 from fencepost.store.disk.files import File, Files, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal import Damage, Ending
+from fencepost.store.disk.journal import Damage, Tail
 from fencepost.store.disk.journal import scan as scan_journal
 from fencepost.store.disk.journal_files import journals_in, read_journal
 from fencepost.store.disk.journal_files import name_of as name_of_journal
@@ -133,7 +133,7 @@ def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
 
 
 def _damaged(journals: Files, logs: Files, why: str) -> Inspection:
-    """What can be told of a bookie that would refuse to start."""
+    """The inspection of a bookie that would refuse to start."""
     seen = []
     for log in logs_in(logs):
         found = scan(logs.open(name_of_log(log)), log)
@@ -149,9 +149,9 @@ def _journals_seen(journals: Files, start: int, problems: list[str]) -> list[Jou
         file = journals.open(name_of_journal(number))
         found = scan_journal(file.read(0, file.end), number)
         needed = number >= start
-        if needed and found.ending is Ending.DAMAGED:
+        if needed and found.tail is Tail.DAMAGED:
             problems.append(f"{name_of_journal(number)} can not be read from byte {found.end:,} on")
-        seen.append(JournalSeen(name_of_journal(number), file.end, len(found.records), needed, found.ending.value))
+        seen.append(JournalSeen(name_of_journal(number), file.end, len(found.records), needed, found.tail.value))
     return seen
 
 

@@ -7,8 +7,9 @@ boundary. So nothing that was synced is ever written again, and a torn write dam
 group of a file says that the next file is there.
 
 The header of a group says up to where the file was synced when the group was written. What can not be read is damage if
-a later group says that it was synced, and otherwise the torn tail that a crash leaves, whose records nobody was told
-of. The last group that was synced has no later one: whoever writes a journal appends an empty group before it rests.
+a later group says that it was synced, and otherwise the torn tail that a crash leaves, whose records were never
+acknowledged. The last group that was synced has no later one: the writer of a journal appends an empty group before it
+rests.
 
 Records that no later group proves to be synced may be gone after the next crash, although they were read. The first
 group of the next file repeats them, and a file without its first group does not count.
@@ -19,9 +20,9 @@ leave; or a group in it ends beyond it.
 
 The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was
 written before in less time. So each file has a mark, and each group the mark of its file. A mark is drawn at random,
-since records are what clients send: nobody can make one that contains a group of a file to come. What has another mark
-is as good as zeros. Where the file ends that is written now can not be told from such bytes, and need not be: a group
-that a crash left no trace of, and one that was never written, come to the same.
+since records are what clients send: nobody can make one that contains a group of a file to come. Bytes with another
+mark are as good as zeros. The end of the file that is written now can not be distinguished from such bytes, and need
+not be: a group of which a crash left no trace, and a group that was never written, are the same to a recovery.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ class Damage(Exception):
     """
 
 
-class Ending(enum.Enum):
-    """How the readable part of a journal file ends."""
+class Tail(enum.Enum):
+    """The tail of a journal file, after its readable part."""
 
     CLEAN = "clean"
-    """With the file, or with room in it where none of its groups begins."""
+    """The end of the file, or room in which none of its groups begins."""
     TORN = "torn"
-    """With a group, or a header of the file, that a crash cut short. Nothing after it was synced."""
+    """A group, or a header of the file, that a crash cut short. Nothing after it was synced."""
     DAMAGED = "damaged"
-    """With something that was synced and can not be read any more."""
+    """Bytes that were synced and can not be read any more."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Scan:
     groups: tuple[tuple[int, bytes], ...]
     synced: int
     end: int
-    ending: Ending
+    tail: Tail
     following: int = 0
     unit: int = 1
     mark: int = 0
@@ -146,10 +147,10 @@ class Writer:
         """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the
         last one, and the next file is there, with this number.
         """
-        return b"".join(self.gathered((laid_out(records),), following))
+        return b"".join(self.gathered((framed(records),), following))
 
     def gathered(self, records: Sequence[Part], following: int = 0) -> list[Part]:
-        """As :meth:`group`, of records that are laid out already, in several parts: these are not copied."""
+        """As :meth:`group`, of records that are framed already, in several parts: the parts are not copied."""
         start, length, checksum = self.end, 0, 0
         for part in records:
             length += len(part)
@@ -159,8 +160,8 @@ class Writer:
         return [header, *records, bytes(self.end - start - _GROUP_SIZE - length)]
 
 
-def laid_out(records: Iterable[bytes]) -> bytes:
-    """Records as they lie in a group: one after another, each with its length before it."""
+def framed(records: Iterable[bytes]) -> bytes:
+    """Frame records as in a group: one after another, each with its length before it."""
     parts: list[bytes] = []
     append, pack = parts.append, _LENGTH.pack
     for record in records:
@@ -180,7 +181,7 @@ def scan(data: bytes, number: int) -> Scan:
     """
     previous_end, unit, mark = _read_file_header(data, number)
     if previous_end < 0:
-        return Scan(-1, (), 0, 0, Ending.DAMAGED if _proves(data, number, None, 0) else Ending.TORN)
+        return Scan(-1, (), 0, 0, Tail.DAMAGED if _proves(data, number, None, 0) else Tail.TORN)
     groups: list[tuple[int, bytes]] = []
     synced, end, following, reached = 0, SECTOR, 0, SECTOR
     while end < len(data) and not following:
@@ -196,13 +197,13 @@ def scan(data: bytes, number: int) -> Scan:
             break  # a group counts only as a whole: it was not synced, or is damaged
         groups.append((end, body))
         synced, end = max(synced, proven), reached
-    ending = Ending.CLEAN if reached == end > SECTOR else Ending.TORN
+    tail = Tail.CLEAN if reached == end > SECTOR else Tail.TORN
     if not following and _proves(data, number, mark, end):
-        ending = Ending.DAMAGED
+        tail = Tail.DAMAGED
     whole_units = len(data) // unit * unit
     if unit > 1 and (reached > whole_units or data[whole_units:].strip(b"\0")):
-        ending = Ending.DAMAGED
-    return Scan(previous_end if end > SECTOR else -1, tuple(groups), synced, end, ending, following, unit, mark)
+        tail = Tail.DAMAGED
+    return Scan(previous_end if end > SECTOR else -1, tuple(groups), synced, end, tail, following, unit, mark)
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
@@ -223,7 +224,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if torn >= 0:
             raise Damage(f"journal file {torn} can not be read")
         seen = scan(data, number)
-        if seen.ending is Ending.DAMAGED:
+        if seen.tail is Tail.DAMAGED:
             raise Damage(f"journal file {number} was synced and can not be read from byte {seen.end:,} on")
         if seen.previous_end < 0:
             torn = number  # the crash came while it was made, unless there is another one after it

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fencepost.store.disk.files import File, Files, Part
-from fencepost.store.disk.journal import Recovered, Writer, laid_out, recover
+from fencepost.store.disk.journal import Recovered, Writer, framed, recover
 
 SUFFIX = ".journal"
 SPARE = "journal.spare"
@@ -116,11 +116,11 @@ class JournalFiles:
 
     def write(self, records: Iterable[bytes] = ()) -> None:
         """Append a group; :meth:`sync` makes it durable."""
-        self.gather((laid_out(records),))
+        self.gather((framed(records),))
 
     def gather(self, records: Sequence[Part]) -> None:
-        """Append a group of records that are laid out already, in several parts
-        (:func:`fencepost.store.disk.journal.laid_out`), with one write.
+        """Append a group of records that are framed already, in several parts
+        (:func:`fencepost.store.disk.journal.framed`), with one write.
         """
         self._last.append(self._last.writer.gathered(records))
 
@@ -180,7 +180,7 @@ class JournalFiles:
 
 
 class _JournalFile:
-    """A file of the journal, and how it is laid out. Its length grows by the unit."""
+    """A file of the journal, and its layout. Its length grows by the unit."""
 
     def __init__(self, file: File, length: int, writer: Writer, unit: int) -> None:
         self.file = file

@@ -227,7 +227,7 @@ class LedgerStore:
             if are_few and block is not None and not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], SEVERAL, now=True)
         except Damage:
-            pass  # whoever reads what is missing is told
+            pass  # a read of what is missing reports it
         if errors:
             table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
         return FoundRows(table[:count], (cached, block), block)

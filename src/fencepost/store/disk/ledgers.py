@@ -1,4 +1,4 @@
-"""What a bookie knows of a ledger besides its entries, as its storage keeps it."""
+"""The state of a ledger at a bookie besides its entries, as its storage keeps it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 
 
 class LedgerState(msgspec.Struct, array_like=True):
-    """What the records about a ledger have come to. ``told_lac`` is the one that ``lac_body`` tells."""
+    """The state of a ledger after the records about it. ``explicit_lac``: the LAC in ``lac_body``."""
 
     ledger: int
     master_key: bytes | None = None
     fenced: bool = False
     limbo: bool = False
     lac: int = NO_ENTRY_YET
-    told_lac: int = NO_ENTRY_YET
+    explicit_lac: int = NO_ENTRY_YET
     lac_body: bytes | None = None
 
     def apply(self, record: Record) -> None:
@@ -33,17 +33,17 @@ class LedgerState(msgspec.Struct, array_like=True):
         elif type(record) is LimboChanged:
             self.limbo = record.limbo
         elif type(record) is LacWritten and is_beyond(record.lac, self.lac):
-            self.lac = self.told_lac = record.lac
+            self.lac = self.explicit_lac = record.lac
             self.lac_body = record.body
 
     def records(self) -> Iterator[Record]:
-        """Records that come to the same. There is always one, so that whoever replays them knows of the ledger."""
+        """Records that lead to this state. There is always one, so that a replay knows of the ledger."""
         yield LimboChanged(self.ledger, self.limbo)
         if self.master_key is not None:
             yield MasterKeyLearnt(self.ledger, self.master_key)
         if self.fenced:
             yield LedgerFenced(self.ledger)
         if self.lac_body is not None:
-            yield LacWritten(self.ledger, self.told_lac, self.lac_body)
-        if is_beyond(self.lac, self.told_lac):
+            yield LacWritten(self.ledger, self.explicit_lac, self.lac_body)
+        if is_beyond(self.lac, self.explicit_lac):
             yield LacWritten(self.ledger, self.lac, b"")

@@ -28,7 +28,7 @@ MANY = 64
 SEVERAL = 8
 """The same of entries that no disk was waited for."""
 STRIDE = 16
-"""The ids of entries that follow one another are so far apart at the most: a bookie may have every third entry of a
+"""The greatest distance of the ids of entries that follow one another: a bookie may have every third entry of a
 ledger.
 """
 _READERS = 1_024
@@ -72,7 +72,7 @@ class ReadCache:
 
     def next_of(self, ledger: int, entry_ids: list[int]) -> tuple[int, int] | None:
         """The entry that somebody is likely to read next, given those of a ledger that were not in memory just now, and
-        how far those after it are apart; None if they are not read in such an order.
+        the distance of those after it; None if they are not read in such an order.
         """
         with self._lock:
             last, stride = self._readers.get(ledger, (-1, 0))

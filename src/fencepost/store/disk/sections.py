@@ -101,8 +101,8 @@ class Contents(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Runs:
-    """Many runs as they are on disk: how many there are, a row for each, and the bits that tell their sizes and ids
-    apart.
+    """Many runs as they are on disk: how many there are, a row for each, and the bits that hold their sizes and
+    ids.
 
     ``rows`` has the columns of ``ROW``, ``details`` the bits of all runs, each from a byte on. The bits of a run are
     numbers, from the lowest bit of the first byte on: for each entry by how much it is larger than the smallest one, in
@@ -267,8 +267,8 @@ def section_header(section: Section) -> bytes:
     return fields + _CHECKSUM.pack(crc32c(fields)) + contents
 
 
-def laid_out(log: int, offset: int, sequence: int, contents: Contents) -> Section:
-    """Where the parts of a section are that begins at an offset."""
+def layout(log: int, offset: int, sequence: int, contents: Contents) -> Section:
+    """The layout of a section that begins at an offset: the places of its parts."""
     entries = offset + HEADER + len(_encode(contents))
     return Section(log, sequence, offset, entries, entries + Runs.of_bytes(contents.runs).size, contents)
 

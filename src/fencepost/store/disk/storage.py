@@ -29,7 +29,7 @@ from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal import Damage, laid_out
+from fencepost.store.disk.journal import Damage, framed
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
@@ -52,7 +52,7 @@ _SLICE = 0.0002
 
 
 def _ignore(*_: object) -> None:
-    """Nobody asked to be told."""
+    """The default of callbacks: do nothing."""
 
 
 class Storage:
@@ -517,7 +517,7 @@ class Storage:
                 if not is_journalled(journals_adds, record.recovery):
                     continue
                 if single:
-                    group.append(laid_out(single))
+                    group.append(framed(single))
                     single.clear()
                 group.append(record.view)
                 size += len(record.data)
@@ -532,11 +532,11 @@ class Storage:
         self._write_group(group, single, position)
 
     def _write_group(self, group: list[Part], single: list[bytes], position: int) -> None:
-        """Write a group, of records that are laid out and then single ones, sync it, and tell that; both are empty
+        """Write a group, of framed records and then single ones, sync it, and report that; both are empty
         afterwards.
         """
         if single:
-            group.append(laid_out(single))
+            group.append(framed(single))
             single.clear()
         if group:
             self._journal.gather(group)
@@ -548,7 +548,7 @@ class Storage:
             self.synced(position)
         if (
             self._journal.end >= self.settings.journal_max_size_mb * MIB
-        ):  # the next file proves the sync, which is told before
+        ):  # the next file proves the sync, which is reported before
             self._journal.roll()
 
     # -- the thread of checkpoints

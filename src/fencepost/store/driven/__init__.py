@@ -1,7 +1,7 @@
 """The roles of the store, driven along behaviours of the protocol ``store``: what the protocol does, the roles must be
 able to do, and the state that they are in then must be the protocol's.
 
-`mapping` translates between the two, `system` has the roles and all that is around them, `actions` knows what each
-action of the protocol is for the roles, `compare` compares the states, `walk` goes along behaviours, and `table` takes
-these from a table of states.
+`mapping` translates between the two, `system` has the roles and their environment, `actions` has a handler for each
+action of the protocol, `compare` compares the states, `walk` drives the roles along behaviours, and `table` takes
+behaviours from a table of states.
 """

@@ -1,9 +1,9 @@
-"""What each action of the protocol is for the roles: what happens to which of them, and what must come of it.
+"""The handlers of the protocol's actions: each lets the same happen to the roles, and checks what they do then.
 
 The protocol takes a step for each thing that a client does; a role does several at once, as soon as it may (it is
-*eager*): it writes back what it has found, reads on, sends entries again that an ensemble lacks, marks and closes the
-ledger. What it sends then must be what the protocol can send by such steps alone (:func:`owed`); it waits in the
-outbox until the protocol sends it. If the protocol never does, it is in flight for ever.
+*eager*): it writes back entries that it has found, reads on, sends entries again that an ensemble lacks, marks and
+closes the ledger. The messages that it sends then must be those that the protocol can send by such steps alone
+(:func:`owed`); they wait in the outbox until the protocol sends them. A message that it never sends stays there.
 
 A few steps no role of the store takes: :data:`REASONS`. Whether a step is one of them is decided by the behaviour
 alone, never by what a role does.
@@ -22,12 +22,12 @@ from fencepost.store.checked.store import Answer, Status
 from fencepost.store.checked.store import Store as Protocol
 from fencepost.store.driven.mapping import (
     NoCounterpart,
+    actual_metadata,
     data_of,
     ensemble_of,
-    metadata_held,
-    metadata_told,
+    expected_metadata,
     name,
-    response_told,
+    protocol_response,
 )
 from fencepost.store.driven.system import Channel, Difference, System
 from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Received, Unanswered
@@ -45,7 +45,7 @@ REASONS: Mapping[str, str] = {
     "read elsewhere": "a reader that has found nothing looks at the metadata again, and then asks other bookies",
     "lac of reader": "a reader that begins knows the LAC of bookies' last entries, and none of bookies in limbo",
 }
-"""Why the roles do not follow a behaviour of the protocol that is right all the same."""
+"""Reasons why the roles do not follow a behaviour of the protocol that is right all the same."""
 
 
 class NotRealisable(Exception):
@@ -88,7 +88,7 @@ class Taken:
 def drive(system: System, step: Taken) -> None:
     """Let the roles take a step.
 
-    Raises :class:`Difference` if they do not, and :class:`NotRealisable` if they are not expected to.
+    Raises :class:`Difference` if they do not take it, and :class:`NotRealisable` if they are not expected to.
     """
     HANDLERS[step.action](system, step, **step.parameters)
     for who in (value for value in step.parameters.values() if isinstance(value, ModelValue)):
@@ -97,8 +97,8 @@ def drive(system: System, step: Taken) -> None:
 
 
 def _consume(system: System, step: Taken, c: ModelValue) -> None:
-    """What the protocol sends in this step, the role must have wanted to send; what else it wants, it must be about
-    to."""
+    """Match the messages of a step with the outbox of a client: the role must have sent every message that the protocol
+    sends. Its other messages must be :func:`owed`."""
     who = name(c)
     for b, message, lost in step.sent(c):
         system.send(who, name(b), message, lost)
@@ -125,9 +125,9 @@ def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
 
 
 def owed(before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
-    """What a client may send by steps that a role takes at once, in this state, or might have in the one before."""
+    """The messages that a client may send by steps that a role takes at once, in this state or in the one before."""
     client, found = after.client[c], set[tuple[str, Message]]()
-    # A recovery that aborts has written back the entries that it found before the one that nobody can tell of.
+    # A recovery that aborts has written back the entries that it found before the entry that it can not decide on.
     if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
         assert client.seen is not None
         recovery = client.status is not Status.OPEN
@@ -171,12 +171,12 @@ def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -
     txn, request = system.take(name(source), name(to), message)
     response = system.ask(name(b), txn, request)
     try:
-        told = response_told(message, response)
+        actual = protocol_response(message, response)
     except NoCounterpart as error:
         raise Difference(f"what {b} answers to {c}", "an answer of the protocol", str(error)) from None
     expected = next((sent for _, sent, _ in step.sent(b)), None)
-    if told != expected:
-        raise Difference(f"what {b} answers to {c}", expected, told)
+    if actual != expected:
+        raise Difference(f"what {b} answers to {c}", expected, actual)
     for to, sent, lost in step.sent(b):
         system.answer(name(b), name(to), sent, txn, response, lost)
 
@@ -193,7 +193,7 @@ def _bookie_crashes(system: System, step: Taken, b: ModelValue) -> None:
 
 
 def _take_write(system: System, step: Taken, c: ModelValue) -> None:
-    """The metadata service gets what a client writes."""
+    """The metadata service receives the write of a client."""
     who, before, after = name(c), step.before, step.after
     write = system.writes.pop(who, None)
     if write is None or isinstance(write, CreateMetadata):
@@ -203,24 +203,24 @@ def _take_write(system: System, step: Taken, c: ModelValue) -> None:
     if write.version != expected:
         raise Difference(f"the version that {who} wants to replace", expected, write.version)
     taken = write.version == system.version or not after.protections.conditional_updates
-    # Where the answer comes at once, what was refused is forgotten.
+    # Where the answer comes at once, the protocol forgets a refused update.
     wanted = after.meta.metadata if update is None else update.metadata
-    if (taken or update is not None) and metadata_held(write.metadata) != metadata_told(wanted):
-        raise Difference(f"the metadata that {who} writes", metadata_told(wanted), metadata_held(write.metadata))
+    if (taken or update is not None) and actual_metadata(write.metadata) != expected_metadata(wanted):
+        raise Difference(f"the metadata that {who} writes", expected_metadata(wanted), actual_metadata(write.metadata))
     if taken:
         system.metadata, system.version = write.metadata, system.version + 1
     outcome = Outcome.OK if taken else Outcome.BAD_VERSION
     if taken and Answer.LOST in step.choices:
         outcome = Outcome.UNKNOWN
     if update is None:
-        system.tell_metadata(who, outcome, write.txn, system.version)
+        system.answer_write(who, outcome, write.txn, system.version)
     else:
         system.answers[who] = (write.txn, outcome, system.version)
 
 
 def _client_receives_metadata(system: System, step: Taken, c: ModelValue) -> None:
     txn, outcome, version = system.answers.pop(name(c))
-    system.tell_metadata(name(c), outcome, txn, version)
+    system.answer_write(name(c), outcome, txn, version)
 
 
 # -- the owner --------------------------------------------------------------------------------------------------------
@@ -230,12 +230,12 @@ def _client_creates_ledger(system: System, step: Taken, c: ModelValue) -> None:
     who, metadata = name(c), step.after.meta.metadata
     assert metadata is not None
     system.add_writer(who)
-    system.tell_bookies(who, ensemble_of(current_ensemble(metadata)))
+    system.list_bookies(who, ensemble_of(current_ensemble(metadata)))
     system.call(who, "create")
     write = system.writes.pop(who, None)
-    if not isinstance(write, CreateMetadata) or metadata_held(write.metadata) != metadata_told(metadata):
-        actual = metadata_held(write.metadata) if write is not None else "nothing"
-        raise Difference(f"the metadata that {who} creates", metadata_told(metadata), actual)
+    if not isinstance(write, CreateMetadata) or actual_metadata(write.metadata) != expected_metadata(metadata):
+        actual = actual_metadata(write.metadata) if write is not None else "nothing"
+        raise Difference(f"the metadata that {who} creates", expected_metadata(metadata), actual)
     system.metadata, system.version = write.metadata, 1
     system.give(who, MetadataAnswer(write.txn, Outcome.OK, 1))
 
@@ -244,8 +244,8 @@ def _client_sends_add(system: System, step: Taken, c: ModelValue) -> None:
     system.call(name(c), "append", data_of(step.after.client[c].lap))
 
 
-def _client_hears(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
-    """A bookie's answer comes."""
+def _client_receives(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
+    """A client receives the response of a bookie."""
     source, to, message = step.received()
     txn, response = system.take(name(source), name(to), message)
     system.give(name(c), Received(txn, name(b), response))
@@ -257,24 +257,24 @@ def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
 
 
 def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Sequence[ModelValue]) -> list[str]:
-    """Tell a client of the bookies that the protocol takes; those that failed, in the order of the ensemble."""
+    """Give a client the bookies that the protocol takes. Returns the failed ones, in the order of the ensemble."""
     who, before = name(c), ensemble_of(step.before._ensemble(c))
     failed = {name(b) for b in step.before._failed(c)}
     fresh = [b for b in ensemble_of(ensemble) if b not in before]
     if not fresh:  # a change that was refused at once, of which nothing is left: any will do
-        system.tell_bookies(who, tuple(name(b) for b in step.after.bookies))
+        system.list_bookies(who, tuple(name(b) for b in step.after.bookies))
         return [b for b in before if b in failed]
     left = system.left.get(who, frozenset())
     if preferred(fresh, left) != fresh:
         raise NotRealisable("order of bookies")
     system.left[who] = left | failed
-    system.tell_bookies(who, tuple(fresh))
+    system.list_bookies(who, tuple(fresh))
     return [b for b in before if b in failed]
 
 
 def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None:
     """The role replaces the first bookie that fails at once. Where the protocol replaces several, that first write
-    does not reach the metadata service; when the role has found that out, it knows of all."""
+    does not reach the metadata service; when the role learns that, it knows of all failed bookies."""
     who, update = name(c), step.after.client[c].update
     metadata = step.after.meta.metadata if update is None else update.metadata
     assert metadata is not None
@@ -292,11 +292,11 @@ def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None
 
 
 def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
-    """The caller closes the ledger. With entries that are not confirmed the role can do that only once it has given
-    them up: bookies do not answer in time, and there are no others. They may answer later all the same."""
+    """The caller closes the ledger. With unconfirmed entries the role can close only once it has given the entries up:
+    bookies do not answer in time, and there are no others. The bookies may answer later all the same."""
     who = name(c)
     if step.before.client[c].pending_add_ops:
-        system.tell_bookies(who, ())
+        system.list_bookies(who, ())
         for txn, b in _outstanding_adds(system, who):
             if system.error_of(who) is Error.NOT_ENOUGH_BOOKIES:
                 break
@@ -334,21 +334,21 @@ def _client_starts_recovery(system: System, step: Taken, c: ModelValue) -> None:
     _take_write(system, step, c)
 
 
-def _client_is_told_of_fence(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
+def _client_receives_fence_response(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
     if is_read(step.before, c) and step.after.client[c].lac != step.before.client[c].lac:
         raise NotRealisable("late fence")
-    _client_hears(system, step, c, b)
+    _client_receives(system, step, c, b)
 
 
 def _client_receives_read(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
-    """The protocol looks for reads that timed out when a response comes. So that is when they do."""
+    """The protocol looks for reads that timed out when a response comes. So the reads of the role time out then."""
     who, client = name(c), step.before.client[c]
     for channel in [*system.lost]:
         message = channel[2]
         is_read = isinstance(message, (ReadRequest, ReadResponse)) and who in channel[:2]
         if is_read and client.lap < message.entry_id <= client.last_read:  # type: ignore[attr-defined]
             system.time_out(who, channel)
-    _client_hears(system, step, c, b)
+    _client_receives(system, step, c, b)
     _must_know_length(step, c)
 
 
@@ -366,7 +366,7 @@ def _must_know_length(step: Taken, c: ModelValue) -> None:
 def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None:
     who, client = name(c), step.after.client[c]
     if client.status is Status.ABORTED:
-        system.tell_bookies(who, tuple(name(b) for b in step.after.bookies))
+        system.list_bookies(who, tuple(name(b) for b in step.after.bookies))
         failed = [name(b) for b in step.before._failed(c)]
     else:
         metadata = client.seen if client.update is None else client.update.metadata
@@ -380,7 +380,7 @@ def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> No
 
 
 def _nothing(system: System, step: Taken, **_: Any) -> None:
-    """The role has done it already, as it will turn out."""
+    """The role has taken this step already: its messages and its state are compared later."""
 
 
 # -- readers ----------------------------------------------------------------------------------------------------------
@@ -393,8 +393,8 @@ def _reader_sends(system: System, step: Taken, r: ModelValue, entry_id: int) -> 
     assert metadata is not None
     if metadata.status is not LedgerStatus.CLOSED:
         ensemble = current_ensemble(metadata)
-        told = max(before.bookie[b].lac_of_last for b in ensemble)
-        if any(before.bookie[b].limbo for b in ensemble) or told < max(before.bookie[b].lac for b in ensemble):
+        known = max(before.bookie[b].lac_of_last for b in ensemble)
+        if any(before.bookie[b].limbo for b in ensemble) or known < max(before.bookie[b].lac for b in ensemble):
             raise NotRealisable("lac of reader")
     system.add_reader(who)
     system.call(who, "open")
@@ -409,18 +409,18 @@ def _reader_sends(system: System, step: Taken, r: ModelValue, entry_id: int) -> 
 
 
 def _reader_receives(system: System, step: Taken, r: ModelValue, b: ModelValue) -> None:
-    _client_hears(system, step, r, b)
-    _reader_is_told(system, step, r)
+    _client_receives(system, step, r, b)
+    _reader_reads_elsewhere(system, step, r)
 
 
 def _reader_gives_up(system: System, step: Taken, r: ModelValue) -> None:
     who = name(r)
     for channel in [channel for channel in system.lost if who in channel[:2]]:
         system.time_out(who, channel)
-    _reader_is_told(system, step, r)
+    _reader_reads_elsewhere(system, step, r)
 
 
-def _reader_is_told(system: System, step: Taken, r: ModelValue) -> None:
+def _reader_reads_elsewhere(system: System, step: Taken, r: ModelValue) -> None:
     reader = step.after.reader[r]
     if reader.result in (None, ReadResult.OK):
         return
@@ -439,18 +439,18 @@ HANDLERS: Mapping[str, Callable[..., None]] = {
     "client_receives_metadata": _client_receives_metadata,
     "client_creates_ledger": _client_creates_ledger,
     "client_sends_add_entry_requests": _client_sends_add,
-    "client_receives_add_confirmed_response": _client_hears,
-    "client_receives_add_fenced_response": _client_hears,
+    "client_receives_add_confirmed_response": _client_receives,
+    "client_receives_add_fenced_response": _client_receives,
     "client_changes_ensemble": _client_changes_ensemble,
     "client_resends_pending_add_op": _nothing,
     "client_closes_ledger": _client_closes_ledger,
     "client_opens_ledger": _client_opens_ledger,
     "client_starts_recovery": _client_starts_recovery,
-    "client_receives_fencing_read_lac_response": _client_is_told_of_fence,
+    "client_receives_fencing_read_lac_response": _client_receives_fence_response,
     "client_sends_recovery_read_requests": _nothing,
     "client_receives_recovery_read_response": _client_receives_read,
     "client_writes_back_entry": _nothing,
-    "recovery_client_receives_add_confirmed_response": _client_hears,
+    "recovery_client_receives_add_confirmed_response": _client_receives,
     "recovery_client_changes_ensemble": _recovery_changes_ensemble,
     "recovery_client_sends_pending_add_op": _nothing,
     "recovery_client_closes_ledger": _take_write,
@@ -458,4 +458,4 @@ HANDLERS: Mapping[str, Callable[..., None]] = {
     "reader_receives_read_response": _reader_receives,
     "reader_gives_up": _reader_gives_up,
 }
-"""What each action is."""
+"""The handler of each action."""

@@ -1,7 +1,8 @@
-"""Whether the roles are in the state that the protocol is in.
+"""Whether the roles are in the state of the protocol.
 
-What is compared of each is in the functions below; what is not, and why, in :data:`NOT_COMPARED`. A role does at once
-what the protocol may do later (see `actions`): it is compared with the protocol as it is after that.
+The functions below give the variables that are compared; :data:`NOT_COMPARED` names those that are not, with reasons.
+A role does at once what the protocol may do later (see `actions`): the role is compared with the protocol as it is
+after that.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from fencepost.store.driven.actions import Taken, is_read, is_to_close
 from fencepost.store.driven.mapping import (
     LEDGER,
     NoCounterpart,
+    actual_metadata,
     data_of,
     ensemble_of,
     entry_in,
-    metadata_held,
-    metadata_told,
+    expected_metadata,
     name,
     names,
 )
@@ -52,18 +53,18 @@ NOT_COMPARED: Mapping[str, str] = {
 
 
 def compare(system: System, step: Taken) -> None:
-    """Compare those that take part in a step, and the metadata service. Raises :class:`Difference`."""
+    """Compare the roles that take part in a step, and the metadata service. Raises :class:`Difference`."""
     try:
-        for variable, expected, actual in _told(system, step):
+        for variable, expected, actual in _compared(system, step):
             if expected != actual:
                 raise Difference(variable, expected, actual)
     except NoCounterpart as error:
         raise Difference("entries", "entries that were written", str(error)) from None
 
 
-def _told(system: System, step: Taken) -> Iterator[tuple[str, Any, Any]]:
+def _compared(system: System, step: Taken) -> Iterator[tuple[str, Any, Any]]:
     after = step.after
-    yield "meta.metadata", metadata_told(after.meta.metadata), metadata_held(system.metadata)
+    yield "meta.metadata", expected_metadata(after.meta.metadata), actual_metadata(system.metadata)
     yield "meta.version", after.meta.version, system.version
     for who in step.parameters.values():
         if who in after.bookies:
@@ -88,26 +89,26 @@ def _bookie(system: System, after: Protocol, b: ModelValue) -> Iterator[tuple[st
 def _client(system: System, after: Protocol, c: ModelValue) -> Iterator[tuple[str, Any, Any]]:
     role = system.roles[name(c)]
     if isinstance(role, Writer):
-        yield f"client.{c}.status", owner_told(after, c), owner_is(role)
+        yield f"client.{c}.status", expected_owner(after, c), actual_owner(role)
         yield from _owner(role, after, c)
     else:
         assert isinstance(role, Recoverer)
-        yield f"client.{c}.status", recovery_told(after, c), recovery_is(role, system.error_of(name(c)))
+        yield f"client.{c}.status", expected_recovery(after, c), actual_recovery(role, system.error_of(name(c)))
         yield from _recovery(role, after, c)
 
 
 # -- the owner --------------------------------------------------------------------------------------------------------
 
 
-def owner_told(after: Protocol, c: ModelValue) -> str:
-    """What the role of an owner is about, by the protocol."""
+def expected_owner(after: Protocol, c: ModelValue) -> str:
+    """The status of an owner's role by the protocol."""
     status = after.client[c].status
     assert status is not None
     return str((Status.CLOSED if status is Status.FOUND_CLOSED else status).value)
 
 
-def owner_is(role: Writer) -> str:
-    """What it is about."""
+def actual_owner(role: Writer) -> str:
+    """The status of an owner's role."""
     if role.status is WriterStatus.OPEN:
         return str((Status.CHANGING_ENSEMBLE if role.changing_ensemble else Status.OPEN).value)
     if role.status is WriterStatus.FAILED:
@@ -125,7 +126,7 @@ def _owner(role: Writer, after: Protocol, c: ModelValue) -> Iterator[tuple[str, 
     yield f"client.{c}.version", client.version, role.view.version
     if client.status is Status.CLOSED:
         return
-    yield f"client.{c}.seen", metadata_told(client.seen), metadata_held(role.view.metadata)
+    yield f"client.{c}.seen", expected_metadata(client.seen), actual_metadata(role.view.metadata)
     if client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE):
         yield from _adds(role, after, c)
 
@@ -145,8 +146,8 @@ def _adds(role: Writer | Recoverer, after: Protocol, c: ModelValue) -> Iterator[
 # -- recovery ---------------------------------------------------------------------------------------------------------
 
 
-def recovery_told(after: Protocol, c: ModelValue) -> str:
-    """What the role of a recovery is about, by the protocol."""
+def expected_recovery(after: Protocol, c: ModelValue) -> str:
+    """The status of a recovery's role by the protocol."""
     client = after.client[c]
     status = client.status
     assert status is not None and client.seen is not None
@@ -164,8 +165,8 @@ def recovery_told(after: Protocol, c: ModelValue) -> str:
     return others.get(status, str(status.value))
 
 
-def recovery_is(role: Recoverer, error: Error | None) -> str:
-    """What it is about."""
+def actual_recovery(role: Recoverer, error: Error | None) -> str:
+    """The status of a recovery's role. ``error``: how its last call ended."""
     if role.status is RecoveryStatus.RESTARTING:
         return str(Status.OVERTAKEN.value)
     if role.status is not RecoveryStatus.IDLE or error is None:
@@ -178,13 +179,13 @@ def recovery_is(role: Recoverer, error: Error | None) -> str:
 def _recovery(role: Recoverer, after: Protocol, c: ModelValue) -> Iterator[tuple[str, Any, Any]]:
     client = after.client[c]
     if client.status is Status.MARKING and role.status is RecoveryStatus.MARKING:
-        yield f"client.{c}.seen", metadata_told(client.seen), metadata_held(role.view.metadata)
+        yield f"client.{c}.seen", expected_metadata(client.seen), actual_metadata(role.view.metadata)
         yield f"client.{c}.version", client.version, role.view.version
     if client.status not in (Status.IN_RECOVERY, Status.TELLING_FRAGMENTS, Status.CLOSING_RECOVERED):
         return
     yield f"client.{c}.version", client.version, role.version
     if client.status is not Status.TELLING_FRAGMENTS:
-        yield f"client.{c}.seen", metadata_told(client.seen), metadata_held(role.metadata)
+        yield f"client.{c}.seen", expected_metadata(client.seen), actual_metadata(role.metadata)
     if not is_read(after, c):
         yield f"client.{c}.recovery_ensemble", ensemble_of(client.recovery_ensemble), role.ensemble
         yield f"client.{c}.fenced", names(client.fenced), frozenset(role.fenced)
@@ -220,8 +221,11 @@ def _reads(role: Recoverer, after: Protocol, c: ModelValue) -> Iterator[tuple[st
 
 # -- readers ----------------------------------------------------------------------------------------------------------
 
-ENDS: Mapping[Error, ReadResult] = {Error.NO_ENTRY: ReadResult.NO_SUCH_ENTRY, Error.READ_FAILED: ReadResult.UNKNOWN}
-"""What a failed read is in the protocol."""
+READ_RESULTS: Mapping[Error, ReadResult] = {
+    Error.NO_ENTRY: ReadResult.NO_SUCH_ENTRY,
+    Error.READ_FAILED: ReadResult.UNKNOWN,
+}
+"""The result of a failed read in the protocol, by the error in the store."""
 
 
 def _reader(system: System, after: Protocol, r: ModelValue) -> Iterator[tuple[str, Any, Any]]:
@@ -231,10 +235,10 @@ def _reader(system: System, after: Protocol, r: ModelValue) -> Iterator[tuple[st
     results = system.results[who][1:]
     result: Any = None
     if results:
-        (told,) = results
-        result = ENDS.get(told.error, told.error) if told.error else ReadResult.OK
+        (read_result,) = results
+        result = READ_RESULTS.get(read_result.error, read_result.error) if read_result.error else ReadResult.OK
         if result is ReadResult.OK:
-            yield f"reader.{r}: what it has read", data_of(expected.entry_id or 0), told.value
+            yield f"reader.{r}: what it has read", data_of(expected.entry_id or 0), read_result.value
     yield f"reader.{r}.result", expected.result, result
     if expected.result is None:
         yield f"reader.{r}: whether it doubts what it was told", False, who in system.reads

@@ -1,4 +1,4 @@
-"""Copies of roles, so that one of them can go several ways from where it is."""
+"""Copies of roles, so that one role can go several ways from its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.store.roles.recoverer import Recoverer
 from fencepost.store.roles.writer import Writer
 
 _OBJECTS = (Writer, Recoverer, Reader, Bookie, Adds, MetadataView)
-"""Classes whose objects change, and have nothing but what they are copied with."""
+"""Classes whose objects change, and are copied field by field."""
 
 _SHARED = (Digests, PlainLoops)
 """Classes whose objects stay as they are."""
@@ -36,7 +36,7 @@ class Numbers(Iterator[int]):
 
 
 def copied(role: Any) -> Any:
-    """A copy of a role that goes on by itself. What can not change is shared by both."""
+    """A copy of a role that goes on by itself. Values that can not change are shared by both."""
     return _copied(role, {})
 
 
@@ -64,7 +64,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
         for name, each in value.__dict__.items():
             copy.__dict__[name] = _copied(each, known)
     elif isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
-        # Its own copy function takes it as it is; then each field has its turn.
+        # Its own copy function copies it shallowly; then each field is copied.
         copy = known[id(value)] = value.__copy__()  # type: ignore[attr-defined]
         for name in value.__struct_fields__:
             setattr(copy, name, _copied(getattr(value, name), known))

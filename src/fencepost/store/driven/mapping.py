@@ -1,9 +1,9 @@
-"""What is what: values of the protocol, and those of the store that they stand for.
+"""The mapping between values of the protocol and values of the store.
 
 Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. As the write set of an entry
 begins one bookie further on than that of the entry before it, an ensemble of the store begins one bookie further on
 than the protocol's: so every entry has the same write set in both. An entry of the protocol is a number; in the store
-it is as many bytes of that value, so that lengths tell entries apart.
+it is as many bytes of that value, so that entries differ in their lengths.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fencepost.store.rules.codes import NEGATIVES, Code
 from fencepost.store.rules.metadata import NOT_CLOSED, DigestType, LedgerMetadata, LedgerStatus
 
 LEDGER = 7
-"""The ledger that it is all about."""
+"""The ledger of every behaviour."""
 
 PASSWORD = b"driven"
 KEY = master_key(PASSWORD)
@@ -47,16 +47,16 @@ CREATION_TOKEN = 11
 
 
 class NoCounterpart(Exception):
-    """Something of the store is nothing that the protocol has."""
+    """A value of the store has no counterpart in the protocol."""
 
 
 def name(who: ModelValue) -> str:
-    """What a bookie or a client is called in the store."""
+    """The name of a bookie or a client in the store."""
     return who.name
 
 
 def names(who: Iterable[ModelValue]) -> frozenset[str]:
-    """The same for several."""
+    """The names of several bookies or clients in the store."""
     return frozenset(each.name for each in who)
 
 
@@ -76,8 +76,8 @@ def ensemble_of(ensemble: Iterable[ModelValue]) -> tuple[str, ...]:
     return tuple(order[1:] + order[:1])
 
 
-def metadata_told(metadata: LedgerMetadata | None) -> Any:
-    """What is compared of metadata of the protocol."""
+def expected_metadata(metadata: LedgerMetadata | None) -> Any:
+    """The values of metadata of the protocol that are compared."""
     if metadata is None:
         return None
     fragments = tuple((f.first_entry_id, ensemble_of(f.ensemble)) for f in metadata.fragments)
@@ -87,8 +87,8 @@ def metadata_told(metadata: LedgerMetadata | None) -> Any:
     return metadata.status, fragments, last, length_to(metadata.last_entry) if closed else 0, quorums
 
 
-def metadata_held(metadata: LedgerMetadata | None) -> Any:
-    """The same of metadata of the store."""
+def actual_metadata(metadata: LedgerMetadata | None) -> Any:
+    """The same values of metadata of the store; the metadata themselves where they can be none of the protocol."""
     if metadata is None:
         return None
     fragments = tuple((f.first_entry_id + 1, tuple(f.ensemble)) for f in metadata.fragments)
@@ -111,8 +111,8 @@ def entry_in(body: bytes | None, entry_id: int | None = None) -> Entry | None:
     return Entry(found.entry_id + 1, found.data[0])
 
 
-def request_told(request: Request) -> Message:
-    """What a request of a client is in the protocol. Raises :class:`NoCounterpart` if it is nothing there."""
+def protocol_request(request: Request) -> Message:
+    """The message of the protocol that a request stands for. Raises :class:`NoCounterpart` if there is none."""
     if type(request) is AddEntry and request.master_key == KEY and not request.deferred_sync:
         entry = entry_in(request.body, request.entry_id)
         opened = DIGESTS.open_entry(request.body, LEDGER)
@@ -127,11 +127,11 @@ def request_told(request: Request) -> Message:
     raise NoCounterpart(f"a request that the protocol does not have: {request!r}")
 
 
-def response_told(asked: Message, response: Response) -> Message | None:
-    """What an answer is in the protocol, where such a message was ``asked``; None: one that leaves it open whether
+def protocol_response(asked: Message, response: Response) -> Message | None:
+    """The message of the protocol that a response to ``asked`` stands for; None for a response that leaves open whether
     there is an entry.
 
-    Raises :class:`NoCounterpart` if it is nothing there.
+    Raises :class:`NoCounterpart` if there is none.
     """
     if (
         isinstance(asked, AddEntryRequest)

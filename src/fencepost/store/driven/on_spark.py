@@ -1,5 +1,5 @@
-"""Driving on Spark: each task drives what begins at its own states. What they could not reach, this process tries by
-other ways."""
+"""Driving on Spark: each task drives the transitions from its own states. States that the tasks could not reach, this
+process tries by other ways."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fencepost.spark.sql import edges as edges_of
 from fencepost.states.manifest import StateSpace
 from fencepost.store.checked.store import Store as Protocol
 from fencepost.store.driven.table import MOST, Tree, must_have_edges, protocol_of, ranks, with_other_ways
-from fencepost.store.driven.walk import Driver, Edge, Part, Told, drive_part
+from fencepost.store.driven.walk import Driver, DriveResult, Edge, Part, drive_part
 from fencepost.store.rules.protections import Protections
 
 
-def every_transition(spark: Any, space: StateSpace, protections: Protections | None = None) -> Told:
+def every_transition(spark: Any, space: StateSpace, protections: Protections | None = None) -> DriveResult:
     """Drive every transition of a table."""
     must_have_edges(space)
     protocol = protocol_of(space)
     work = partial(_driven, protocol.constants, protections)
-    told = _together(driving.every_edge(spark, space, work))
-    if told.unreached and told.beyond <= MOST:
-        edges = _edges_about(spark, space, told.unreached)
-        told = with_other_ways(Driver(protocol, protections), told, edges, Tree(space))
-    return told
+    result = _together(driving.every_edge(spark, space, work))
+    if result.unreached and result.beyond <= MOST:
+        edges = _edges_about(spark, space, result.unreached)
+        result = with_other_ways(Driver(protocol, protections), result, edges, Tree(space))
+    return result
 
 
-def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> Told:
+def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> DriveResult:
     """Drive the ways to so many states of a table that a seed chooses: the same states as in one process."""
     work = partial(_driven, protocol_of(space).constants, protections)
     return _together(driving.paths_to(spark, space, partial(ranks, seed=seed), count, work))
@@ -41,15 +41,15 @@ def _driven(
     edges: Sequence[driving.Step],
     tree: Sequence[driving.Step],
 ) -> bytes:
-    """What a task does."""
+    """The work of a task: drive its edges. Gives the pickled :class:`DriveResult`."""
     driver = Driver(Protocol(**constants), protections)
     part = Part.of((Edge(*edge) for edge in edges), (Edge(*step) for step in tree))
     return pickle.dumps(drive_part(driver, part.needed()))
 
 
-def _together(told: Sequence[bytes]) -> Told:
-    whole = Told()
-    for each in told:
+def _together(results: Sequence[bytes]) -> DriveResult:
+    whole = DriveResult()
+    for each in results:
         whole.add(pickle.loads(each))
     return whole
 

@@ -1,4 +1,4 @@
-"""What came of driving, in words and as JSON."""
+"""The result of driving, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fencepost.numbers import plural
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
 from fencepost.store.driven.actions import REASONS
-from fencepost.store.driven.walk import Driver, Edge, Found, Told
+from fencepost.store.driven.walk import Driver, DriveResult, Edge, Found
 from fencepost.trace import Trace, replay
 from fencepost.trace.json import states
 
 
-def exit_code(told: Told) -> int:
-    """That of a check: whether the roles and the protocol are the same thing, and whether all was driven."""
-    return errors.SAFETY_VIOLATED if told.differing else errors.HOLDS
+def exit_code(result: DriveResult) -> int:
+    """The exit code, as of a check: whether the roles differ from the protocol."""
+    return errors.SAFETY_VIOLATED if result.differing else errors.HOLDS
 
 
-def verdict(told: Told) -> str:
-    """The first line."""
-    if told.differing:
+def verdict(result: DriveResult) -> str:
+    """The first line of the report."""
+    if result.differing:
         return "DIFFERS  the roles do not do what the protocol does"
     return "FOLLOWS  the roles can do what the protocol does, and are where it is"
 
@@ -40,7 +40,7 @@ def trace_to(driver: Driver, found: Found) -> Trace:
 
 
 def difference(found: Found) -> list[str]:
-    """What differs."""
+    """The difference in lines: its step, its variable, and both values."""
     step = _title(found.way[-1])
     return [
         f"After step {len(found.way)}, {step}:",
@@ -51,38 +51,38 @@ def difference(found: Found) -> list[str]:
 
 
 def story(
-    space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str], width: int
+    space: StateSpace, result: DriveResult, trace: Trace | None, seconds: float, without: Sequence[str], width: int
 ) -> str:
-    """All of it as text. ``trace``: the behaviour to the first difference."""
-    lines = [verdict(told), space.title]
+    """The report as text. ``trace``: the behaviour to the first difference; ``seconds``: how long driving took."""
+    lines = [verdict(result), space.title]
     if without:
         lines.append(f"roles without {', '.join(without)}")
     lines.append("")
     if trace is not None:
-        lines += [*difference(told.found[0]), ""]
+        lines += [*difference(result.found[0]), ""]
         lines += [f"The behaviour: {plural(len(trace), 'state')}", "", trace_story(trace, width=width).rstrip("\n"), ""]
-        if told.differing > 1:
-            lines += [f"{plural(told.differing, 'transition')} differ, by action and variable:"]
+        if result.differing > 1:
+            lines += [f"{plural(result.differing, 'transition')} differ, by action and variable:"]
             lines += [
-                f"  {count:>9,}  {action}: {variable}" for (action, variable), count in told.kinds.most_common(10)
+                f"  {count:>9,}  {action}: {variable}" for (action, variable), count in result.kinds.most_common(10)
             ]
             lines.append("")
-    skipped = told.skipped.most_common()
+    skipped = result.skipped.most_common()
     if skipped:
         lines += [
             "No role takes these transitions:",
             *(f"  {count:>9,}  {REASONS[reason]}" for reason, count in skipped),
         ]
-    if told.beyond:
+    if result.beyond:
         lines.append(
-            f"  {told.beyond:>9,}  come after one of these or a difference, and there was no other way to them"
+            f"  {result.beyond:>9,}  come after one of these or a difference, and there was no other way to them"
         )
-    if skipped or told.beyond:
+    if skipped or result.beyond:
         lines.append("")
-    covered, edges = sum(told.covered.values()), space.manifest.edges
+    covered, edges = sum(result.covered.values()), space.manifest.edges
     rows = [
-        ("behaviours", numbers.count(told.behaviours), ""),
-        ("steps", numbers.count(told.steps), numbers.rate(told.steps / (seconds or 1e-9))),
+        ("behaviours", numbers.count(result.behaviours), ""),
+        ("steps", numbers.count(result.steps), numbers.rate(result.steps / (seconds or 1e-9))),
         (
             "transitions",
             numbers.count(covered),
@@ -90,8 +90,8 @@ def story(
         ),
         (
             "actions",
-            numbers.count(sum(1 for count in told.covered.values() if count)),
-            ", ".join(never_taken(space, told)) and "never taken: " + ", ".join(never_taken(space, told)),
+            numbers.count(sum(1 for count in result.covered.values() if count)),
+            ", ".join(never_taken(space, result)) and "never taken: " + ", ".join(never_taken(space, result)),
         ),
         ("time", numbers.seconds(seconds), ""),
     ]
@@ -100,41 +100,43 @@ def story(
     return "\n".join(lines)
 
 
-def never_taken(space: StateSpace, told: Told) -> list[str]:
-    """The actions of the protocol that no transition was driven of."""
+def never_taken(space: StateSpace, result: DriveResult) -> list[str]:
+    """The actions of the protocol of which no transition was driven."""
     from fencepost.store.checked.store import Store
     from fencepost.store.driven.actions import HANDLERS
 
     assert space.manifest.protocol == Store.name
-    return [action for action in HANDLERS if not told.covered[action]]
+    return [action for action in HANDLERS if not result.covered[action]]
 
 
-def data(space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str]) -> dict[str, Any]:
-    """The same for programs."""
+def data(
+    space: StateSpace, result: DriveResult, trace: Trace | None, seconds: float, without: Sequence[str]
+) -> dict[str, Any]:
+    """The report for programs."""
     return {
         "protocol": space.manifest.protocol,
         "constants": space.manifest.shown,
         "without": list(without),
-        "verdict": "differs" if told.differing else "follows",
-        "behaviours": told.behaviours,
-        "steps": told.steps,
+        "verdict": "differs" if result.differing else "follows",
+        "behaviours": result.behaviours,
+        "steps": result.steps,
         "transitions": {
             "table": space.manifest.edges,
-            "covered": sum(told.covered.values()),
-            "skipped": sum(told.skipped.values()),
-            "differing": told.differing,
-            "beyond": told.beyond,
+            "covered": sum(result.covered.values()),
+            "skipped": sum(result.skipped.values()),
+            "differing": result.differing,
+            "beyond": result.beyond,
         },
-        "actions": dict(sorted(told.covered.items())),
+        "actions": dict(sorted(result.covered.items())),
         "skipped": [
             {"reason": reason, "doc": REASONS[reason], "transitions": count}
-            for reason, count in told.skipped.most_common()
+            for reason, count in result.skipped.most_common()
         ],
         "differences": [
             {"action": action, "variable": variable, "transitions": count}
-            for (action, variable), count in told.kinds.most_common()
+            for (action, variable), count in result.kinds.most_common()
         ],
-        "first": None if trace is None else first(told.found[0], trace),
+        "first": None if trace is None else first(result.found[0], trace),
         "seconds": seconds,
     }
 

@@ -1,9 +1,9 @@
-"""The roles of one behaviour, and all that is around them: messages, bookies' disks, the metadata service. Nothing
-happens by itself.
+"""The roles of one behaviour and their environment: messages, bookies' disks, the metadata service. Nothing happens by
+itself.
 
-What a client's role wants to send is in its outbox until the protocol sends it: a role does at once what the protocol
-may do later. A journal is synced as soon as it is written. A system that is *forked* goes on by itself; roles are
-copied when something happens to them.
+A message of a client's role is in the client's outbox until the protocol sends it: a role does at once what the
+protocol may do later. A journal is synced as soon as it is written. A *fork* of a system goes on by itself; a role is
+copied when the first event happens to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fencepost.spec.values import Message
 from fencepost.store.driven.copies import Numbers, copied
-from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, request_told
+from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, protocol_request
 from fencepost.store.entries import header
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadLac, Request, Response
 from fencepost.store.roles.bookie import Bookie
@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the ledger and its clients are like. ``beyond``: the first entry that the protocol never reads."""
+    """Settings of the ledger and its clients. ``beyond``: the first entry that the protocol never reads."""
 
     quorums: tuple[int, int, int]
     in_flight: int
@@ -84,16 +84,16 @@ class Settings(NamedTuple):
 
 
 class System:
-    """See above. Every message in flight has the number of its request, ``txn``, and what it is in the store."""
+    """See above. Every message in flight has the number of its request, ``txn``, and its counterpart in the store."""
 
     def __init__(self, settings: Settings, bookies: tuple[str, ...], protections: Protections) -> None:
         self.settings = settings
         self.protections = protections
-        """Those that roles have."""
+        """The protections of the roles."""
         self.roles: dict[str, Any] = {b: Bookie(protections) for b in bookies}
         self.stored: dict[str, dict[int, bytes]] = {b: {} for b in bookies}
         self.own = set(self.roles)
-        """Roles that no other system shares."""
+        """Roles that are not shared with another system."""
         self.outbox: dict[str, tuple[Wanted, ...]] = {}
         self.looked_at: dict[str, int] = {}
         """The number of the last request of a client that was in its outbox after a step."""
@@ -105,16 +105,16 @@ class System:
         """Writes that are on their way to the metadata service; ``reads``: so are these."""
         self.reads: dict[str, int] = {}
         self.answers: dict[str, tuple[int, Outcome, int]] = {}
-        """What the metadata service has answered, which the client does not know yet."""
+        """Answers of the metadata service that clients have not received yet."""
         self.timers: dict[str, tuple[Any, ...]] = {}
         self.results: dict[str, tuple[Result, ...]] = {}
         self.metadata: LedgerMetadata | None = None
         self.version = 0
         self.left: dict[str, frozenset[str]] = {}
-        """Of the behaviour: who has left the ensemble of a client."""
+        """The bookies that have left the ensemble of each client."""
 
     def fork(self) -> System:
-        """A system that is as this one is, and goes on by itself."""
+        """A system in the same state, which goes on by itself."""
         other = System.__new__(System)
         for name, value in self.__dict__.items():
             other.__dict__[name] = dict(value) if type(value) is dict else value
@@ -124,7 +124,7 @@ class System:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def role(self, who: str) -> Any:
-        """A role, for something to happen to it."""
+        """A role that is not shared with another system, for an event."""
         if who not in self.own:
             self.roles[who] = copied(self.roles[who])
             if who in self.stored:
@@ -171,15 +171,15 @@ class System:
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def ask(self, b: str, txn: int, request: Request) -> Response:
-        """What a bookie answers to a request."""
+        """Let a bookie take a request; its response."""
         answers = [effect.response for effect in self._give_bookie(b, Asked(1, txn, request)) if type(effect) is Answer]
         if len(answers) != 1:
             raise Difference(f"what {b} answers to {request!r}", "one answer", answers)
         return answers[0]
 
     def _give_bookie(self, b: str, event: Event) -> list[Effect]:
-        """Let something happen to a bookie, with all that its disk does about it; what it tells others."""
-        role, told = self.role(b), list[Effect]()
+        """Let an event happen to a bookie, and its disk do its work; the answers and results that the bookie sends."""
+        role, sent = self.role(b), list[Effect]()
         stored, events = self.stored[b], deque([event])
         while events:
             written = 0
@@ -193,17 +193,17 @@ class System:
                     code = Code.OK if entry_id in stored else Code.NO_ENTRY
                     events.append(Found(effect.number, code, entry_id, stored.get(entry_id)))
                 elif type(effect) in (Answer, Result):
-                    told.append(effect)
+                    sent.append(effect)
                 else:
                     raise Difference(f"what {b} wants done", "nothing else", effect)
             if written:
                 events.append(JournalSynced(written))
-        return told
+        return sent
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
     def give(self, c: str, event: Event) -> None:
-        """Let something happen to a client."""
+        """Let an event happen to a client."""
         detour = list[Send]()
         for effect in self.role(c).receive(event, 0):
             if type(effect) is Send:
@@ -221,7 +221,7 @@ class System:
                 self.results[c] = (*self.results.get(c, ()), effect)
             else:
                 raise Difference(f"what {c} wants done", "nothing else", effect)
-        # Whoever knows most answers first: a reader does not wait for all.
+        # The bookie with the highest LAC answers first: a reader does not wait for all.
         for send in sorted(detour, key=lambda send: self.lac_of_last(send.bookie), reverse=True):
             self.give(c, Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
 
@@ -238,36 +238,36 @@ class System:
 
     def _want(self, c: str, send: Send) -> None:
         try:
-            message = request_told(send.request)
+            message = protocol_request(send.request)
         except NoCounterpart as error:
             raise Difference(f"what {c} sends to {send.bookie}", "a message of the protocol", str(error)) from None
         self.outbox[c] = (*self.outbox.get(c, ()), Wanted(send.bookie, message, send.txn, send.request))
 
     def call(self, c: str, operation: str, *arguments: Any) -> int:
-        """The caller of a client asks for something; the token of what comes of it."""
+        """Let the caller of a client call an operation; the token of its result."""
         token = len(self.results.get(c, ())) + 1
         self.give(c, Call(token, operation, arguments))
         return token
 
-    def tell_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
-        """Tell a client which bookies there are."""
+    def list_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
+        """Notify a client of the list of bookies."""
         self.give(c, BookiesChanged(bookies))
 
     def fire(self, c: str) -> None:
-        """Let the time of all timers of a client come that are set by now."""
+        """Fire all timers of a client that are set by now."""
         keys, self.timers[c] = self.timers.get(c, ()), ()
         for key in keys:
             self.give(c, TimerFired(key))
 
     def error_of(self, c: str) -> Error | None:
-        """How the last call of a client ended; None if none has."""
+        """The error of the last call of a client that ended; None if it has none, or no call has ended."""
         results = self.results.get(c)
         return results[-1].error if results else None
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def send(self, c: str, b: str, message: Message, lost: bool) -> None:
-        """The protocol sends a message; the role must want to."""
+        """The protocol sends a message, which the role must have in its outbox."""
         wanted = self.outbox.get(c, ())
         for place, each in enumerate(wanted):
             if each.bookie == b and each.message == message:
@@ -285,11 +285,11 @@ class System:
             self.lost[channel] = txn
 
     def answer(self, b: str, c: str, message: Message, txn: int, response: Response, lost: bool) -> None:
-        """A bookie answers."""
+        """A bookie sends a response."""
         self._launch((b, c, message), txn, response, lost)
 
     def take(self, source: str, to: str, message: Message) -> tuple[int, Any]:
-        """A message comes."""
+        """A message arrives."""
         return self.flying.pop((source, to, message))
 
     def time_out(self, c: str, channel: Channel) -> None:
@@ -299,17 +299,17 @@ class System:
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
-    def tell_metadata(self, c: str, outcome: Outcome, txn: int, version: int = -1) -> None:
-        """A client hears what came of its write; where that is not known, or it was refused, it reads how the metadata
-        are now."""
+    def answer_write(self, c: str, outcome: Outcome, txn: int, version: int = -1) -> None:
+        """Answer the write of a client. Where the outcome is unknown, or the write was refused, the client reads the
+        metadata again."""
         self.give(c, MetadataAnswer(txn, outcome, version))
         if outcome is Outcome.UNKNOWN:
             self.fire(c)
         self.answer_read(c)
 
     def answer_read(self, c: str, seen: tuple[LedgerMetadata, int] | None = None) -> None:
-        """Answer the read of the metadata that a client waits for, if there is one. ``seen``: what it reads if that is
-        not how they are now."""
+        """Answer the read of the metadata that a client waits for, if there is one. ``seen``: the metadata that it
+        reads where these are not the current ones."""
         txn = self.reads.pop(c, None)
         if txn is None:
             return

@@ -1,4 +1,4 @@
-"""Behaviours out of a table of states: every transition, or the ways to a sample of states."""
+"""Behaviours from a table of states: every transition, or the ways to a sample of states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.states.manifest import StateSpace
 from fencepost.store.checked.store import Store as Protocol
-from fencepost.store.driven.walk import Driver, Edge, Part, Told, drive_part
+from fencepost.store.driven.walk import Driver, DriveResult, Edge, Part, drive_part
 from fencepost.store.rules.protections import Protections
 
 MOST = 1_000_000
@@ -48,7 +48,7 @@ def protocol_of(space: StateSpace) -> Protocol:
 
 
 def must_have_edges(space: StateSpace) -> None:
-    """Raises :class:`OptionError` if a table was written without its steps."""
+    """Raise :class:`OptionError` if a table was written without its steps."""
     if space.manifest.edges is None:
         raise OptionError(
             f"{space.directory} holds no steps, so that there is no telling every transition: write them with "
@@ -124,50 +124,50 @@ def all_edges(space: StateSpace) -> list[Edge]:
     return list(map(Edge, *(table[name].to_pylist() for name in Edge._fields)))
 
 
-def every_transition(space: StateSpace, protections: Protections | None = None) -> Told:
+def every_transition(space: StateSpace, protections: Protections | None = None) -> DriveResult:
     """Drive every transition of a table, in this process."""
     driver, tree = Driver(protocol_of(space), protections), Tree(space)
     inside = set(tree.fingerprints.tolist())
     edges = [edge for edge in all_edges(space) if edge.target in inside]
-    told = drive_part(driver, Part.of(edges, tree.steps(inside)))
-    return with_other_ways(driver, told, edges, tree)
+    result = drive_part(driver, Part.of(edges, tree.steps(inside)))
+    return with_other_ways(driver, result, edges, tree)
 
 
-def with_other_ways(driver: Driver, told: Told, edges: Iterable[Edge], tree: Any) -> Told:
-    """Drive what was not reached by other ways, as long as there are any. ``edges``: at least those from and to what
-    was not reached."""
+def with_other_ways(driver: Driver, result: DriveResult, edges: Iterable[Edge], tree: Any) -> DriveResult:
+    """Drive the transitions from unreached states by other ways, as long as there are any. ``edges``: at least those
+    from and to unreached states."""
     edges = list(edges)
-    while told.unreached:
-        unreached = told.unreached
+    while result.unreached:
+        unreached = result.unreached
         others: dict[int, Edge] = {}
         for edge in edges:
-            if edge.target in unreached and edge.source not in unreached and edge not in told.failed:
+            if edge.target in unreached and edge.source not in unreached and edge not in result.failed:
                 others[edge.target] = min(edge, others.get(edge.target, edge))
         if not others:
             break
         tree.over |= others
         steps = [*tree.ways(edge.source for edge in others.values()), *tree.steps(unreached)]
         again = drive_part(driver, Part.of([edge for edge in edges if edge.source in unreached], steps))
-        told.unreached, told.beyond = set(), 0
-        told.add(again)
+        result.unreached, result.beyond = set(), 0
+        result.add(again)
         if again.unreached == unreached:
             break
-    return told
+    return result
 
 
-def sample(space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> Told:
+def sample(space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> DriveResult:
     """Drive the ways to so many states of a table that a seed chooses, in this process."""
     driver, tree = Driver(protocol_of(space), protections), Tree(space)
     chosen = tree.fingerprints[np.argsort(ranks(tree.fingerprints, seed))[:count]]
     return along(driver, tree.ways(chosen.tolist()))
 
 
-def along(driver: Driver, steps: list[Edge]) -> Told:
+def along(driver: Driver, steps: list[Edge]) -> DriveResult:
     """Drive the steps of a tree."""
     return drive_part(driver, Part.of(steps, steps))
 
 
-def must_have_driven(told: Told) -> None:
-    """Raises :class:`fencepost.SystemFailure` if nothing was."""
-    if not told.covered and not told.differing:
+def must_have_driven(result: DriveResult) -> None:
+    """Raise :class:`fencepost.SystemFailure` if no transition was driven."""
+    if not result.covered and not result.differing:
         raise SystemFailure("no transition was driven: the table holds none that the roles take")

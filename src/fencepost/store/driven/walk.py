@@ -1,4 +1,4 @@
-"""Goes along behaviours of the protocol with the roles, and compares them after each step."""
+"""Drives the roles along behaviours of the protocol, and compares the states after each step."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from fencepost.store.rules.protections import Protections
 
 Row = tuple[int, ...]
 
-MOST_TOLD = 20
-"""Differences of which the whole way is kept, the shortest ones."""
+MOST_FOUND = 20
+"""Differences whose whole ways are kept: the shortest ones."""
 
 
 class Edge(NamedTuple):
@@ -38,8 +38,7 @@ class Edge(NamedTuple):
 
 
 class Part(msgspec.Struct):
-    """Some transitions to drive, and the ways to where they begin: a tree of steps, by the states that they lead
-    from."""
+    """Some transitions to drive, and the ways to the states that these leave: a tree of steps. Both by source state."""
 
     edges: dict[int, list[Edge]]
     tree: dict[int, list[Edge]]
@@ -65,8 +64,8 @@ class Part(msgspec.Struct):
 
 
 class Found(msgspec.Struct):
-    """A difference: the way to it, the last step being the one after which it shows, the variable, and what it was to
-    be and is."""
+    """A difference: the way to it, whose last step is the one after which the difference shows, the variable, its
+    expected value and its actual value."""
 
     way: list[Edge]
     variable: str
@@ -75,14 +74,15 @@ class Found(msgspec.Struct):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What differences have in common that are told together."""
+        """Differences of one kind are counted together: those of one action and one variable."""
         return self.way[-1].action, self.variable
 
 
-class Told(msgspec.Struct):
-    """What came of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: those that no
-    role takes, by reasons; ``failed``: both these and those that differ; ``unreached``: states to which there was no
-    way without such a step, and ``beyond``: the transitions from there. ``kinds``: how many differences of each kind.
+class DriveResult(msgspec.Struct):
+    """The result of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: transitions
+    that no role takes, by reasons; ``failed``: the skipped transitions and the differing ones; ``unreached``: states
+    to which there was no way without a failed step; ``beyond``: the number of transitions from these states.
+    ``kinds``: how many differences of each kind.
     """
 
     covered: Counter[str] = msgspec.field(default_factory=Counter)
@@ -96,12 +96,12 @@ class Told(msgspec.Struct):
     steps: int = 0
     seconds: float = 0.0
 
-    def add(self, other: Told) -> None:
-        """Take in what came of driving something else."""
+    def add(self, other: DriveResult) -> None:
+        """Add the result of driving other transitions."""
         self.covered.update(other.covered)
         self.skipped.update(other.skipped)
         self.kinds.update(other.kinds)
-        self.found = sorted([*self.found, *other.found], key=lambda found: (len(found.way), found.way))[:MOST_TOLD]
+        self.found = sorted([*self.found, *other.found], key=lambda found: (len(found.way), found.way))[:MOST_FOUND]
         self.failed |= other.failed
         self.unreached |= other.unreached
         self.beyond += other.beyond
@@ -111,7 +111,7 @@ class Told(msgspec.Struct):
 
     @property
     def differing(self) -> int:
-        """Transitions after which the roles are not where the protocol is."""
+        """Transitions after which the roles are not in the state of the protocol."""
         return sum(self.kinds.values())
 
 
@@ -133,9 +133,9 @@ def _whole(way: _Way | None) -> list[Edge]:
     return edges[::-1]
 
 
-def drive_part(driver: Driver, part: Part) -> Told:
-    """Drive every transition of a part, each once, and the steps that it takes to get there."""
-    began, told = time.perf_counter(), Told()
+def drive_part(driver: Driver, part: Part) -> DriveResult:
+    """Drive every transition of a part, each once, and the steps on the ways to them."""
+    began, result = time.perf_counter(), DriveResult()
     row, system = driver.begin()
     to_go: list[tuple[int, Row, System, _Way | None]] = [(driver.fingerprint(row), row, system, None)]
     reached = set[int]()
@@ -143,33 +143,33 @@ def drive_part(driver: Driver, part: Part) -> Told:
         state, row, system, way = to_go.pop()
         reached.add(state)
         wanted, onward = part.edges.get(state, ()), set(part.tree.get(state, ()))
-        told.behaviours += not (wanted or onward)
+        result.behaviours += not (wanted or onward)
         for edge, root, outcome in _steps(driver, row, {*wanted, *onward}):
             counts, there = edge in wanted, _Way(way, edge)
             fork = system.fork()
-            told.steps += 1
+            result.steps += 1
             try:
                 after = driver.step(fork, row, root, outcome)
             except (NotRealisable, Difference) as error:
                 if counts:
-                    _note(told, edge, there, error)
+                    _add_failure(result, edge, there, error)
                 continue
             if counts:
-                told.covered[edge.action] += 1
+                result.covered[edge.action] += 1
             if edge in onward:
                 to_go.append((edge.target, after, fork, there))
             else:
-                told.behaviours += 1
-    told.unreached = part.edges.keys() - reached
-    told.beyond = sum(len(part.edges[state]) for state in told.unreached)
-    told.found = sorted(told.found, key=lambda found: (len(found.way), found.way))[:MOST_TOLD]
-    told.seconds = time.perf_counter() - began
-    return told
+                result.behaviours += 1
+    result.unreached = part.edges.keys() - reached
+    result.beyond = sum(len(part.edges[state]) for state in result.unreached)
+    result.found = sorted(result.found, key=lambda found: (len(found.way), found.way))[:MOST_FOUND]
+    result.seconds = time.perf_counter() - began
+    return result
 
 
 def _steps(driver: Driver, row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, Root, Outcome]]:
-    """Edges from one state, with the steps that they are, in an order of their own. Raises :class:`SystemFailure` if
-    one is none."""
+    """Edges from one state, each with its action and its outcome, sorted. Raises :class:`SystemFailure` for an edge
+    that the protocol does not take."""
     outcomes: Mapping[int, Outcome] = {}
     last: tuple[str, str] | None = None
     for edge in sorted(edges):
@@ -186,24 +186,24 @@ def _steps(driver: Driver, row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, R
         yield edge, root, outcomes[edge.target]
 
 
-def _note(told: Told, edge: Edge, way: _Way, error: NotRealisable | Difference) -> None:
-    told.failed.add(edge)
+def _add_failure(result: DriveResult, edge: Edge, way: _Way, error: NotRealisable | Difference) -> None:
+    result.failed.add(edge)
     if isinstance(error, NotRealisable):
-        told.skipped[error.reason] += 1
+        result.skipped[error.reason] += 1
         return
     variable = driven_text(error.variable)
-    told.kinds[edge.action, variable] += 1
-    if len(told.found) < 10 * MOST_TOLD or len(_whole(way)) < max(len(found.way) for found in told.found):
-        told.found.append(Found(_whole(way), variable, driven_text(error.expected), driven_text(error.actual)))
+    result.kinds[edge.action, variable] += 1
+    if len(result.found) < 10 * MOST_FOUND or len(_whole(way)) < max(len(found.way) for found in result.found):
+        result.found.append(Found(_whole(way), variable, driven_text(error.expected), driven_text(error.actual)))
 
 
 def driven_text(value: object) -> str:
-    """A value of either side in one line."""
+    """A value of the roles or of the protocol in one line."""
     return " ".join(str(value).split())
 
 
 class Reading:
-    """A state to read from, and nothing else."""
+    """A state that can be read, and not written."""
 
     __slots__ = ("disabled", "ids", "store")
 
@@ -219,8 +219,8 @@ class Reading:
 
 
 class Driver:
-    """Drives the roles along steps of a protocol. ``protections``: those that the roles have, if they are not the
-    protocol's."""
+    """Drives the roles along steps of a protocol. ``protections``: the protections of the roles; None: those of the
+    protocol."""
 
     def __init__(self, protocol: Protocol, protections: Protections | None = None) -> None:
         self.protocol = protocol
@@ -240,7 +240,7 @@ class Driver:
         )
 
     def begin(self) -> tuple[Row, System]:
-        """The initial state, of which there is one, and the roles in it."""
+        """The initial state of the protocol, which has one alone, and the roles in it."""
         (initial,) = self.stepper.initial_states()
         bookies = tuple(name(b) for b in self.protocol.bookies)
         return initial.ids, System(self.settings, bookies, self.protections)
@@ -251,7 +251,8 @@ class Driver:
         return low - (1 << 64) if low >> 63 else low
 
     def outcomes(self, root: Root, row: Row) -> dict[int, Outcome]:
-        """Where an action leads from a state, by fingerprints. Of several ways to one state, it is the first."""
+        """The outcomes of an action in a state, by the fingerprints of the states that they lead to. Of several
+        outcomes that lead to one state, the first."""
         found: dict[int, Outcome] = {}
         for outcome in self.stepper.outcomes(root, row):
             if outcome.writes:
@@ -261,8 +262,8 @@ class Driver:
     def step(self, system: System, row: Row, root: Root, outcome: Outcome) -> Row:
         """Let the roles of ``system`` take a step from ``row``; the state that it leads to.
 
-        Raises :class:`Difference` if they do something else, and :class:`NotRealisable` if they are not expected to
-        take it.
+        Raises :class:`Difference` if the roles do something else, and :class:`NotRealisable` if they are not expected
+        to take the step.
         """
         after = self.stepper.apply(row, outcome)
         store, protocol = self.stepper.store, self.protocol

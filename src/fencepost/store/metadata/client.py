@@ -1,10 +1,10 @@
-"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, laid out as BookKeeper
-does it.
+"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, in the
+layout of BookKeeper.
 
 kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called
 on it. An operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make
-it :class:`OutcomeUnknownError`, and whatever comes later is not heard. When a session expires, another is opened, and
-listeners are told.
+it :class:`OutcomeUnknownError`, and a later answer is dropped. When a session expires, another is opened, and
+listeners are notified.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class MetadataClient:
         self.session = Session.DISCONNECTED
         self._listeners: list[Callable[[Session], None]] = []
         self._watches: dict[str, dict[Watch, None]] = {}
-        """What is called when the node at a path changes or may have."""
+        """The watches that are called when the node at a path changes or may have changed."""
         self._long_paths = False
         self._is_closed = False
         self._connected = asyncio.Event()
@@ -154,7 +154,7 @@ class MetadataClient:
 
         The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
-        ledgers of the cluster are laid out in another way than BookKeeper's hierarchical ones.
+        ledgers of the cluster have another layout than BookKeeper's hierarchical one.
         """
         client = cls(parse(uri), session_timeout, operation_timeout)
         try:
@@ -685,10 +685,10 @@ class MetadataClient:
                         await self._connected.wait()
 
     async def _answer(self, asked: Any) -> Any:
-        """What kazoo answers, from its thread to this loop."""
+        """The answer of kazoo, from its thread to this loop."""
         future: asyncio.Future[Any] = self.loop.create_future()
 
-        def settle() -> None:
+        def resolve() -> None:
             if not future.done():
                 error = asked.exception
                 if error is None:
@@ -696,7 +696,7 @@ class MetadataClient:
                 else:
                     future.set_exception(error)
 
-        asked.rawlink(lambda _: self._hop(settle))
+        asked.rawlink(lambda _: self._hop(resolve))
         return await future
 
     def _refused(self, what: str, error: Exception) -> MetadataServiceError:
@@ -723,7 +723,7 @@ class MetadataClient:
         self._hop(self._changed, event.path)
 
     def _changed(self, path: str | None) -> None:
-        """Tell those who watch a node. Without a path it is all of them: kazoo forgets its watches with a
+        """Notify the watches of a node, or, without a path, all watches: kazoo forgets its watches with a
         connection.
         """
         changed = [path] if path is not None else [*self._watches]

@@ -79,8 +79,8 @@ class UnderReplication:
         client.listen(self._session_changed)
 
     async def prepare(self) -> None:
-        """Make the nodes that are always there. Raises :class:`UnknownLayoutError` if what is there is laid out in
-        another way."""
+        """Make the nodes that are always there. Raises :class:`UnknownLayoutError` if they have
+        another layout."""
         layout = to_text("LedgerRereplicationLayoutFormat", type="BASIC", version=1)
         if await self.client.create_node(f"{paths.UNDER_REPLICATION}/{paths.LAYOUT}", layout) is None:
             found = await self.client.read_node(f"{paths.UNDER_REPLICATION}/{paths.LAYOUT}")

@@ -1,7 +1,7 @@
-"""A recorder: a proxy between any clients and any bookies that writes down what passes, and can make faults.
+"""A recorder: a proxy between any clients and any bookies that records the messages, and can inject faults.
 
-:mod:`~fencepost.store.record.observer` tells what a message is, :mod:`~fencepost.store.record.faults` which messages
-are to suffer, :mod:`~fencepost.store.record.proxy` passes them on, :mod:`~fencepost.store.record.ledgers` follows the
-metadata of ledgers, and :mod:`~fencepost.store.record.redirects` has clients come through the proxy. ``docs/record.md``
-has the vocabulary of the trace.
+:mod:`~fencepost.store.record.observer` reads messages, :mod:`~fencepost.store.record.faults` chooses the messages that
+are delayed, dropped or cut off, :mod:`~fencepost.store.record.proxy` passes messages on,
+:mod:`~fencepost.store.record.ledgers` follows the metadata of ledgers, and :mod:`~fencepost.store.record.redirects`
+has clients connect to the proxy. ``docs/record.md`` has the vocabulary of the trace.
 """

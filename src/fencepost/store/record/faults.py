@@ -1,7 +1,7 @@
 """Faults: which messages a proxy drops, delays, or cuts the connection at, by rules that are typed or drawn from a
 seed.
 
-A rule is a line of words: what is done, to requests or to responses, of which kind, and conditions.
+A rule is a line of words: the action, the direction (request or response), the kind of message, and conditions.
 
     drop response add bookie=2 after=10 count=1
     delay request read fence=yes by=200ms count=all
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from fencepost.errors import OptionError
-from fencepost.store.record.observer import ADD, BATCH_READ, KINDS, READ, START_TLS, Told
+from fencepost.store.record.observer import ADD, BATCH_READ, KINDS, READ, START_TLS, ObservedMessage
 from fencepost.store.rules.codes import Code
 
 DROP, DELAY, CUT = "drop", "delay", "cut"
@@ -59,21 +59,24 @@ class Rule(msgspec.Struct, frozen=True):
     count: int | None = 1
     by: float = BY
 
-    def fits(self, direction: str, bookie: str, told: Told) -> bool:
+    def fits(self, direction: str, bookie: str, message: ObservedMessage) -> bool:
         """Whether a message is of those that the rule is about."""
         return (
             direction == self.direction
-            and self.kind in (ANY, told.kind)
+            and self.kind in (ANY, message.kind)
             and self.bookie in (None, bookie)
-            and self.ledger in (None, told.ledger)
-            and (self.entries is None or (told.entry is not None and self.entries[0] <= told.entry <= self.entries[1]))
-            and (self.recovery is None or told.flags.get("recovery", False) is self.recovery)
-            and (self.fence is None or told.flags.get("fence", False) is self.fence)
-            and self.code in (None, told.code)
+            and self.ledger in (None, message.ledger)
+            and (
+                self.entries is None
+                or (message.entry is not None and self.entries[0] <= message.entry <= self.entries[1])
+            )
+            and (self.recovery is None or message.flags.get("recovery", False) is self.recovery)
+            and (self.fence is None or message.flags.get("fence", False) is self.fence)
+            and self.code in (None, message.code)
         )
 
     def __str__(self) -> str:
-        """The line by which the rule is had again."""
+        """The line that :func:`parse` reads as this rule."""
         words = [self.action, self.direction, self.kind]
         if self.bookie is not None:
             words.append(f"bookie={self.bookie}")
@@ -96,20 +99,20 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """Rules, and how often each has been fit and has acted."""
+    """Rules, with the number of messages that have fit each rule, and how often each has acted."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self.fitted = [0] * len(self.rules)
         self.acted = [0] * len(self.rules)
 
-    def due(self, direction: str, bookie: str, told: Told) -> int | None:
-        """The place of the rule that a message suffers from; None if it may pass. Every message is to be asked about
-        once.
+    def due(self, direction: str, bookie: str, message: ObservedMessage) -> int | None:
+        """The place of the rule that acts on a message; None if the message may pass. Call it once for every
+        message: it counts.
         """
         chosen = None
         for place, rule in enumerate(self.rules):
-            if not rule.fits(direction, bookie, told):
+            if not rule.fits(direction, bookie, message):
                 continue
             self.fitted[place] += 1
             if (
@@ -122,14 +125,14 @@ class Faults:
         return chosen
 
 
-# -- as they are typed ------------------------------------------------------------------------------------------------
+# -- rules as they are typed -------------------------------------------------------------------------------------------
 
 
 def parse(text: str, bookies: Sequence[str]) -> Rule:
-    """The rule that a line is. ``bookies``: the ids of those that are recorded, which a rule can also name by their
-    numbers from 1 on.
+    """Parse a line as a rule. ``bookies``: the ids of the recorded bookies, which a rule can also name by their numbers
+    from 1 on.
 
-    Raises :class:`fencepost.OptionError`, which says which word is wrong and what could stand there.
+    Raises :class:`fencepost.OptionError`, which names the wrong word and the words that are allowed there.
     """
     words = text.split()
     plain = [word for word in words if "=" not in word]
@@ -251,7 +254,7 @@ _CONDITIONS_OF: dict[str, Callable[[str, str], object]] = {
 _CONDITIONS = ("bookie", *_CONDITIONS_OF)
 
 
-# -- from a seed ------------------------------------------------------------------------------------------------------
+# -- rules from a seed -------------------------------------------------------------------------------------------------
 
 
 def drawn(number: int, seed: int, bookies: Sequence[str]) -> list[Rule]:

@@ -1,8 +1,10 @@
-"""Follows the metadata of ledgers, and tells the trace every version: what it has seen, and which versions it has not.
+"""Follows the metadata of ledgers, and records every version in the trace: those that were seen, and those that were
+missed.
 
-A ledger that comes to be while this watches is followed from its first version on; one that was there before, from when
-a message is about it. The metadata service tells that a node has changed, not how: two changes at once are one to
-whoever reads it then. Versions count by one, so that what was missed is known, and told.
+A ledger that is created while the recorder watches is followed from its first version on; an older ledger is followed
+from the first message about it on. A watch of the metadata service reports that a node has changed, not how: two
+changes in quick succession are one change to a reader. Versions count by one, so that missed versions are known, and
+recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from fencepost.store.record.proxy import Trace
 from fencepost.store.roles.metadata import described
 
 LEDGERS = 100_000
-"""Ledgers that are followed at the most. What happens to others is not told, which is told."""
+"""Ledgers that are followed at the most. The changes of others are not recorded; that there are others is recorded."""
 
 NAMES = 200_000
 """Names of nodes that are known at the most, to know a ledger that is new. With more, ledgers are followed from their
@@ -47,7 +49,7 @@ class Ledgers:
         self.missed = 0
         self._followed: dict[int, _Followed] = {}
         self._names: dict[str, set[str]] = {}
-        """Those in the nodes that ledgers are below, by their paths."""
+        """The names in the nodes above ledgers, by the paths of these nodes."""
         self._known_names = 0
         self._is_watching = True
         self._is_begun = False
@@ -55,7 +57,7 @@ class Ledgers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self) -> None:
-        """Find out which ledgers there are, to know those that are new. Raises :class:`MetadataServiceError`."""
+        """List the ledgers, to recognise new ones later. Raises :class:`MetadataServiceError`."""
         await self._look("")
         self._is_begun = True
 
@@ -70,13 +72,8 @@ class Ledgers:
         if ledger not in self._followed:
             self._follow(ledger, None if self._was_there(ledger) else _NEVER)
 
-    async def settled(self) -> None:
-        """Come back when every reading that is under way has ended, and what it brought about too."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
     def _follow(self, ledger: int, version: int | None) -> None:
-        """``version``: the last one that need not be seen, -1 to see all; None if that is not known."""
+        """``version``: the last version that need not be seen, -1 to see all; None if that version is not known."""
         if len(self._followed) >= self.most:
             if not self._is_full:
                 self._is_full = True
@@ -89,13 +86,13 @@ class Ledgers:
         self._followed[ledger].read()
 
     def start(self, work: Any) -> None:
-        """Run something that :meth:`close` ends."""
+        """Start a task that :meth:`close` ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _was_there(self, ledger: int) -> bool:
-        """Whether a ledger may have been there before this began: then there may be versions that nobody could see."""
+        """Whether a ledger may be older than the recording: then versions may have been missed."""
         if not self._is_watching:
             return True
         places = (
@@ -104,14 +101,14 @@ class Ledgers:
         )
         return any(name in self._names.get(below, ()) for below, _, name in places)
 
-    # -- ledgers that are new -----------------------------------------------------------------------------------------
+    # -- new ledgers -----------------------------------------------------------------------------------------
 
     def _changed(self, below: str) -> None:
         if self._is_watching:
             self.start(self._look(below))
 
     async def _look(self, below: str) -> None:
-        """Look at what is new in a node, and in those that are."""
+        """Look for new names in a node, and in the new nodes below it."""
         while True:
             try:
                 names = await self.client.names_in(below, self._changed)
@@ -158,7 +155,7 @@ class Ledgers:
 
 
 class _Followed:
-    """One ledger, which is read whenever it has changed, one reading at a time."""
+    """One ledger that is followed. It is read whenever it has changed, one read at a time."""
 
     __slots__ = ("has_changed", "is_gone", "is_new", "is_reading", "ledger", "ledgers", "version")
 
@@ -172,7 +169,7 @@ class _Followed:
         self.is_new = version == _NEVER
 
     def read(self) -> None:
-        """Read it, at once or once more after the reading that is under way."""
+        """Read the ledger, at once or once more after the read in flight."""
         self.has_changed = True
         if not self.is_reading:
             self.is_reading = True

@@ -1,6 +1,6 @@
-"""What a message says, for a trace: its kind, its ledger, and what of its fields the protocol is about.
+"""The contents of a message for a trace: its kind, its ledger, and the fields that the protocol has.
 
-Bodies of entries are looked at as far as their headers go; data, master keys and credentials stay out of the trace.
+Of the body of an entry only the header is read; data, master keys and credentials stay out of the trace.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from fencepost.store import messages as m
 from fencepost.store.wire import is_version_2, v2, v3
 
-RUNS_TOLD = 1_000
-"""Runs of entries in the answer to a list of entries that a trace has at the most."""
+MOST_RUNS = 1_000
+"""Runs of entries that a trace records, at the most, of the response to a list of entries."""
 
 _ENTRY = struct.Struct(">qqqq")
 _LAC = struct.Struct(">qq")
@@ -26,13 +26,13 @@ KINDS = (ADD, READ, BATCH_READ, READ_LAC, WRITE_LAC, FORCE, LIST_ENTRIES, BOOKIE
 Key = tuple[Any, ...]
 
 
-class Told(NamedTuple):
-    """What a message says.
+class ObservedMessage(NamedTuple):
+    """A message as it is recorded.
 
-    ``protocol``: its version, 3 or 2. ``number``: the one by which version 3, and batch reads of version 2, know a
-    response; None otherwise. ``key``: what a request has in common with its response, and with no other request of the
-    connection that is under way, but those of version 2 for the same entry. ``flags``: what of a request its response
-    is told with. ``size``: bytes of the payload.
+    ``protocol``: its version, 3 or 2. ``number``: the transaction id by which version 3, and batch reads of version 2,
+    match a response with its request; None otherwise. ``key``: the same for a request and its response, and different
+    for any other request of the connection that is in flight, but for those of version 2 for the same entry.
+    ``flags``: the flags of a request that are recorded with its response too. ``size``: bytes of the payload.
     """
 
     kind: str
@@ -47,26 +47,26 @@ class Told(NamedTuple):
     size: int
 
 
-def request_of(payload: bytes) -> Told:
-    """What a request says. Raises :class:`WireError` for what is none, or makes no sense."""
+def request_of(payload: bytes) -> ObservedMessage:
+    """Observe a request. Raises :class:`WireError` for bytes that are no valid request."""
     codec: Any = v2 if is_version_2(payload) else v3
     txn, request = codec.decode_request(payload)
-    kind, tell = _REQUESTS[type(request)]
+    kind, fields_of = _REQUESTS[type(request)]
     flags = {name: getattr(request, name) for name in ("recovery", "fence") if hasattr(request, name)}
-    return _told(codec, kind, txn, request, None, tell(request), flags, len(payload))
+    return _observed(codec, kind, txn, request, None, fields_of(request), flags, len(payload))
 
 
-def response_of(payload: bytes) -> Told:
-    """What a response says. Raises :class:`WireError` for what is none. Without ledger or entry, only its key tells
-    what it is about.
+def response_of(payload: bytes) -> ObservedMessage:
+    """Observe a response. Raises :class:`WireError` for bytes that are no response. A response without ledger or entry
+    is matched with its request by its key alone.
     """
     codec: Any = v2 if is_version_2(payload) else v3
     txn, response = codec.decode_response(payload)
-    kind, tell = _RESPONSES[type(response)]
-    return _told(codec, kind, txn, response, response.code.name, tell(response), {}, len(payload))
+    kind, fields_of = _RESPONSES[type(response)]
+    return _observed(codec, kind, txn, response, response.code.name, fields_of(response), {}, len(payload))
 
 
-def _told(
+def _observed(
     codec: Any,
     kind: str,
     txn: int,
@@ -75,12 +75,12 @@ def _told(
     fields: dict[str, Any],
     flags: dict[str, bool],
     size: int,
-) -> Told:
+) -> ObservedMessage:
     ledger: int | None = message.ledger if message.ledger >= 0 else None
     entry: int | None = getattr(message, "entry_id", None)
     number = txn if codec is v3 or kind == BATCH_READ else None
     key = (kind, ledger, entry) if number is None else (kind, number)
-    return Told(kind, codec.VERSION, number, ledger, entry, code, fields, key, flags, size)
+    return ObservedMessage(kind, codec.VERSION, number, ledger, entry, code, fields, key, flags, size)
 
 
 def header_of(body: bytes | None) -> dict[str, int | None]:
@@ -123,7 +123,7 @@ def _of_batch_response(response: m.BatchReadResponse) -> dict[str, Any]:
 
 
 def _runs(entries: Sequence[int]) -> list[list[int]]:
-    """As they came, one after another."""
+    """Runs of entries in the order of their arrival."""
     runs: list[list[int]] = []
     for entry in entries:
         if runs and entry == runs[-1][1] + 1:
@@ -134,14 +134,14 @@ def _runs(entries: Sequence[int]) -> list[list[int]]:
 
 
 def _of_lac_response(response: m.ReadLacResponse) -> dict[str, Any]:
-    told = response.lac_body
+    body = response.lac_body
     last = header_of(response.last_entry)
-    lac = _LAC.unpack_from(told)[1] if told is not None and len(told) >= _LAC.size else None
+    lac = _LAC.unpack_from(body)[1] if body is not None and len(body) >= _LAC.size else None
     return {"lac": lac, "last_entry": last["found"], "last_entry_lac": last["lac"]}
 
 
 def _of_list(response: m.ListEntriesResponse) -> dict[str, Any]:
-    return {"entries": [[*run] for run in response.runs[:RUNS_TOLD]], "runs": len(response.runs)}
+    return {"entries": [[*run] for run in response.runs[:MOST_RUNS]], "runs": len(response.runs)}
 
 
 def _of_info(response: m.GetBookieInfoResponse) -> dict[str, Any]:
@@ -156,9 +156,9 @@ def _nothing(message: Any) -> dict[str, Any]:
     return {}
 
 
-_Tell = Callable[[Any], dict[str, Any]]
+_FieldsOf = Callable[[Any], dict[str, Any]]
 
-_REQUESTS: dict[type[Any], tuple[str, _Tell]] = {
+_REQUESTS: dict[type[Any], tuple[str, _FieldsOf]] = {
     m.AddEntry: (ADD, _of_add),
     m.ReadEntry: (READ, _of_read),
     m.BatchRead: (BATCH_READ, _of_batch),
@@ -170,7 +170,7 @@ _REQUESTS: dict[type[Any], tuple[str, _Tell]] = {
     m.Auth: (AUTH, _of_auth),
     m.StartTls: (START_TLS, _nothing),
 }
-_RESPONSES: dict[type[Any], tuple[str, _Tell]] = {
+_RESPONSES: dict[type[Any], tuple[str, _FieldsOf]] = {
     m.AddEntryResponse: (ADD, _nothing),
     m.ReadEntryResponse: (READ, _of_read_response),
     m.BatchReadResponse: (BATCH_READ, _of_batch_response),

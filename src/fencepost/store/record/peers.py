@@ -1,4 +1,4 @@
-"""Which process on this machine has the other end of a connection, where the operating system tells."""
+"""The process of this machine at the other end of a connection, where the operating system reports it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 def process_of(peer: Any, own: Any) -> int | None:
-    """The number of the process that a connection comes from. None if it comes from another machine, or that is not
-    told.
+    """The id of the process that a connection comes from. None for a connection from another machine, or where the
+    operating system does not report the process.
     """
     try:
         if not peer or not own or ":" in peer[0]:

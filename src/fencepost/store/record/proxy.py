@@ -1,13 +1,13 @@
-"""The proxy: listens for each bookie, passes on what clients and bookies send each other, and tells the trace.
+"""The proxy: listens for each bookie, passes on messages between clients and bookies, and records them in the trace.
 
-Bytes are passed on unchanged, message by message: a message goes on when all of it is there, so that one that is
-dropped is dropped whole. All connections are on one event loop, and an event is emitted before the bytes that it tells
-of go on: whatever follows from a message comes later in the trace than the message itself.
+Bytes are passed on unchanged, message by message: a message is passed on when all of its bytes have arrived, so that a
+message that is dropped is dropped whole. All connections are on one event loop, and the event of a message is emitted
+before its bytes are passed on: whatever follows from a message comes later in the trace than the message itself.
 
-What is no message goes on too, and is told. So does a message that is longer than the limit; nothing after it on that
-side of its connection can be told from anything else. A side that does not take what is passed on stops the other side
-from being read, so that the proxy holds of a connection one message in each direction, and what is in the buffers of
-its sockets.
+Bytes that are no message are passed on too, and are recorded as such. So is a message that is longer than the limit;
+after such a message no further message is recognised on that side of its connection. A side that does not read its
+bytes stops the proxy from reading the other side: of a connection the proxy holds one message in each direction, and
+the buffers of its sockets.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ import msgspec
 from fencepost.errors import SystemFailure
 from fencepost.store.messages import StartTlsResponse
 from fencepost.store.record.faults import CUT, DELAY, DROP, REQUEST, RESPONSE, Faults
-from fencepost.store.record.observer import START_TLS, Key, Told, request_of, response_of
+from fencepost.store.record.observer import START_TLS, Key, ObservedMessage, request_of, response_of
 from fencepost.store.record.peers import process_of
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v3
 from fencepost.store.wire.frames import DEFAULT_LIMIT, LENGTH_SIZE, WireError, length_of, refused_length
 
 CONNECTIONS = 10_000
-"""Connections that are passed on at a time. One more is refused, and told."""
+"""Connections that are passed on at a time. One more is refused, and recorded as refused."""
 
 UNANSWERED = 20_000
-"""Requests of a connection whose responses are known by them. The oldest is forgotten for one more."""
+"""Requests of a connection that wait for their responses, at the most. The oldest is forgotten for one more."""
 
 CONNECTING = 10.0
 """Seconds that a bookie has to take a connection."""
 
 LINGERING = 10.0
-"""Seconds that one side has to take what was passed on, when the other has ended."""
+"""Seconds that one side has to read the bytes that were passed on, when the other side has ended."""
 
 _BUFFER = 1 << 20
 """Bytes that one side has not taken yet, above which the other side is not read from."""
@@ -75,7 +75,7 @@ class Bookie(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct):
-    """What a proxy has done."""
+    """Counts of a proxy: connections, messages that it passed on by direction, bytes that were no message, faults."""
 
     connections: int = 0
     requests: int = 0
@@ -85,9 +85,9 @@ class Counts(msgspec.Struct):
 
 
 class Proxy:
-    """Passes on what clients and bookies send each other. ``noticed`` is called with the ledger of every message.
+    """Passes on messages between clients and bookies. ``noticed`` is called with the ledger of every message.
 
-    ``limit``: bytes of the largest message that is taken apart.
+    ``limit``: bytes of the largest message that is parsed.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Proxy:
         self.tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self._servers: list[asyncio.Server] = []
-        self._has_told_of_tls = False
+        self._has_logged_tls = False
 
     async def listen(self, bookie: Bookie, bound: socket.socket) -> None:
         """Take connections for a bookie on a socket that is bound."""
@@ -118,7 +118,7 @@ class Proxy:
         )
 
     async def close(self) -> None:
-        """Take no more connections, and end those that there are."""
+        """Take no more connections, and end the open ones."""
         self.is_closed = True
         for server in self._servers:
             server.close()
@@ -129,9 +129,9 @@ class Proxy:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def refused_tls(self, link: Link) -> None:
-        """Tell, once, of a client that asks for TLS."""
-        if not self._has_told_of_tls:
-            self._has_told_of_tls = True
+        """Log, once, that a client asks for TLS."""
+        if not self._has_logged_tls:
+            self._has_logged_tls = True
             _log.warning(
                 "a client asks for TLS, and what is encrypted can not be recorded: switch TLS off in the clients, at %s"
                 " first",
@@ -160,14 +160,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Link:
-    """The connection of a client to the proxy, and the one onward to the bookie that goes with it."""
+    """The connection of a client to the proxy, and the connection from the proxy to the bookie."""
 
     def __init__(self, proxy: Proxy, bookie: Bookie) -> None:
         self.proxy = proxy
         self.bookie = bookie
         self.label = ""
-        self.asked: dict[Key, list[Told]] = {}
-        """Requests that were passed on and have no response yet."""
+        self.asked: dict[Key, list[ObservedMessage]] = {}
+        """Requests that were passed on and have no response yet, by their keys."""
         self.is_connected = False
         self.is_over = False
         self.client = _Side(self, REQUEST)
@@ -219,7 +219,7 @@ class Link:
             side.go_on()
 
     def end(self, by: str, error: BaseException | None = None, abort: bool = False) -> None:
-        """End both sides; ``by``: who has ended first. What was passed on still arrives, unless ``abort``."""
+        """End both sides; ``by``: the side that has ended first. Bytes that were passed on arrive, unless ``abort``."""
         if self.is_over:
             return
         if self.is_connected:
@@ -245,81 +245,81 @@ class Link:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def take(self, direction: str, payload: bytes, is_released: bool) -> float | bool:
-        """Decide on a message: True to pass it on, False not to, or the seconds that it is to wait. ``is_released``: it
-        has waited.
+        """Decide on a message: True to pass it on, False to drop it, or the seconds of its delay. ``is_released``: the
+        delay of the message is over.
         """
         proxy = self.proxy
         try:
-            told = request_of(payload) if direction == REQUEST else self._answering(response_of(payload))
+            message = request_of(payload) if direction == REQUEST else self._answering(response_of(payload))
         except WireError as error:
             self.unparsed(direction, len(payload), str(error))
             return True
-        if told.kind == START_TLS and direction == REQUEST:
-            self._refuse_tls(told)
+        if message.kind == START_TLS and direction == REQUEST:
+            self._refuse_tls(message)
             return False
-        if told.ledger is not None:
-            proxy.noticed(told.ledger)
-        parameters = self._parameters(direction, told)
+        if message.ledger is not None:
+            proxy.noticed(message.ledger)
+        parameters = self._parameters(direction, message)
         if not is_released:
-            place = proxy.faults.due(direction, self.bookie.id, told)
+            place = proxy.faults.due(direction, self.bookie.id, message)
             if place is not None:
-                return self._suffer(direction, told, parameters, place)
+                return self._suffer(direction, message, parameters, place)
         if direction == REQUEST:
             proxy.counts.requests += 1
-            self._remember(told)
-            self._emit("request_passed", parameters, told.ledger)
+            self._remember(message)
+            self._emit("request_passed", parameters, message.ledger)
         else:
             proxy.counts.responses += 1
-            self._forget(told.key)
-            self._emit("response_passed", parameters, told.ledger)
+            self._forget(message.key)
+            self._emit("response_passed", parameters, message.ledger)
         return True
 
     def unparsed(self, direction: str, size: int, reason: str) -> None:
-        """Something is passed on that is no message."""
+        """Bytes are passed on that are no message."""
         self.proxy.counts.unparsed += 1
         self._emit("unparsed_passed", {"direction": direction, "size": size, "reason": reason})
 
-    def _suffer(self, direction: str, told: Told, parameters: dict[str, Any], place: int) -> float | bool:
+    def _suffer(self, direction: str, message: ObservedMessage, parameters: dict[str, Any], place: int) -> float | bool:
         rule = self.proxy.faults.rules[place]
         self.proxy.counts.faults += 1
         parameters = {"direction": direction, "rule": place + 1, **parameters}
         if rule.action == DELAY:
-            self._emit("message_delayed", {**parameters, "by": rule.by}, told.ledger)
+            self._emit("message_delayed", {**parameters, "by": rule.by}, message.ledger)
             return rule.by
         if direction == RESPONSE:
-            self._forget(told.key)
+            self._forget(message.key)
         if rule.action == DROP:
-            self._emit("message_dropped", parameters, told.ledger)
+            self._emit("message_dropped", parameters, message.ledger)
             return False
         assert rule.action == CUT
-        self._emit("connection_cut", parameters, told.ledger)
+        self._emit("connection_cut", parameters, message.ledger)
         self.end("fault", abort=True)
         return False
 
-    def _parameters(self, direction: str, told: Told) -> dict[str, Any]:
-        parameters: dict[str, Any] = {"kind": told.kind, "protocol": told.protocol, "number": told.number}
-        if told.entry is not None:
-            parameters["entry"] = told.entry
+    def _parameters(self, direction: str, message: ObservedMessage) -> dict[str, Any]:
+        parameters: dict[str, Any] = {"kind": message.kind, "protocol": message.protocol, "number": message.number}
+        if message.entry is not None:
+            parameters["entry"] = message.entry
         if direction == RESPONSE:
-            parameters["code"] = told.code
-            if told.key not in self.asked:
+            parameters["code"] = message.code
+            if message.key not in self.asked:
                 parameters["unasked"] = True
-            parameters |= told.flags
-        return {**parameters, **told.fields, "size": told.size}
+            parameters |= message.flags
+        return {**parameters, **message.fields, "size": message.size}
 
-    def _answering(self, told: Told) -> Told:
-        """A response, with what only its request tells."""
-        waiting = self.asked.get(told.key)
+    def _answering(self, message: ObservedMessage) -> ObservedMessage:
+        """A response, with the fields that only its request has."""
+        waiting = self.asked.get(message.key)
         if waiting is None:
-            return told
+            return message
         asked = waiting[0]
-        if told.ledger is None:
-            return told._replace(ledger=asked.ledger, entry=asked.entry, flags=asked.flags)
-        return told._replace(flags=asked.flags)
+        if message.ledger is None:
+            return message._replace(ledger=asked.ledger, entry=asked.entry, flags=asked.flags)
+        return message._replace(flags=asked.flags)
 
-    def _remember(self, told: Told) -> None:
-        # All that a response is told with; the fields of many requests would take much more.
-        self.asked.setdefault(told.key, []).append(told._replace(fields={}))
+    def _remember(self, message: ObservedMessage) -> None:
+        # A response needs no other field of its request; the fields of many requests would take much memory.
+        self.asked.setdefault(message.key, []).append(message._replace(fields={}))
         if len(self.asked) > UNANSWERED:
             del self.asked[next(iter(self.asked))]
 
@@ -330,14 +330,14 @@ class Link:
             if not waiting:
                 del self.asked[key]
 
-    def _refuse_tls(self, told: Told) -> None:
-        self._emit("tls_refused", {"number": told.number})
+    def _refuse_tls(self, message: ObservedMessage) -> None:
+        self._emit("tls_refused", {"number": message.number})
         self.proxy.refused_tls(self)
-        self.client.transport.write(v3.encode_response(told.number or 0, StartTlsResponse(Code.BAD_REQUEST)))
+        self.client.transport.write(v3.encode_response(message.number or 0, StartTlsResponse(Code.BAD_REQUEST)))
 
 
 class _Side(asyncio.Protocol):
-    """One side of a link, and what arrives from it: requests from the client, responses from the bookie."""
+    """One side of a link, and the bytes that arrive from it: requests from the client, responses from the bookie."""
 
     other: _Side
     transport: asyncio.Transport
@@ -347,17 +347,17 @@ class _Side(asyncio.Protocol):
         self.direction = direction
         self.has_transport = False
         self._held = bytearray()
-        """What has arrived and is not passed on: the beginning of a message, or all that waits for one that is
-        delayed.
+        """Bytes that have arrived and are not passed on: the beginning of a message, or a delayed message and the bytes
+        after it.
         """
         self._needed = LENGTH_SIZE
         self._is_opaque = False
-        """Whether messages can not be told apart any more."""
+        """Whether the bounds of messages are not known any more."""
         self._waiting: asyncio.TimerHandle | None = None
         self._is_full = False
-        """Whether this side does not take what is passed on to it."""
+        """Whether this side does not read the bytes that are passed on to it."""
         self._ended: tuple[BaseException | None] | None = None
-        """How this side has ended, while what it has sent waits."""
+        """How this side has ended, while bytes that it has sent wait."""
 
     # -- asyncio's ----------------------------------------------------------------------------------------------------
 
@@ -395,7 +395,7 @@ class _Side(asyncio.Protocol):
         if self._may_pass() or not self.link.is_connected or error is not None:
             self._end(error)
         else:
-            self._ended = (error,)  # what waits goes on first
+            self._ended = (error,)  # the bytes that wait are passed on first
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -408,7 +408,7 @@ class _Side(asyncio.Protocol):
     # -- passing on ---------------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Pass on what has waited: for the other side, or for the time of a delay."""
+        """Pass on the bytes that have waited: for the other side, or for the time of a delay."""
         is_released, self._waiting = self._waiting is not None, None
         if self.link.is_over:
             return
@@ -421,7 +421,7 @@ class _Side(asyncio.Protocol):
         self._read_or_not()
 
     def end(self, abort: bool) -> None:
-        """Close the connection of this side, once it has taken what was passed on to it, or at once."""
+        """Close the connection of this side, once the bytes that were passed on to it are written, or at once."""
         if abort:
             self.transport.abort()
             return
@@ -430,13 +430,13 @@ class _Side(asyncio.Protocol):
             self.link.proxy.loop.call_later(LINGERING, self.transport.abort)
 
     def forget(self) -> None:
-        """Hold nothing any more."""
+        """Drop the bytes that wait."""
         self._held.clear()
         if self._waiting is not None:
             self._waiting.cancel()
 
     def _end(self, error: BaseException | None) -> None:
-        """This side has ended, and all that it has sent is passed on but the beginning of a message."""
+        """This side has ended. All whole messages that it has sent are passed on already."""
         if self._held and self.link.is_connected:
             self.link.unparsed(self.direction, len(self._held), "it ends in the middle of a message")
             self.other.transport.write(bytes(self._held))
@@ -455,7 +455,7 @@ class _Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _pass_on(self, data: bytes, is_released: bool) -> None:
-        """Pass on messages up to one that is not all there, or is to wait. ``is_released``: the first has waited."""
+        """Pass on messages up to one that is cut short or delayed. ``is_released``: the delay of the first is over."""
         view, end = memoryview(data), len(data)
         start = begin = 0
         while not self._is_opaque and end - start >= LENGTH_SIZE:

@@ -17,11 +17,11 @@ from fencepost.store.roles.interface import (
     TimerFired,
     WriteMetadata,
 )
-from fencepost.store.rules.metadata import LedgerMetadata, is_settled
+from fencepost.store.rules.metadata import LedgerMetadata, is_stable
 
 
 class Seen(enum.Enum):
-    """How the metadata stand after an answer that settles something."""
+    """The state of the metadata after an answer that decides an operation."""
 
     WRITTEN = "written"
     """They are as the client has created or replaced them."""
@@ -46,11 +46,11 @@ def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
 
 
 class MetadataView:
-    """The metadata of one ledger as a client last saw them. One operation is under way at a time.
+    """The metadata of one ledger as a client last saw them. One operation is in flight at a time.
 
     Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have
-    been done. After a lost answer that is tried again every ``retry_delay`` microseconds. A view that ``watches`` is
-    told of the next change.
+    been done. After a lost answer the read is tried again every ``retry_delay`` microseconds. A view that ``watches``
+    is notified of the next change.
     """
 
     def __init__(self, ledger: int, retry_delay: int, watches: bool = False) -> None:
@@ -74,11 +74,11 @@ class MetadataView:
         return self.metadata
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether the metadata stay as they were last seen unless somebody begins to change them: no write of this
         client may yet do it.
         """
-        return is_settled(self.version, self.tried_on)
+        return is_stable(self.version, self.tried_on)
 
     def create(self, metadata: LedgerMetadata) -> Effect:
         """Create the metadata."""
@@ -87,7 +87,7 @@ class MetadataView:
         return CreateMetadata(self.txn, self.ledger, metadata)
 
     def read(self) -> Effect:
-        """Read the metadata. What was under way before is forgotten."""
+        """Read the metadata. An operation that was in flight before is forgotten."""
         self.txn += 1
         self.offered = None
         return ReadMetadata(self.txn, self.ledger, self.watches)
@@ -99,14 +99,14 @@ class MetadataView:
         return WriteMetadata(self.txn, self.ledger, metadata, self.version)
 
     def fields(self, offered: LedgerMetadata | None = None) -> dict[str, Any]:
-        """What an event of a trace tells of it: the version that was last seen, and its metadata, or those that are to
-        replace them.
+        """The fields of an event of a trace: the version that was last seen, and its metadata, or the metadata that are
+        to replace them.
         """
         return {"version": self.version, "metadata": described(offered or self.metadata)}
 
     def take(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> Seen | None:
-        """Take an answer, or the timer after a lost one; None while nothing is settled, or it is of an operation long
-        forgotten.
+        """Take an answer, or the timer after a lost one; None while the outcome is open, or for the answer to an
+        operation that is forgotten.
         """
         if type(event) is TimerFired:
             if event.key == ("metadata", self.txn):

@@ -70,8 +70,8 @@ class ReaderSettings(msgspec.Struct, frozen=True):
     """How a ledger is read. Times are in microseconds.
 
     ``speculation_delay``: how long to wait for a bookie before the next one is asked too, or anew; ``poll_wait``: how
-    long a bookie is to hold a question for a higher LAC. ``lac``: the highest that is known already, as another reader
-    was told it; nobody is asked then when the ledger is opened.
+    long a bookie is to hold a question for a higher LAC. ``lac``: the highest LAC that another reader has
+    learnt already; then no bookie is asked when the ledger is opened.
     """
 
     password: bytes = b""
@@ -124,7 +124,7 @@ class Poll(msgspec.Struct):
 
 
 class Reader:
-    """A client that reads one ledger. ``traces``: it says what it is told, see :class:`Trace`.
+    """A client that reads one ledger. ``traces``: it traces the answers that it receives, see :class:`Trace`.
 
     Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data, or
     the :class:`Entry` if the second argument says so) and ``tail`` of an entry: its data as soon as it is confirmed, or
@@ -239,7 +239,7 @@ class Reader:
             effects.extend(Result(token, error=Error.UNAUTHORIZED) for token in opens)
 
     def _gone(self, effects: list[Effect]) -> None:
-        """The ledger was deleted, or has never been: all who wait are told so."""
+        """The ledger was deleted, or has never been: all calls that wait get the error."""
         self.status = ReaderStatus.GONE
         asking = [token for lac_read in self.lac_reads for token in lac_read.tokens]
         waiting = [token for tokens in self.tails.values() for token in tokens]
@@ -327,7 +327,7 @@ class Reader:
         entry = self.digests.open_entry(response.body, self.ledger, read.entry_id) if response else None
         outcome = outcome_of_read(response.code if response else None, entry is not None)
         if self.traces and outcome in (ReadOutcome.FOUND, ReadOutcome.NEGATIVE):
-            self._trace_told(bookie, read.entry_id, outcome is ReadOutcome.FOUND, effects)
+            self._trace_answer(bookie, read.entry_id, outcome is ReadOutcome.FOUND, effects)
         if outcome is not ReadOutcome.FOUND:
             if bookie in read.negative or bookie in read.failed:
                 return  # it was asked by the batch and here, and its first word counts
@@ -377,7 +377,7 @@ class Reader:
             self.traced_lac = lac
             effects.append(Trace("reader_learns_lac", self.ledger, {"lac": lac}))
 
-    def _trace_told(self, bookie: str, entry_id: int, found: bool, effects: list[Effect]) -> None:
+    def _trace_answer(self, bookie: str, entry_id: int, found: bool, effects: list[Effect]) -> None:
         action = "reader_receives_entry" if found else "reader_receives_no_entry"
         effects.append(Trace(action, self.ledger, {"bookie": bookie, "entries": ((entry_id, entry_id),)}))
 
@@ -399,10 +399,10 @@ class Reader:
             return
         (asked.answered if says_lac(response.code if response else None) else asked.failed).append(bookie)
         if response is not None:
-            told = self.digests.open_lac(response.lac_body, self.ledger)
+            explicit_lac = self.digests.open_lac(response.lac_body, self.ledger)
             last = self.digests.open_entry(response.last_entry, self.ledger)
-            if told is not None:
-                asked.lacs.append(told)
+            if explicit_lac is not None:
+                asked.lacs.append(explicit_lac)
             if last is not None:
                 asked.lacs.append(last.lac)
         metadata = self.view.known()
@@ -452,7 +452,7 @@ class Reader:
             if entry is not None and is_readable(entry.entry_id, response.lac, self.end):
                 if self.traces:
                     self._trace_lac(response.lac, effects)
-                    self._trace_told(bookie, entry.entry_id, True, effects)
+                    self._trace_answer(bookie, entry.entry_id, True, effects)
                 effects.extend(Result(token, entry.data) for token in self.tails.pop(entry.entry_id, ()))
             self._learn(response.lac, now, effects)
         if self.poll is not None or not self.tails:

@@ -1,10 +1,10 @@
-"""The recoverer: closes a ledger whose owner is gone, or taken for gone, so that nothing that was confirmed is lost.
+"""The recoverer: closes a ledger whose owner is gone, or taken for gone, so that no confirmed entry is lost.
 
-It marks the ledger as in recovery, fences the last ensemble, reads forward from the highest LAC that it is told,
-several entries at once, and writes back what it finds while it reads on. Entries are read from the ensemble that the
-recovery began with; where bookies fail that are written to, it goes on with others, and tells nobody before it closes
-the ledger. It closes on the version that it has marked: when somebody else has marked the ledger since, it begins anew.
-(The Java client closes on the newer version.)
+It marks the ledger as in recovery, fences the last ensemble, reads forward from the highest LAC that it learns, several
+entries at once, and writes back the entries that it finds while it reads on. Entries are read from the ensemble that
+the recovery began with; where bookies fail that are written to, it goes on with others, and writes no metadata before
+it closes the ledger. It closes on the version that it has marked: when somebody else has marked the ledger since, it
+begins anew. (The Java client closes on the newer version.)
 """
 
 from __future__ import annotations
@@ -453,8 +453,8 @@ class Recoverer:
                 self._close(effects)
 
     def _read_length(self, effects: list[Effect]) -> None:
-        """Nothing was found after the LAC, and no bookie has told of the entry at the LAC, which knows the length of
-        the ledger.
+        """No entry was found after the LAC, and no bookie has answered with the entry at the LAC, which has the length
+        of the ledger.
         """
         if not self.reads:
             fragment = fragment_of(self._marked().fragments, self.found)

@@ -28,7 +28,7 @@ PAUSE = 3_000_000
 """Microseconds after which what could not be repaired is tried again."""
 
 MAY_LACK = "bookie_may_lack_entries"
-"""What a trace is told of each ledger that is looked at. Whoever carries it out adds which entries of the ledger the
+"""The event of a trace for each ledger that is checked. The driver of the role adds the entries of the ledger that the
 bookie has.
 """
 

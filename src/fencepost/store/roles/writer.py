@@ -78,7 +78,7 @@ from fencepost.store.rules.quorums import are_quorums
 
 
 class WriterSettings(msgspec.Struct, frozen=True):
-    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is told with entries
+    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is sent with entries
     alone.
 
     ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them
@@ -185,10 +185,10 @@ class Writer:
         self.forces_begun = 0
         self.forces: dict[int, Force] = {}
         """Forces by each of their requests that is not answered."""
-        self.told = NO_ENTRY_YET
-        """The last LAC that went out."""
-        self.tells_lac = False
-        """Whether a timer is set to tell the LAC by itself."""
+        self.sent_lac = NO_ENTRY_YET
+        """The last LAC that was sent."""
+        self.is_lac_timer_set = False
+        """Whether the timer of the explicit LAC is set."""
 
     def __repr__(self) -> str:
         return f"Writer({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
@@ -242,7 +242,7 @@ class Writer:
         adds, appends = self.adds, self.appends
         while appends and may_append(adds.pushed, adds.confirmed, self.settings.in_flight_limit):
             append = appends[0]
-            self.told = self.lac
+            self.sent_lac = self.lac
             if append.is_batch:
                 self._send_batch(append, room(adds.pushed, adds.confirmed, self.settings.in_flight_limit), effects)
                 if append.next == len(append.entries):
@@ -251,7 +251,7 @@ class Writer:
             appends.popleft()
             (data,) = append.entries
             self.length += len(data)
-            entry = Entry(self.ledger, adds.pushed + 1, self.told, self.length, data)
+            entry = Entry(self.ledger, adds.pushed + 1, self.sent_lac, self.length, data)
             body = self.digests.entry_body(entry)
             request = AddEntry(
                 self.ledger, entry.entry_id, entry.lac, body, self.key, deferred_sync=self.settings.deferred_sync
@@ -268,7 +268,7 @@ class Writer:
             entries = entries[start : append.next]
         if entries:
             deferred = self.settings.deferred_sync
-            first = AddEntry(self.ledger, self.adds.pushed + 1, self.told, b"", self.key, deferred_sync=deferred)
+            first = AddEntry(self.ledger, self.adds.pushed + 1, self.sent_lac, b"", self.key, deferred_sync=deferred)
             batch = self.loops.batch(self.digests, first, self.length, entries)
             self.length = batch.length(len(batch) - 1)
             if self.traces:
@@ -363,7 +363,7 @@ class Writer:
             self._write("client_changes_ensemble", metadata, effects)
         elif what_next is Next.WRITE and not self.adds.may_go_on():
             self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
-        elif not self.view.is_settled:
+        elif not self.view.is_stable:
             # Another ensemble might come to be in them, of which this writer knew nothing.
             self._write("client_keeps_ensemble", metadata, effects)
         else:
@@ -371,7 +371,7 @@ class Writer:
             self._confirm(effects)
             self._close_when_drained(effects)
 
-    # -- force, and the LAC told by itself -----------------------------------------------------------------------------
+    # -- force, and the explicit LAC -----------------------------------------------------------------------------------
 
     def _force(self, token: int | None, effects: list[Effect]) -> None:
         if token is not None and not is_beyond(self.adds.confirmed, self.lac):
@@ -416,14 +416,14 @@ class Writer:
 
     def _lac_moved(self, effects: list[Effect]) -> None:
         interval = self.settings.explicit_lac_interval
-        if interval and not self.tells_lac and is_beyond(self.lac, self.told):
-            self.tells_lac = True
+        if interval and not self.is_lac_timer_set and is_beyond(self.lac, self.sent_lac):
+            self.is_lac_timer_set = True
             effects.append(SetTimer("tell LAC", interval))
 
-    def _tell_lac(self, effects: list[Effect]) -> None:
-        self.tells_lac = False
-        if self.status is WriterStatus.OPEN and is_beyond(self.lac, self.told):
-            self.told = self.lac
+    def _send_lac(self, effects: list[Effect]) -> None:
+        self.is_lac_timer_set = False
+        if self.status is WriterStatus.OPEN and is_beyond(self.lac, self.sent_lac):
+            self.sent_lac = self.lac
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
             effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
 
@@ -467,7 +467,7 @@ class Writer:
         self.closes.clear()
 
     def _fail(self, error: Error, effects: list[Effect]) -> None:
-        """Nothing more can be added: whoever waits is told so."""
+        """Nothing more can be added: all calls that wait get the error."""
         self.status, self.error = WriterStatus.FAILED, error
         if self.traces:
             effects.append(Trace("client_ends", self.ledger, {"error": error.value}))
@@ -482,7 +482,11 @@ class Writer:
     # -- what it says for a trace --------------------------------------------------------------------------------------
 
     def _trace_sent(self, first: int, last: int, effects: list[Effect]) -> None:
-        fields: dict[str, Any] = {"entries": ((first, last),), "lac": self.told, "ensemble": list(self.adds.ensemble)}
+        fields: dict[str, Any] = {
+            "entries": ((first, last),),
+            "lac": self.sent_lac,
+            "ensemble": list(self.adds.ensemble),
+        }
         if self.settings.deferred_sync:
             fields["deferred_sync"] = True
         effects.append(Trace("client_sends_add_entry_requests", self.ledger, fields))
@@ -584,7 +588,7 @@ class Writer:
 
     def _timer_fired(self, event: TimerFired, effects: list[Effect]) -> None:
         if event.key == "tell LAC":
-            self._tell_lac(effects)
+            self._send_lac(effects)
         else:
             self._metadata_answered(event, effects)
 

@@ -1,4 +1,4 @@
-"""The loops of what a bookie has in memory: its table of entries, how they are laid out for an entry log, and reads
+"""The loops of the write cache: its table of entries, the layout of these for an entry log, and reads
 from one.
 
 The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added
@@ -8,7 +8,7 @@ are neighbours among the slots.
 
 The row of entry id -1 is a ledger's own: it has the ledger's last entry id in place of an address.
 
-The loops that change or search the table keep the interpreter's lock, which is what keeps them apart, and take some
+The loops that change or search the table keep the interpreter's lock, which excludes one another, and take some
 microseconds. All others let others run.
 """
 

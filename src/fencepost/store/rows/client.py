@@ -265,8 +265,8 @@ def bytes_of(responses, rows):
 @inner
 def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type):
     """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry
-    that was asked for, or its digest is wrong; and the LAC that was told. Digests that the loops do not make are not
-    looked at.
+    that was asked for, or its digest is wrong; and the LAC of the response. Digests that the loops do not make are not
+    checked.
     """
     body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
     start, stop = body + _HEADER + digest_size, body + size
@@ -286,8 +286,8 @@ def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_ty
 @njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64[:, ::1])")
 def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, table):
     """Find the data of entries where they have arrived, and put their places into the table, which has a row for each
-    response: how many are not what was asked for, and the highest LAC that was told. As for :func:`take_entries`, the
-    rows of these become -1, and so they are in the table.
+    response: how many are not what was asked for, and the highest LAC of the responses. As for :func:`take_entries`,
+    the rows of these become -1, and so they are in the table.
     """
     highest, refused = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
@@ -310,7 +310,7 @@ def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
 )
 def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, first, block, at, table):
     """Put the data of entries into a block from ``at`` on, and a row for each into the table, which begins with the
-    entry ``first``: how many are new, where the block ends then, and the highest LAC that was told.
+    entry ``first``: how many are new, where the block ends then, and the highest LAC of the responses.
 
     The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is
     wrong. Digests that the loops do not make are not looked at, nor responses whose row is -1 already. Entries beyond

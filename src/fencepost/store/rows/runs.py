@@ -1,4 +1,4 @@
-"""The loops of runs: how those of a section are laid out, and where entries are that the index is asked for.
+"""The loops of runs: the layout of the runs of a section, and the places of entries that the index is asked for.
 
 Both go by the columns of :mod:`fencepost.store.disk.sections` and :mod:`fencepost.store.disk.index`, which have the
 plain twins.

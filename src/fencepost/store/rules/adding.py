@@ -47,7 +47,7 @@ def is_journalled(journals_adds: bool, recovery: bool) -> bool:
 
 
 def answer_to_write_lac(*, key_matches: bool, protections: Protections = ALL) -> Code:
-    """What a bookie answers to a LAC that is told by itself. It is true whoever else is fenced or not."""
+    """The answer of a bookie to an explicit LAC. The LAC is true whether the ledger is fenced or not."""
     return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
 
 
@@ -123,7 +123,7 @@ def lac_reached(
     return lac
 
 
-# -- deferred sync, and the LAC told by itself ------------------------------------------------------------------------
+# -- deferred sync, and the explicit LAC ------------------------------------------------------------------------------
 
 
 def lac_of_owner(confirmed: int, forced: int, deferred_sync: bool) -> int:
@@ -156,5 +156,5 @@ def outlives_connection(pushed: int, forced: int, deferred_sync: bool) -> bool:
 
 
 def is_beyond(lac: int, known: int) -> bool:
-    """Whether a LAC says more than the one that is known, or was told, already."""
+    """Whether a LAC is higher than the known one, or the one that was sent already."""
     return lac > known

@@ -97,5 +97,5 @@ def mark_of(metadata: LedgerMetadata, bookie: str, protections: Protections = AL
 
 
 def may_leave_limbo(status: LedgerStatus, lacking: int) -> bool:
-    """Whether a ledger leaves limbo: its end is settled, and the bookie lacks none of the entries that belong to it."""
+    """Whether a ledger leaves limbo: its end is fixed, and the bookie lacks none of the entries that belong to it."""
     return status is LedgerStatus.CLOSED and not lacking

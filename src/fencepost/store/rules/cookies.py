@@ -2,8 +2,8 @@
 
 A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is
 stamped into every directory and into the metadata at the first start, into the directories first. A bookie whose
-cookies disagree does not start: it would answer that it lacks entries which it has confirmed. If it is told to repair
-itself it may start all the same, as one that has lost a directory (:mod:`fencepost.store.rules.boot`).
+cookies disagree does not start: it would answer that it lacks entries which it has confirmed. If it is configured to
+repair itself it may start all the same, as a bookie that has lost a directory (:mod:`fencepost.store.rules.boot`).
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool
     """Whether an entry can be committed that so many bookies of its write set have failed to confirm, and that there
     are no others for.
 
-    Those that are left have confirmed it, or may yet: it depends on this entry alone who has failed, not on what a
-    bookie failed before. The Java client goes by the same, where it is told to delay changes of ensemble; otherwise it
-    gives up.
+    Those that are left have confirmed it, or may yet: the failed bookies are those of this entry alone, not those
+    of entries before. The Java client decides the same, where it is configured to delay changes of ensemble; otherwise
+    it gives up.
     """
     return is_committed(write_quorum - missed_by, ack_quorum)
 

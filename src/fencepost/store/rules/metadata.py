@@ -46,7 +46,7 @@ class LedgerMetadata(Record):
 
     ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created
     itself. ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``:
-    milliseconds since 1970, where the client that created the ledger has told them. ``format_version``: that of the
+    milliseconds since 1970, where the client that created the ledger has written them. ``format_version``: that of the
     bytes, which stays as it is.
     """
 
@@ -149,7 +149,7 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
     return expected == actual or not protections.conditional_updates
 
 
-def is_settled(version: int, tried_on: int | None) -> bool:
+def is_stable(version: int, tried_on: int | None) -> bool:
     """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the
     version on which a client has tried to change them last and does not know whether it did.
 
@@ -220,9 +220,9 @@ def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: 
     """A recovery wants to close the ledger at the end it found. It gives up if anybody changed the metadata since it
     began.
 
-    Whoever changed them recovers the ledger and may have been told of other entries; it is safe to begin anew. The Java
-    client reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it ends
-    where that says.
+    The client that changed them recovers the ledger and may have found other entries; it is safe to begin anew. The
+    Java client reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it
+    ends where that says.
     """
     if status is LedgerStatus.CLOSED:
         return Next.DONE

@@ -37,7 +37,7 @@ def answer_to_read(
 def answer_to_read_lac(
     *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """What a bookie answers that is asked for its LAC. In limbo it may have been told of more than it knows."""
+    """The answer of a bookie to a read of its LAC. In limbo the bookie may have lost a higher LAC."""
     if limbo and protections.limbo_is_unknown:
         return Code.UNKNOWN_LEDGER_STATE
     if unreadable:
@@ -241,9 +241,9 @@ def says_lac(code: Code | None) -> bool:
     return code is Code.OK or code in NEGATIVES
 
 
-def lac_of_reader(known: int, told: int) -> int:
-    """A reader's LAC after somebody told one. It never falls: bookies that were not told everything come late."""
-    return max(known, told)
+def lac_of_reader(known: int, received: int) -> int:
+    """A reader's LAC after it has received one. The LAC never falls: some bookies have learnt only a lower one."""
+    return max(known, received)
 
 
 def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:

@@ -1,6 +1,6 @@
-"""Replication: which entries a bookie should have, and how another one takes the place of a bookie that is gone.
+"""Replication: the entries that a bookie should have, and how another bookie replaces one that is gone.
 
-What is said here of a fragment holds if its end is settled: if the ledger is closed, or another fragment follows.
+Functions of a fragment hold for closed fragments: the ledger is closed, or another fragment follows.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.quorums import is_in_write_set, write_set
 
 
-def is_settled(metadata: LedgerMetadata, fragment: int) -> bool:
+def is_closed_fragment(metadata: LedgerMetadata, fragment: int) -> bool:
     """Whether a fragment, by its place in the metadata, has an end that does not change any more."""
     return metadata.status is LedgerStatus.CLOSED or fragment + 1 < len(metadata.fragments)
 
 
 def span(metadata: LedgerMetadata, fragment: int) -> range:
-    """The entries of a settled fragment."""
+    """The entries of a closed fragment."""
     ends = [following.first_entry_id for following in metadata.fragments[fragment + 1 : fragment + 2]]
     if metadata.status is LedgerStatus.CLOSED:
         ends.append(metadata.last_entry + 1)
@@ -62,14 +62,14 @@ def waits_for_end(metadata: LedgerMetadata, gone: Collection[str]) -> bool:
 
 
 def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[int, str]]:
-    """What can be copied elsewhere now: places of settled fragments, each with a bookie in its ensemble that is
+    """The copies that can be replaced now: places of closed fragments, each with a bookie in its ensemble that is
     gone."""
     if metadata.status is LedgerStatus.IN_RECOVERY:
         return []
     return [
         (place, each)
         for place, fragment in enumerate(metadata.fragments)
-        if is_settled(metadata, place)
+        if is_closed_fragment(metadata, place)
         for each in dict.fromkeys(fragment.ensemble)
         if each in gone
     ]

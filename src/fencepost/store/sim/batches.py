@@ -1,8 +1,8 @@
 """Adds and reads by the batch, as a client's process makes them: the simulator's twin of what drivers do for many
 entries at once.
 
-Each entry is a request of its own on its way, with a number from ``FIRST_TXN`` on. What a bookie answers to adds one
-soon after another is told together.
+Each entry is a request of its own on its way, with a number from ``FIRST_TXN`` on. The answers of a bookie to adds
+in quick succession are delivered together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fencepost.store.sim.environment import Environment
 FIRST_TXN = 1 << 40
 
 TOGETHER = 300
-"""Microseconds in which the answers of a bookie are told together, at most."""
+"""Microseconds in which the answers of a bookie are delivered together, at most."""
 
 
 class Process(network.Client, Protocol):
@@ -57,7 +57,7 @@ class Batches:
         self.reads: dict[int, tuple[Reading, int]] = {}
         """The reading and the entry of each read."""
         self.answers: dict[str, list[tuple[Code | None, int]]] = {}
-        """What each bookie has answered to the adds of entries, as far as that is not told."""
+        """The answers of each bookie to the adds of entries that are not delivered yet."""
 
     def send_adds(self, send: SendAdds) -> None:
         """Send the adds of a batch that are for a bookie."""
@@ -96,7 +96,7 @@ class Reading:
     """Entries that a reader asks for together, each of one bookie, and of another one if that lacks it or does not
     answer: what does not come of that goes on one by one, through the role.
 
-    ``taken`` is told of each entry, with its data or the error, as it comes.
+    ``taken`` is called with each entry, and its data or the error, as it comes.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class Reading:
         self.missing = [*entry_ids]
         self.tokens: dict[int, int] = {}
         self.asked_again: dict[int, str | None] = {}
-        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role
-        was not told; None: it may yet.
+        """Entries that another bookie was asked for, and the one that has answered for them before, whose
+        answer the role has not received; None: the role may receive one yet.
         """
         asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
         for entry_id, bookie in asked.items():

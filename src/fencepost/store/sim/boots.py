@@ -77,7 +77,7 @@ class BootingBookie(BookieProcess):
         self.is_at_risk = False
         """Whether what this process has confirmed may be gone with it."""
         self.has_lost_directory = False
-        self.ending = False
+        self.is_shutting_down = False
         self.recoveries = count(1)
         self._forget_repair()
 
@@ -111,7 +111,7 @@ class BootingBookie(BookieProcess):
             return
         self.starts += 1
         self._forget_repair()
-        self.ending = self.is_at_risk = False
+        self.is_shutting_down = self.is_at_risk = False
         self.journals = self.boots.random() < self.share
         stamped = [self._stamped(directory) for directory in self.directories]
         in_metadata = self.environment.cookies.get(self.name)
@@ -157,7 +157,7 @@ class BootingBookie(BookieProcess):
             return
         self.environment.note(self.name, "is asked to end")
         self.alive = False
-        self.ending = True
+        self.is_shutting_down = True
         self._end_clients()
         self.repair = None
         self.environment.network.lose_all(self.name, noticed=True)
@@ -334,7 +334,7 @@ class BootingBookie(BookieProcess):
             self.wanted.clear()
             self.pending.append(checkpoint)
             self._flush_soon()
-        elif not self.ending:
+        elif not self.is_shutting_down:
             super()._begin_checkpoint()
 
     def _remove_journal(self, start: int) -> None:
@@ -451,7 +451,7 @@ class BootingBookie(BookieProcess):
 
     def _end_repair(self) -> None:
         first, second = self.directories
-        if not self.ending:
+        if not self.is_shutting_down:
             self._note(
                 first, "is_under_repair", False, lambda: self._note(second, "is_under_repair", False, self._repaired)
             )

@@ -97,7 +97,7 @@ class Environment:
         return effects
 
     def note(self, who: str, what: str) -> None:
-        """Something happened that no role was told of."""
+        """Add a happening that is no event of a role, as a crash or a fault."""
         self._hash.update(_ENCODE((self.schedule.now, who, what)))
         if self.story is not None:
             self.story.happens(self.schedule.now, who, what)

@@ -211,10 +211,10 @@ class Judge:
                 self._broken("repair", f"{bookie} takes the ledger for repaired, and lacks entry {entry_id}")
 
     def lacks(self, bookie: str) -> bool:
-        """Whether a bookie has lost entries that it has confirmed to a recovery which had not told the metadata of it
-        yet: nobody gives them back to it.
+        """Whether a bookie has lost entries that it has confirmed to a recovery which had not written the bookie into
+        the metadata yet: nobody copies the entries back to the bookie.
 
-        They are missed until the ledger is closed without it.
+        The entries are missed until the ledger is closed without the bookie.
         """
         return any(
             bookie in bookies
@@ -319,8 +319,8 @@ class Judge:
         if [data] != history.appended[entry_id : entry_id + 1]:
             self._broken("no loss", f"{who} reads another entry {entry_id} than was appended")
 
-    def told_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
-        """A reader was told the LAC, and one before it asked."""
+    def learnt_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
+        """A reader has learnt a LAC; ``before``: the LAC that it had before it asked."""
         if lac > self.confirmed(ledger):
             self._broken(
                 "prefix",
@@ -330,18 +330,18 @@ class Judge:
             self._broken("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
 
     def missing(self, who: str, ledger: int, entry_id: int) -> None:
-        """A reader was told that there is no such entry."""
+        """A reader was answered that there is no such entry."""
         if entry_id <= self.ledgers[ledger].acknowledged:
             self._broken("no loss", f"{who} is told that there is no entry {entry_id}, which was acknowledged")
 
     def ended(self, who: str, ledger: int, last_entry: int) -> None:
-        """A client was told that the ledger is closed, and where."""
+        """A client has learnt that the ledger is closed, and its last entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
             self._broken("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
 
     def past_end(self, who: str, ledger: int, entry_id: int) -> None:
-        """A reader was told that the ledger ended before an entry."""
+        """A reader has learnt that the ledger ended before an entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or entry_id <= metadata.last_entry:
             self._broken("no loss", f"{who} is told that the ledger ends before entry {entry_id}, and it does not")

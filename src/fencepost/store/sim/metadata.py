@@ -39,7 +39,7 @@ NAME = "metadata"
 
 
 class Client(Protocol):
-    """Who has a session. ``alive`` is whether it can be told anything."""
+    """The client of a session. ``alive`` is whether it can receive anything."""
 
     name: str
     alive: bool
@@ -89,9 +89,9 @@ class SimMetadata:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def connect(self, client: Client) -> None:
-        """Open a session for a client, who is told of the bookies."""
+        """Open a session for a client, and notify it of the bookies."""
         self.sessions[client.name] = Session(client, set())
-        self._tell(self.sessions[client.name], self._candidates())
+        self._notify(self.sessions[client.name], self._candidates())
 
     def disconnect(self, client: Client) -> None:
         """A client is gone."""
@@ -114,12 +114,12 @@ class SimMetadata:
         """A bookie can be written to."""
         if bookie not in self.bookies:
             self.bookies[bookie] = 1
-            self._tell_bookies()
+            self._notify_bookies()
 
     def unregister(self, bookie: str) -> None:
         """A bookie can not be written to any more."""
         if self.bookies.pop(bookie, None):
-            self._tell_bookies()
+            self._notify_bookies()
 
     def heal(self) -> None:
         """From now on no connection breaks."""
@@ -191,32 +191,32 @@ class SimMetadata:
             fields = {"version": version, "metadata": described(operation.metadata), "client": session.client.name}
             self.trace.node_did(NAME, "metadata_written", fields, str(ledger))
         for watching in self.watches.pop(ledger, {}).values():
-            self._tell(watching, MetadataChanged(ledger))
+            self._notify(watching, MetadataChanged(ledger))
         return MetadataAnswer(operation.txn, Outcome.OK, version)
 
-    # -- what clients are told ----------------------------------------------------------------------------------------
+    # -- notifications and answers ------------------------------------------------------------------------------------
 
     def _delay(self) -> int:
         return 200 + int(self.random() * 1_000)
 
-    def _tell(self, session: Session, event: Event) -> None:
-        self._send(session, self._told, session, event)
+    def _notify(self, session: Session, event: Event) -> None:
+        self._send(session, self._deliver, session, event)
 
-    def _tell_bookies(self) -> None:
+    def _notify_bookies(self) -> None:
         for name in sorted(self.sessions):
-            self._tell(self.sessions[name], self._candidates())
+            self._notify(self.sessions[name], self._candidates())
 
     def _candidates(self) -> BookiesChanged:
         """The bookies in an order in which a client chooses among them: every client in another one."""
         return BookiesChanged(tuple(sorted(self.bookies, key=lambda _: self.random())))
 
     def _send(self, session: Session, call: Any, *arguments: Any) -> None:
-        """Tell a client something after all that it was told before."""
+        """Send a client a message after all that it was sent before."""
         at = max(self.schedule.now + self._delay(), self.clogged.get(session.client.name, 0), session.arrives)
         session.arrives = at
         self.schedule.at(at, call, *arguments)
 
-    def _told(self, session: Session, event: Event) -> None:
+    def _deliver(self, session: Session, event: Event) -> None:
         if self.sessions.get(session.client.name) is session and session.client.alive:
             session.client.deliver(event)
 

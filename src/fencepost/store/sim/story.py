@@ -1,7 +1,7 @@
-"""What happened in a run, step by step: as text, and as the sequence diagram that a check draws of a counterexample.
+"""The story of a run, step by step: as text, and as the sequence diagram that a check draws of a counterexample.
 
-A step is one event at one process, with what it changed there and what it sent. It is written down only when a run is
-replayed.
+A step is one event at one process, with the fields that it changed and the messages that it sent. Steps are recorded
+only when a run is replayed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fencepost.trace.messages import IN_FLIGHT, RECEIVED
 LONGEST = 100
 """Characters of a value after which its middle is left out."""
 
-TOLD = (Journal, Result, Stop)
-"""The effects that are told of, besides messages."""
+SHOWN = (Journal, Result, Stop)
+"""The effects that are shown, besides messages."""
 
-UNTOLD = frozenset(
+HIDDEN = frozenset(
     {
         "cluster",
         "process",
@@ -42,7 +42,7 @@ UNTOLD = frozenset(
         "bookie",
     }
 )
-"""The fields of roles that only match answers to requests."""
+"""The fields of roles that are not shown: they only match answers to requests."""
 
 Key = tuple[Any, int, bool]
 """A message on its way: its connection or session, its number, and whether it goes to the server."""
@@ -50,7 +50,7 @@ Key = tuple[Any, int, bool]
 
 @dataclass
 class Step:
-    """One event. ``lines`` are what it changed; ``quiet``: it neither came by a message nor changed or sent
+    """One event. ``lines`` are the changes; ``quiet``: the event neither came by a message nor changed or sent
     anything.
     """
 
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing can be told of it."""
+        """Whether there is nothing to show of the step."""
         return not (self.lines or self.received or self.sent)
 
 
@@ -125,7 +125,7 @@ class Story:
                 elif old[name] != new[name]:
                     self.tells(f"{name}: {old[name]} → {new[name]}")
         for effect in effects:
-            if type(effect) in TOLD:
+            if type(effect) in SHOWN:
                 self.tells(words(effect))
 
     def restarted(self, who: str) -> None:
@@ -176,7 +176,7 @@ class Story:
 def _parts(fields: Mapping[Any, Any], depth: int, path: str = "") -> Iterator[tuple[str, str]]:
     """What fields hold, in words; what holds fields itself, part by part."""
     for name, value in fields.items():
-        if name in UNTOLD:
+        if name in HIDDEN:
             continue
         own = f"{path}{brief(name)}"
         if depth and isinstance(value, dict):

@@ -147,7 +147,7 @@ class Owner:
             self.cluster.schedule.after(0, self._burst)
 
     def _confirmed(self, entry_id: int) -> None:
-        """Entries up to this one are confirmed: those of batches are not told of one by one."""
+        """Entries up to this one are confirmed: entries of batches are not confirmed one by one."""
         while self.by_batch and self.by_batch[0][1][0] <= entry_id:
             token, places = self.by_batch.popleft()
             done = min(len(places), entry_id - places[0] + 1)
@@ -236,7 +236,7 @@ class Follower:
             if self.cluster.schedule.now < DEADLINE:
                 after(AGAIN, self._ask, operation, entry_id)
         elif operation in ("open", "lac"):
-            judge.told_lac(name, LEDGER, result.value, lac_before)
+            judge.learnt_lac(name, LEDGER, result.value, lac_before)
             self.lac = max(self.lac, result.value)
             if operation == "open":
                 after(0, self._ask, "tail", self.next)

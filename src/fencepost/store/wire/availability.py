@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from fencepost.store.wire.frames import WireError
 
 Runs = tuple[tuple[int, int], ...]
-"""Runs of entries, each its first and last id, ascending and apart."""
+"""Runs of entries, each its first and last id, ascending and not adjacent."""
 
 _HEADER = struct.Struct(">ii56x")
 _GROUP = struct.Struct(">qqii")
