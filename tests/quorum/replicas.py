@@ -99,7 +99,7 @@ class Driven:
                 return effect.response
         return None
 
-    def told(self, response: Response) -> list[Effect]:
+    def answered(self, response: Response) -> list[Effect]:
         return self(ResponseReceived(response))
 
     def sent(self, kind: type[Any]) -> list[Any]:
@@ -112,7 +112,7 @@ class Driven:
 
     def gets_votes(self, *numbers: int, pre_vote: bool = False) -> None:
         for number in numbers:
-            self.told(VoteResponse(key(number), self.replica.epoch, None, Error.NONE, True, pre_vote))
+            self.answered(VoteResponse(key(number), self.replica.epoch, None, Error.NONE, True, pre_vote))
 
     def is_elected(self, *by: int) -> None:
         """It waits too long, is granted pre-votes and votes, and has stored its first records."""

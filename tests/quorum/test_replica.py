@@ -45,12 +45,12 @@ from fencepost.quorum.roles.interface import (
     ReplyWithSnapshot,
     Resign,
     Send,
+    SendHighWatermark,
     SetTimer,
     SnapshotInstalled,
     SnapshotTaken,
     Stored,
     StoreState,
-    TellHighWatermark,
     Timer,
     Truncate,
     VotersChanged,
@@ -150,7 +150,7 @@ def test_a_vote_is_remembered_after_a_restart() -> None:
 def test_an_observer_votes_and_keeps_its_vote_when_it_loses_its_leader() -> None:
     driven = Driven(4, bootstrap=("h2:1",))
     assert driven.asked(Vote(2, key(2), key(4), place(0, 0))).granted is True  # type: ignore[union-attr]
-    driven.told(FetchResponse(key(2), 2, node(2), Error.NONE))
+    driven.answered(FetchResponse(key(2), 2, node(2), Error.NONE))
     assert driven.replica.state is State.FOLLOWER
     driven.fires(Timer.FETCH)
     assert (driven.replica.state, driven.replica.voted) == (State.UNATTACHED, key(2))
@@ -172,8 +172,8 @@ def test_votes_of_the_disk_that_was_there_before_do_not_count() -> None:
     driven.fires(Timer.ELECTION)
     driven.gets_votes(2, pre_vote=True)
     for directory in ("lost", "lost too"):
-        driven.told(VoteResponse(key(2, directory), 1, None, Error.NONE, True))
-        driven.told(VoteResponse(key(3, directory), 1, None, Error.NONE, True))
+        driven.answered(VoteResponse(key(2, directory), 1, None, Error.NONE, True))
+        driven.answered(VoteResponse(key(3, directory), 1, None, Error.NONE, True))
     assert driven.replica.state is State.CANDIDATE
 
 
@@ -181,7 +181,7 @@ def test_a_follower_that_hears_from_its_leader_refuses_pre_votes() -> None:
     driven = following(epochs=(1,))
     asks = Vote(1, key(3), key(1), place(5, 1), pre_vote=True)
     assert driven.asked(asks).granted is True  # type: ignore[union-attr]
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 1))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 1))
     assert driven.asked(asks).granted is False  # type: ignore[union-attr]
     assert driven.asked(asks).leader == node(2)  # type: ignore[union-attr]
     driven.asked(EndQuorum(1, key(2), (key(3), key(1))))
@@ -193,7 +193,7 @@ def test_whoever_is_refused_pre_votes_goes_back_to_its_leader_and_its_epoch_stay
     driven.fires(Timer.FETCH)
     assert driven.replica.state is State.PROSPECTIVE
     for number in (2, 3):
-        driven.told(VoteResponse(key(number), 1, node(2), Error.NONE, False, True))
+        driven.answered(VoteResponse(key(number), 1, node(2), Error.NONE, False, True))
     assert (driven.replica.state, driven.replica.epoch) == (State.FOLLOWER, 1)
 
 
@@ -279,7 +279,7 @@ def test_a_follower_fetches_again_only_when_it_has_stored_what_it_got() -> None:
     assert driven.sent(Fetch) == [Fetch(1, key(1), place(0, 0))]
     driven.clear()
     batches = (leader_change(0, 1, 2), Batch(1, 1, (b"a", b"b")))
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 1, batches))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 1, batches))
     assert driven.all(Append) == [Append(batches)]
     assert driven.all(Commit) == [Commit(1)]
     assert driven.sent(Fetch) == []
@@ -291,9 +291,9 @@ def test_a_follower_fetches_again_only_when_it_has_stored_what_it_got() -> None:
 
 def test_what_was_stored_and_cut_off_since_does_not_count() -> None:
     driven = following(epoch=2, epochs=(1, 1))
-    driven.told(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
+    driven.answered(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
     assert driven.all(Truncate) == [Truncate(1)]
-    driven.told(FetchResponse(key(2), 2, node(2), Error.NONE, place(1, 1), -1, (leader_change(1, 2, 2),)))
+    driven.answered(FetchResponse(key(2), 2, node(2), Error.NONE, place(1, 1), -1, (leader_change(1, 2, 2),)))
     driven.clear()
     driven(Stored(place(2, 1)))
     assert driven.sent(Fetch) == []
@@ -305,9 +305,9 @@ def test_answers_to_other_fetches_and_of_other_replicas_are_not_read() -> None:
     driven = following()
     driven.clear()
     batches = (leader_change(0, 1, 2),)
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(5, 1), 9, batches))
-    driven.told(FetchResponse(key(3), 1, node(2), Error.NONE, place(0, 0), 9, batches))
-    driven.told(FetchResponse(key(2), 0, None, Error.NONE, place(0, 0), 9, batches))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(5, 1), 9, batches))
+    driven.answered(FetchResponse(key(3), 1, node(2), Error.NONE, place(0, 0), 9, batches))
+    driven.answered(FetchResponse(key(2), 0, None, Error.NONE, place(0, 0), 9, batches))
     assert driven.effects == []
 
 
@@ -315,7 +315,7 @@ def test_a_leader_that_lacks_what_is_committed_is_not_obeyed() -> None:
     driven = following(epoch=2, epochs=(1, 1))
     driven.replica.high_watermark = 2
     with pytest.raises(QuorumError, match="does not have what was committed"):
-        driven.told(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
+        driven.answered(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
 
 
 def test_a_voter_that_falls_back_to_the_configuration_before() -> None:
@@ -324,7 +324,7 @@ def test_a_voter_that_falls_back_to_the_configuration_before() -> None:
     driven = following(epoch=2, log=log)
     assert not driven.replica.is_voter
     driven.clear()
-    driven.told(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
+    driven.answered(FetchResponse(key(2), 2, node(2), Error.NONE, place(2, 1), -1, (), place(1, 1)))
     assert driven.replica.is_voter
     assert VotersChanged(True) in driven.effects
 
@@ -335,7 +335,7 @@ def test_an_observer_asks_one_endpoint_after_the_other_for_the_leader() -> None:
         driven.fires(Timer.RETRY)
     assert [effect.endpoint for effect in driven.all(Send)] == ["h1:1", "h2:1", "h1:1"]
     driven.clear()
-    driven.told(FetchResponse(key(1), 3, node(2), Error.FENCED_LEADER_EPOCH, place(0, 0)))
+    driven.answered(FetchResponse(key(1), 3, node(2), Error.FENCED_LEADER_EPOCH, place(0, 0)))
     assert driven.replica.state is State.FOLLOWER
     assert driven.all(Send) == [Send("h2:1", Fetch(3, key(4), place(0, 0)))]
     assert LeaderChanged(3, node(2)) in driven.effects
@@ -443,8 +443,8 @@ def test_a_replica_with_clients_that_wait_is_told_at_once(asks_before: bool) -> 
     if asks_before:
         assert fetch(driven, 3, end + 1, hwm=end) is None
     driven.clear()
-    driven(TellHighWatermark(key(3)))
-    driven(TellHighWatermark(key(9)))  # nobody knows it
+    driven(SendHighWatermark(key(3)))
+    driven(SendHighWatermark(key(9)))  # nobody knows it
     if asks_before:
         assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1]
     else:
@@ -494,11 +494,11 @@ def test_a_follower_fetches_a_snapshot_piece_by_piece_and_goes_on_behind_it() ->
     driven = following(epoch=3)
     driven.clear()
     snapshot = place(9, 2)
-    driven.told(FetchResponse(key(2), 3, node(2), Error.NONE, place(0, 0), 9, snapshot=snapshot))
+    driven.answered(FetchResponse(key(2), 3, node(2), Error.NONE, place(0, 0), 9, snapshot=snapshot))
     assert driven.sent(FetchSnapshot) == [FetchSnapshot(3, key(1), snapshot, 0)]
-    driven.told(FetchSnapshotResponse(key(2), 3, node(2), Error.NONE, snapshot, 5, 0, b"abc"))
+    driven.answered(FetchSnapshotResponse(key(2), 3, node(2), Error.NONE, snapshot, 5, 0, b"abc"))
     assert driven.sent(FetchSnapshot)[-1] == FetchSnapshot(3, key(1), snapshot, 3)
-    driven.told(FetchSnapshotResponse(key(2), 3, node(2), Error.NONE, snapshot, 5, 3, b"de"))
+    driven.answered(FetchSnapshotResponse(key(2), 3, node(2), Error.NONE, snapshot, 5, 3, b"de"))
     assert driven.all(WriteSnapshot) == [WriteSnapshot(snapshot, 0, b"abc"), WriteSnapshot(snapshot, 3, b"de")]
     assert driven.all(InstallSnapshot) == [InstallSnapshot(snapshot)]
     driven.clear()
@@ -617,7 +617,7 @@ def test_an_observer_joins_by_itself_after_it_has_its_predecessor_removed() -> N
     driven = Driven(1, of=voters(1, 2, 3), election=ElectionState(1, None, node(2)), auto_join=True)
     assert driven.replica.is_voter
     driven = Driven(4, of=voters(2, 3), election=ElectionState(1, None, node(2)), auto_join=True)
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
     driven.clear()
     driven.fires(Timer.JOIN)
     assert driven.sent(AddVoter) == [AddVoter(node(4), when_committed=False)]
@@ -634,7 +634,7 @@ def test_a_voter_that_has_moved_tells_its_leader_until_the_voters_say_so() -> No
     assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
     driven.fires(Timer.JOIN)
     assert driven.sent(UpdateVoter) == []  # the leader has not answered yet
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
     for _ in range(2):
         driven.clear()
         driven.fires(Timer.JOIN)
@@ -642,23 +642,23 @@ def test_a_voter_that_has_moved_tells_its_leader_until_the_voters_say_so() -> No
         assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
     driven.clear()
     said = Batch(0, 1, control=VotersRecord(voters(1, 2, 3)))
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0, (said,)))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0, (said,)))
     assert driven.all(CancelTimer) == [CancelTimer(Timer.JOIN)] and driven.all(VotersChanged) == []
     driven.clear()
     driven.fires(Timer.JOIN)
     assert driven.effects == []
     # What said so is cut off again: it is told again.
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
     assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]  # it has asked for nothing since
     driven.stores()
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
     assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
 
 
 def test_a_voter_that_is_where_the_voters_say_asks_for_nothing() -> None:
     driven = Driven(1, election=ElectionState(1, None, node(2)))
     assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]
-    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
+    driven.answered(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
     driven.clear()
     driven.fires(Timer.JOIN)
     assert driven.effects == []

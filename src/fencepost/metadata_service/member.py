@@ -162,7 +162,7 @@ class Member(Service):
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
-        self._every(max(10, self.settings.tick_time // 4), self._tell_heard)
+        self._every(max(10, self.settings.tick_time // 4), self._report_heard)
         self._every(_LOOK, self._look_for_leader)
 
     async def stop(self) -> None:
@@ -242,7 +242,7 @@ class Member(Service):
             else:
                 self._in_flight[asked.number] = item
         unsent = [each for each in unsent if each[1].number in self._in_flight]
-        self._tell_heard()
+        self._report_heard()
         if node.leads:
             self._put_into_log(self.process, [asked for _, asked in unsent])
         else:
@@ -296,7 +296,7 @@ class Member(Service):
             if opened is not None:
                 self._hear(session, opened.timeout)
 
-    def _tell_heard(self) -> None:
+    def _report_heard(self) -> None:
         touched, self._touched = self._touched, set()
         if touched and self._leader is not None and self.node is not None:
             if self._decides:
@@ -341,7 +341,7 @@ class Member(Service):
             self._flush_group()
         if self._decides and self.node is not None:
             for process in askers & self._askers.keys():
-                self.node.tell_high_watermark(self._askers[process])
+                self.node.send_high_watermark(self._askers[process])
 
     def _apply_entry(self, entry: Entry) -> None:
         asked = entry.asked

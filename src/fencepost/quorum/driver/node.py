@@ -60,6 +60,7 @@ from fencepost.quorum.roles.interface import (
     Resign,
     ResponseReceived,
     Send,
+    SendHighWatermark,
     SetTimer,
     Settings,
     SnapshotDamaged,
@@ -68,7 +69,6 @@ from fencepost.quorum.roles.interface import (
     Started,
     Stored,
     StoreState,
-    TellHighWatermark,
     TimerFired,
     Trace,
     Truncate,
@@ -370,10 +370,10 @@ class QuorumNode:
             token = next(self._numbers)
             self.deliver(Proposed(token, self._proposals.take(token, self.limits.batch)))
 
-    def tell_high_watermark(self, replica: ReplicaKey) -> None:
+    def send_high_watermark(self, replica: ReplicaKey) -> None:
         """A replica has clients that wait for a record which is committed by now: if this replica leads, it sends its
         high watermark to that one at once."""
-        self.deliver(TellHighWatermark(replica))
+        self.deliver(SendHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
 

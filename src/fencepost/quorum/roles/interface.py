@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     an answer is waited for. ``retry_backoff``: how long after a request failed it is sent again. ``fetch_max_wait``:
     how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``high_watermark_wait``: how
     long it keeps a fetch for which it has nothing but another high watermark, unless that is wanted, see
-    :class:`TellHighWatermark`; the next records bring it, too. ``records_kept``: how many records ahead of a snapshot
+    :class:`SendHighWatermark`; the next records bring it, too. ``records_kept``: how many records ahead of a snapshot
     stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that presents itself; it finds
     it. ``auto_join``: an observer that has caught up asks to be made a voter, every ``join_retry``; as often, a voter
     that is reached elsewhere than the voters say tells where.
@@ -326,8 +326,9 @@ class Proposed(Event, frozen=True, gc=False):
     records: tuple[bytes, ...]
 
 
-class TellHighWatermark(Event, frozen=True, gc=False):
-    """A replica waits for what is committed by now: it has clients that do."""
+class SendHighWatermark(Event, frozen=True, gc=False):
+    """A replica has clients that wait for a record which is committed by now: if this one leads, it is to send that
+    replica its high watermark."""
 
     replica: ReplicaKey
 

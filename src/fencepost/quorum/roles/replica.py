@@ -59,6 +59,7 @@ from fencepost.quorum.roles.interface import (
     Resign,
     ResponseReceived,
     Send,
+    SendHighWatermark,
     SetTimer,
     Settings,
     SnapshotDamaged,
@@ -67,7 +68,6 @@ from fencepost.quorum.roles.interface import (
     Started,
     Stored,
     StoreState,
-    TellHighWatermark,
     Timer,
     TimerFired,
     Trace,
@@ -157,7 +157,7 @@ class Following:
 class Leading:
     """The state of a leader while it leads."""
 
-    __slots__ = ("change", "epoch_start", "fetched", "is_up", "progress", "tells_later", "waiting")
+    __slots__ = ("answers_later", "change", "epoch_start", "fetched", "is_up", "progress", "waiting")
 
     def __init__(self, epoch_start: int) -> None:
         self.epoch_start = epoch_start
@@ -166,7 +166,7 @@ class Leading:
         """The replicas that have fetched since a majority last had."""
         self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
         """The fetches that wait for something new: connection and request."""
-        self.tells_later = False
+        self.answers_later = False
         """Whether some of these wait for nothing but the high watermark, and are answered soon."""
         self.is_up = False
         """Whether it has committed a record of its epoch."""
@@ -229,7 +229,7 @@ class Replica:
             SnapshotTaken: self._snapshot_taken,
             SnapshotInstalled: self._snapshot_installed,
             SnapshotDamaged: self._snapshot_damaged,
-            TellHighWatermark: self._tell_high_watermark,
+            SendHighWatermark: self._send_high_watermark,
         }
 
     def _request_handlers(self) -> dict[type[Request], Callable[[int, Any], None]]:
@@ -262,7 +262,7 @@ class Replica:
             Timer.CHECK_QUORUM: self._check_quorum,
             Timer.BEGIN_QUORUM: self._look_after_voters,
             Timer.WAITING_FETCHES: self._answer_all_waiting,
-            Timer.HIGH_WATERMARK: self._tell_all_high_watermark,
+            Timer.HIGH_WATERMARK: self._send_high_watermark_to_all,
             Timer.JOIN: self._join,
         }
 
@@ -345,7 +345,7 @@ class Replica:
         if self.voters.keys == {self.key}:
             self._become_prospective()
         elif self.state is State.RESIGNED:
-            self._tell_end_of_quorum(())
+            self._announce_end_of_quorum(())
         else:
             self._wait_for_leader()
 
@@ -471,7 +471,7 @@ class Replica:
         self._restart_check()
         for key in sorted(voters.keys - {self.key}):
             led.progress[key] = Progress()
-        self._tell_voters()
+        self._announce_to_voters()
 
     def _become_follower(self, leader: Node, epoch: int, asked: ReplicaKey | None = None) -> None:
         self._trace("follow", leader=str(leader.key), epoch=epoch, asked=None if asked is None else str(asked))
@@ -495,9 +495,9 @@ class Replica:
         ends = {key: led.progress[key].end if key in led.progress else -1 for key in self.voters.keys - {self.key}}
         self._trace("check_quorum_resign", epoch=self.epoch)
         self._change(Cause.RESIGNS, self.epoch, self.voted, None)
-        self._tell_end_of_quorum(tuple(sorted(ends, key=lambda key: (-ends[key], key))))
+        self._announce_end_of_quorum(tuple(sorted(ends, key=lambda key: (-ends[key], key))))
 
-    def _tell_end_of_quorum(self, successors: tuple[ReplicaKey, ...]) -> None:
+    def _announce_end_of_quorum(self, successors: tuple[ReplicaKey, ...]) -> None:
         self._set_election_timer()
         self._resignation.successors, self._resignation.acknowledged = successors, {self.key}
         self._ask_again()
@@ -780,8 +780,8 @@ class Replica:
                 self._trace("keep_leading", fetched=sorted(map(str, led.fetched)))
             self._restart_check()
 
-    def _tell_voters(self) -> None:
-        """Announce to those voters that it leads which have not fetched since it last looked."""
+    def _announce_to_voters(self) -> None:
+        """Announce its leadership to those voters that have not fetched since it last looked."""
         led = self._leading
         assert led is not None
         for node in self.voters.nodes:
@@ -795,7 +795,7 @@ class Replica:
         led = self._leading
         if led is None:
             return
-        self._tell_voters()
+        self._announce_to_voters()
         voters = self.voters.keys
         for key, progress in list(led.progress.items()):
             progress.idle += 1
@@ -959,21 +959,21 @@ class Replica:
             if request.log_end.offset < end or request.high_watermark < wanted:
                 del led.waiting[key]
                 self._answer_fetch(connection, request)
-            elif request.high_watermark < known and not led.tells_later:
-                led.tells_later = True
+            elif request.high_watermark < known and not led.answers_later:
+                led.answers_later = True
                 self._do(SetTimer(Timer.HIGH_WATERMARK, wait, wait))
 
-    def _tell_high_watermark(self, event: TellHighWatermark) -> None:
+    def _send_high_watermark(self, event: SendHighWatermark) -> None:
         led = self._leading
         if led is not None and event.replica in led.progress:
             led.progress[event.replica].wanted = self.high_watermark
             self._answer_waiting()
 
-    def _tell_all_high_watermark(self) -> None:
+    def _send_high_watermark_to_all(self) -> None:
         led = self._leading
         if led is None:
             return
-        led.tells_later = False
+        led.answers_later = False
         for progress in led.progress.values():
             progress.wanted = self.high_watermark
         self._answer_waiting()

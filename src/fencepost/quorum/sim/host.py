@@ -31,13 +31,13 @@ from fencepost.quorum.roles.interface import (
     ReplyWithSnapshot,
     RequestReceived,
     Send,
+    SendHighWatermark,
     SetTimer,
     SnapshotInstalled,
     SnapshotTaken,
     Started,
     Stored,
     StoreState,
-    TellHighWatermark,
     Timer,
     TimerFired,
     Trace,
@@ -361,7 +361,7 @@ class SimHost:
             if self.replica.settings.high_watermark_wait:
                 for number, each in enumerate(self.replica.voters.nodes):
                     if (self.applied + number) % 3 == 0:  # as if it had clients that wait for this
-                        self.later(0, self.deliver, TellHighWatermark(each.key))
+                        self.later(0, self.deliver, SendHighWatermark(each.key))
         for end_offset in [end for end in self.accepted if end <= effect.offset]:
             self.environment.acknowledged(self.accepted.pop(end_offset), end_offset)
         if self.applied - self.disk.snapshot.end.offset >= self.environment.case.snapshot_every:
