@@ -30,8 +30,8 @@ from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.seeds import traced
+from fencepost.store.sim.workload import simulate
 from fencepost.tracing import RunsFile
 
 SEEDS_OF_FILE = 200

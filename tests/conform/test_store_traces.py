@@ -16,7 +16,7 @@ from fencepost.conform.validate import Validator, Verdict
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 
 PROFILES = ("calm", "races", "crashes", "everything")
 SEEDS = range(1, 9)

@@ -20,8 +20,8 @@ from fencepost.conform.watch import Kept, Limits, Watch
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
+from fencepost.store.sim.workload import simulate
 from fencepost.tracing import TraceError, TraceWriter
 
 LIMITS = Limits(patience=5, idle=20, most=1_000)

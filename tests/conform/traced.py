@@ -14,8 +14,8 @@ from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim.case import Case, drawn
 from fencepost.store.sim.cluster import Outcome
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
+from fencepost.store.sim.workload import simulate
 
 LEDGER = "7"
 

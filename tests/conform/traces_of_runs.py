@@ -8,8 +8,8 @@ from typing import Any
 
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
+from fencepost.store.sim.workload import simulate
 from fencepost.tracing import RunsFile
 
 

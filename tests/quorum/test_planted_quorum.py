@@ -18,8 +18,8 @@ from fencepost.quorum.roles import replica
 from fencepost.quorum.roles.interface import ElectionState, SnapshotInstalled, Started
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import ALL, Election, Error, Learnt, Position, Protections
+from fencepost.quorum.sim.cluster import simulate
 from fencepost.quorum.sim.host import SimHost
-from fencepost.quorum.sim.run import simulate
 from fencepost.quorum.transitions import State
 
 SEEDS = 400

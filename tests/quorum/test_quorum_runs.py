@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
-from fencepost.quorum.sim.run import simulate
+from fencepost.quorum.sim.cluster import simulate
 
-ONE = "from fencepost.quorum.sim.run import simulate; o = simulate(7); print(o.digest, o.events, o.messages, o.virtual)"
+ONE = (
+    "from fencepost.quorum.sim.cluster import simulate; o = simulate(7);"
+    " print(o.digest, o.events, o.messages, o.virtual)"
+)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))

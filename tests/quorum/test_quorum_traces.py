@@ -22,9 +22,8 @@ from fencepost.quorum.checked.running import RunningQuorum
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import drawn
-from fencepost.quorum.sim.cluster import Cluster
+from fencepost.quorum.sim.cluster import Cluster, simulate
 from fencepost.quorum.sim.host import TRACED_AS
-from fencepost.quorum.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
 
 VALIDATOR = Validator(QuorumConformance, keep_path=False)

@@ -10,8 +10,7 @@ from fencepost.commands import simulating
 from fencepost.engines.resources import cores
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.campaign import Campaign, run_of
-from fencepost.quorum.sim.cluster import Outcome
-from fencepost.quorum.sim.run import simulate
+from fencepost.quorum.sim.cluster import Outcome, simulate
 from fencepost.store.sim.seeds import Run, traced, without_of
 from fencepost.tracing import RunsFile
 

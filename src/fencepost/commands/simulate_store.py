@@ -15,10 +15,10 @@ from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import PROFILES, drawn, with_settings
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.judge import PROMISES
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.seeds import Tally, traced
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
+from fencepost.store.sim.workload import simulate
 from fencepost.tracing import RunsFile
 
 

@@ -8,9 +8,9 @@ import itertools
 from random import Random
 
 import pytest
+from faulty_files import FaultyFiles
 from small_bookie import SmallBookie as PlainBookie
 
-from fencepost.store.disk.faults import FaultyFiles
 from fencepost.store.disk.files import Files
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code

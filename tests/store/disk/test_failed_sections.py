@@ -8,10 +8,10 @@ import errno
 from pathlib import Path
 
 import pytest
+from faulty_files import Fault, FaultyFiles, failing
 from small_bookie import SmallBookie
 
 from fencepost.store.disk import entry_logs
-from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code

@@ -14,13 +14,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_bookie import SmallBookie
 
 from fencepost.store.disk import entry_logs
 from fencepost.store.disk.entry_logs import NO_LIMIT
-from fencepost.store.disk.faults import FaultyFiles
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.disk.read_cache import ReadCache
 from fencepost.store.disk.settings import StorageSettings

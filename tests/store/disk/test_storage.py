@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faulty_files import Fault, FaultyFiles, failing
 from patience import PATIENCE, until
 
 from fencepost.errors import SystemFailure
 from fencepost.store.disk import storage
-from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
 from fencepost.store.disk.inspect import inspect
 from fencepost.store.disk.journal import framed

@@ -20,7 +20,7 @@ from fencepost.store.sim.case import drawn, with_settings
 from fencepost.store.sim.cluster import Cluster
 from fencepost.store.sim.disk import SimDisk
 from fencepost.store.sim.judge import Judge
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 
 SEEDS = range(1, 41)
 

@@ -26,7 +26,7 @@ from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.metadata import LedgerStatus, Next
 from fencepost.store.rules.reading import ReadOutcome
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 
 SEEDS = 400
 """Within so many seeds every fault is found."""

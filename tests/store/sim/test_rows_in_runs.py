@@ -14,7 +14,7 @@ from fencepost.store.rows.found import CODE, ENTRY_ID
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim import bookie
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 
 
 class Rows(RowsWriteCache):

@@ -26,14 +26,14 @@ from fencepost.store.sim.case import EVERYTHING, FAULTS, PROFILES, SETTINGS, dra
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.faults import Faults, planned
 from fencepost.store.sim.report import replay_command
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
+from fencepost.store.sim.workload import simulate
 
 HASHES = """
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 for seed in range(1, 13):
     print(simulate(drawn(seed)).trace_hash)
 print(simulate(drawn(7, "beyond")).trace_hash)
@@ -65,7 +65,7 @@ def test_the_same_seed_is_the_same_run_on_every_python(version: str) -> None:
     if (
         python is None
         or subprocess.run(
-            [python, "-c", "import fencepost.store.sim.run"],
+            [python, "-c", "import fencepost.store.sim.workload"],
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
             capture_output=True,
         ).returncode

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fencepost.quorum.rules import ALL, Protections
-from fencepost.quorum.sim.cluster import Outcome
-from fencepost.quorum.sim.run import simulate
+from fencepost.quorum.sim.cluster import Outcome, simulate
 from fencepost.store.sim import seeds
 from fencepost.store.sim.seeds import Run
 from fencepost.store.sim.trace import SimTrace

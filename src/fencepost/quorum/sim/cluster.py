@@ -11,7 +11,7 @@ from fencepost.quorum.log import OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response
 from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
-from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case
+from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
 from fencepost.quorum.sim.environment import Environment, Sender
 from fencepost.quorum.sim.host import SimHost
 from fencepost.quorum.sim.judge import Violation
@@ -319,3 +319,12 @@ class Cluster(Environment):
                 self.network.cut = set()
 
         self.schedule.after(int(10_000 + 600_000 * self.random() ** 2), over)
+
+
+def simulate(
+    case: Case | int, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+) -> Outcome:
+    """Run a case, or the one that a seed draws, to its end. ``tell`` hears every step, and ``trace`` what the hosts
+    write into a trace. The same case has the same outcome in every process, traced or not.
+    """
+    return Cluster(drawn(case) if isinstance(case, int) else case, protections, tell, trace).run()

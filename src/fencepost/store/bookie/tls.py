@@ -33,24 +33,6 @@ def server_context(
     return context
 
 
-def client_context(
-    trusted: str = "", certificate: str = "", key: str = "", password_file: str = "", check_hostname: bool = True
-) -> ssl.SSLContext:
-    """The context of a client, from files in PEM: by default it trusts what the machine trusts. Raises
-    :class:`fencepost.OptionError`.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = check_hostname
-    if trusted:
-        _load(trusted, lambda: context.load_verify_locations(trusted))
-    else:
-        context.load_default_certs()
-    if certificate:
-        _load(certificate, lambda: context.load_cert_chain(certificate, key or None, _password(password_file)))
-    return context
-
-
 async def upgrade(
     loop: asyncio.AbstractEventLoop,
     transport: asyncio.Transport,

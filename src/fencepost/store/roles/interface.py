@@ -73,6 +73,20 @@ class Trace(Effect, frozen=True, gc=False):
     connection: int | None = None
 
 
+class OfLedger:
+    """What the roles of clients have in common: the ledger that each is about, and that it can say what it does."""
+
+    ledger: int
+    traces: bool
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def _trace(self, effects: list[Effect], action: str, fields: dict[str, Any]) -> None:
+        if self.traces:
+            effects.append(Trace(action, self.ledger, fields))
+
+
 # -- a client and its bookies -----------------------------------------------------------------------------------------
 
 

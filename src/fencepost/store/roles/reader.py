@@ -34,6 +34,7 @@ from fencepost.store.roles.interface import (
     Event,
     MetadataAnswer,
     MetadataChanged,
+    OfLedger,
     ReadOn,
     Received,
     Result,
@@ -123,7 +124,7 @@ class Poll(msgspec.Struct):
     over_at: int
 
 
-class Reader:
+class Reader(OfLedger):
     """A client that reads one ledger. ``traces``: it traces the answers that it receives, see :class:`Trace`.
 
     Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data, or
@@ -162,9 +163,6 @@ class Reader:
         """Bookies that left the last question unanswered."""
         self.polled = 0
         """How many polls there have been: each goes to the next bookie."""
-
-    def __repr__(self) -> str:
-        return f"Reader({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     @property
     def end(self) -> int | None:
@@ -355,8 +353,7 @@ class Reader:
             if may_be_elsewhere(read.asked, self._write_set(read.entry_id)):
                 self._read(read.token, read.entry_id, effects, read.with_header)
             elif ordinary_read(False, read.negative, read.failed, read.write_set) is Verdict.NEGATIVE:
-                if self.traces:
-                    effects.append(Trace("reader_finds_no_entry", self.ledger, {"entry": read.entry_id}))
+                self._trace(effects, "reader_finds_no_entry", {"entry": read.entry_id})
                 effects.append(Result(read.token, error=Error.NO_ENTRY))
             elif read.is_damaged:
                 effects.append(Result(read.token, error=Error.DIGEST_MISMATCH))
@@ -428,8 +425,7 @@ class Reader:
                 for token in self.tails.pop(entry_id):
                     self._read(token, entry_id, effects)
             elif self.end is not None:
-                if self.traces:
-                    effects.append(Trace("reader_finds_end", self.ledger, {"entry": entry_id}))
+                self._trace(effects, "reader_finds_end", {"entry": entry_id})
                 effects.extend(Result(token) for token in self.tails.pop(entry_id))
         if self.tails and self.poll is None:
             self._ask_to_poll(now, effects)

@@ -28,6 +28,7 @@ from fencepost.store.roles.interface import (
     Event,
     MetadataAnswer,
     MetadataChanged,
+    OfLedger,
     Received,
     Result,
     Send,
@@ -105,7 +106,7 @@ class RecoveryRead(msgspec.Struct):
     found: Entry | None = None
 
 
-class Recoverer:
+class Recoverer(OfLedger):
     """A client that recovers one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
     Call: ``recover`` gives the metadata of the closed ledger, which it may have been already. After an error it may be
@@ -157,9 +158,6 @@ class Recoverer:
         self.end_known = False
         self.adds = Adds(self.txns, (), 0, 0, NO_ENTRY_YET, 0, self.protections)
 
-    def __repr__(self) -> str:
-        return f"Recoverer({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
     def receive(self, event: Event, now: int) -> list[Effect]:
         """Take an event; what is to be done about it."""
         effects: list[Effect] = []
@@ -181,8 +179,7 @@ class Recoverer:
         effects.append(self.view.read())
 
     def _end(self, effects: list[Effect], error: Error = Error.NONE) -> None:
-        if self.traces:
-            effects.append(Trace("client_ends", self.ledger, {"error": error.value}))
+        self._trace(effects, "client_ends", {"error": error.value})
         value = None if error else self.view.metadata
         effects.extend(Result(token, value, error) for token in self.tokens)
         self.tokens.clear()
@@ -194,8 +191,7 @@ class Recoverer:
         seen = self.view.take(event, effects)
         if self.traces and seen is not None:
             action = "client_receives_metadata" if self.has_opened else "client_opens_ledger"
-            fields = {**self.view.fields(), "written": seen is Seen.WRITTEN}
-            effects.append(Trace(action, self.ledger, fields))
+            effects.append(Trace(action, self.ledger, {**self.view.fields(), "written": seen is Seen.WRITTEN}))
         self.has_opened |= seen is not None
         if seen is Seen.GONE:
             self._end(effects, Error.NO_LEDGER)
@@ -219,8 +215,7 @@ class Recoverer:
 
     def _restart(self, effects: list[Effect]) -> None:
         """Somebody else recovers the ledger, or has: begin anew after a while."""
-        if self.traces:
-            effects.append(Trace("client_ends", self.ledger, {"error": "overtaken"}))
+        self._trace(effects, "client_ends", {"error": "overtaken"})
         self._forget()
         self.status = RecoveryStatus.RESTARTING
         delay = self.settings.restart_delay << min(self.attempts, 6)
@@ -263,10 +258,8 @@ class Recoverer:
     def _fence_answered(self, bookie: str, is_fenced: bool, last: Entry | None, effects: list[Effect]) -> None:
         if self.status is not RecoveryStatus.FENCING:
             return
-        if self.traces:
-            action = "client_receives_fencing_read_lac_response" if is_fenced else "client_gives_up_on_fence"
-            fields = {"bookie": bookie, "lac": None if last is None else last.lac}
-            effects.append(Trace(action, self.ledger, fields))
+        action = "client_receives_fencing_read_lac_response" if is_fenced else "client_gives_up_on_fence"
+        self._trace(effects, action, {"bookie": bookie, "lac": None if last is None else last.lac})
         (self.fenced if is_fenced else self.unfenced).append(bookie)
         if last is not None:
             self.last_entries.append(last)
@@ -309,9 +302,8 @@ class Recoverer:
         """
         bookies = write_set(entry_id, ensemble, self._marked().write_quorum)
         self.reads[entry_id] = RecoveryRead(bookies, [], [])
-        if self.traces:
-            action = "client_sends_recovery_read_requests" if fence else "client_reads_length"
-            effects.append(Trace(action, self.ledger, {"entry": entry_id, "bookies": list(bookies)}))
+        action = "client_sends_recovery_read_requests" if fence else "client_reads_length"
+        self._trace(effects, action, {"entry": entry_id, "bookies": list(bookies)})
         for bookie in bookies:
             self._send(bookie, entry_id, fence, effects)
 
@@ -324,8 +316,9 @@ class Recoverer:
         if self.traces and not self.end_known:
             failed = outcome is ReadOutcome.FAILED
             action = "client_gives_up_on_read" if failed else "client_receives_recovery_read_response"
-            fields = {"bookie": bookie, "entry": entry_id, "found": outcome is ReadOutcome.FOUND}
-            effects.append(Trace(action, self.ledger, fields))
+            effects.append(
+                Trace(action, self.ledger, {"bookie": bookie, "entry": entry_id, "found": outcome is ReadOutcome.FOUND})
+            )
         if outcome is ReadOutcome.FOUND:
             read.found = read.found or entry
         else:
@@ -362,9 +355,11 @@ class Recoverer:
         lac = lac_to_carry(self.began_at, self.adds.confirmed, self.protections)
         body = self.digests.entry_body(msgspec.structs.replace(entry, lac=lac))
         request = AddEntry(self.ledger, entry.entry_id, lac, body, self.key, recovery=True)
-        if self.traces:
-            fields = {"entries": ((entry.entry_id, entry.entry_id),), "lac": lac, "ensemble": list(self.adds.ensemble)}
-            effects.append(Trace("client_writes_back_entry", self.ledger, fields))
+        self._trace(
+            effects,
+            "client_writes_back_entry",
+            {"entries": ((entry.entry_id, entry.entry_id),), "lac": lac, "ensemble": list(self.adds.ensemble)},
+        )
         self.adds.push(request, entry.length, 0, effects)
 
     # -- writing back --------------------------------------------------------------------------------------------------
@@ -404,24 +399,21 @@ class Recoverer:
             self._end(effects, Error.RECOVERY_FAILED)
             return
         if keeps_fragments(self.protections):
-            if self.traces:
-                fields = {"version": None, "metadata": described(self.metadata)}
-                effects.append(Trace("recovery_client_changes_ensemble", self.ledger, fields))
+            self._trace(
+                effects, "recovery_client_changes_ensemble", {"version": None, "metadata": described(self.metadata)}
+            )
             self._go_on_with(changed, effects)
         else:
             self.status = RecoveryStatus.TELLING_FRAGMENTS
             self._write("recovery_client_changes_ensemble", self.metadata, effects)
 
     def _go_on_with(self, ensemble: tuple[str, ...], effects: list[Effect]) -> None:
-        if self.traces:
-            fields = self.adds.resent(ensemble)
-            effects.append(Trace("recovery_client_sends_pending_add_op", self.ledger, fields))
+        self._trace(effects, "recovery_client_sends_pending_add_op", self.adds.resent(ensemble))
         self.adds.change_ensemble(ensemble, effects)
 
     def _write(self, action: str, metadata: LedgerMetadata, effects: list[Effect]) -> None:
         """Replace the metadata."""
-        if self.traces:
-            effects.append(Trace(action, self.ledger, self.view.fields(metadata)))
+        self._trace(effects, action, self.view.fields(metadata))
         effects.append(self.view.write(metadata))
 
     def _tell_fragments(self, seen: Seen, effects: list[Effect]) -> None:

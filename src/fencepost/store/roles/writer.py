@@ -32,6 +32,7 @@ from fencepost.store.roles.interface import (
     Event,
     MetadataAnswer,
     MetadataChanged,
+    OfLedger,
     Received,
     Result,
     Send,
@@ -138,7 +139,7 @@ class WaitingAppend(msgspec.Struct):
     next: int = 0
 
 
-class Writer:
+class Writer(OfLedger):
     """The owner of one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
     Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has;
@@ -189,9 +190,6 @@ class Writer:
         """The last LAC that was sent."""
         self.is_lac_timer_set = False
         """Whether the timer of the explicit LAC is set."""
-
-    def __repr__(self) -> str:
-        return f"Writer({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     @property
     def lac(self) -> int:
@@ -325,8 +323,7 @@ class Writer:
         over = adds.confirm(self.changing_ensemble)
         if adds.confirmed == before:
             return
-        if self.traces:
-            effects.append(Trace("client_confirms", self.ledger, {"lac": adds.confirmed}))
+        self._trace(effects, "client_confirms", {"lac": adds.confirmed})
         effects.extend(Result(add.token, add.adds.first) for add in over if not add.is_batch)
         first = next(iter(adds.pending), adds.confirmed + 1)  # of a batch that is confirmed in part, if there is one
         if first <= adds.confirmed or any(add.is_batch for add in over):
@@ -354,8 +351,7 @@ class Writer:
             self._fail(Error.LEDGER_FENCED, effects)
             return
         if ensemble != self.adds.ensemble:
-            if self.traces:
-                effects.append(Trace("client_resends_pending_add_op", self.ledger, self.adds.resent(ensemble)))
+            self._trace(effects, "client_resends_pending_add_op", self.adds.resent(ensemble))
             self.adds.change_ensemble(ensemble, effects)
         changed = self.adds.replacement(ensemble, self.bookies)
         if what_next is Next.WRITE and changed is not None:
@@ -379,9 +375,11 @@ class Writer:
             return
         self.forces_begun += 1
         force = Force(self.forces_begun, token, self.adds.confirmed, self.adds.length, [])
-        if self.traces:
-            fields = {"force": force.number, "entry": force.entry_id, "bookies": list(self.adds.ensemble)}
-            effects.append(Trace("client_forces_ledger", self.ledger, fields))
+        self._trace(
+            effects,
+            "client_forces_ledger",
+            {"force": force.number, "entry": force.entry_id, "bookies": list(self.adds.ensemble)},
+        )
         for bookie in self.adds.ensemble:
             txn = next(self.txns)
             self.forces[txn] = force
@@ -391,10 +389,10 @@ class Writer:
         outcome = outcome_of_add(event.response.code if type(event) is Received else None)
         if outcome is not AddOutcome.CONFIRMED:
             self.forces = {txn: other for txn, other in self.forces.items() if other is not force}
-            if self.traces:
-                code = event.response.code.name if type(event) is Received else None
-                fields = {"force": force.number, "bookie": event.bookie, "code": code}
-                effects.append(Trace("client_gives_up_on_force", self.ledger, fields))
+            code = event.response.code.name if type(event) is Received else None
+            self._trace(
+                effects, "client_gives_up_on_force", {"force": force.number, "bookie": event.bookie, "code": code}
+            )
             if force.token is None:
                 self._fail(Error.WRITE_FAILED, effects)
             else:
@@ -405,9 +403,9 @@ class Writer:
         is_done = is_forced(force.forced, self.adds.ensemble)
         if is_done and is_beyond(force.entry_id, self.forced):
             self.forced, self.forced_length = force.entry_id, force.length
-        if self.traces:
-            fields = {"force": force.number, "bookie": event.bookie, "lac": self.lac}
-            effects.append(Trace("client_receives_force_response", self.ledger, fields))
+        self._trace(
+            effects, "client_receives_force_response", {"force": force.number, "bookie": event.bookie, "lac": self.lac}
+        )
         if is_done:
             self._lac_moved(effects)
             if force.token is not None:
@@ -469,8 +467,7 @@ class Writer:
     def _fail(self, error: Error, effects: list[Effect]) -> None:
         """Nothing more can be added: all calls that wait get the error."""
         self.status, self.error = WriterStatus.FAILED, error
-        if self.traces:
-            effects.append(Trace("client_ends", self.ledger, {"error": error.value}))
+        self._trace(effects, "client_ends", {"error": error.value})
         self.changing_ensemble = False
         forces = {force.token: None for force in self.forces.values() if force.token is not None}
         tokens = [add.token for add in self.adds.give_up()] + [append.token for append in self.appends]
@@ -501,8 +498,7 @@ class Writer:
 
     def _write(self, action: str, metadata: LedgerMetadata, effects: list[Effect]) -> None:
         """Replace the metadata."""
-        if self.traces:
-            effects.append(Trace(action, self.ledger, self.view.fields(metadata)))
+        self._trace(effects, action, self.view.fields(metadata))
         effects.append(self.view.write(metadata))
 
     def _create_metadata(self, effects: list[Effect]) -> None:
@@ -523,8 +519,7 @@ class Writer:
             creation_token=settings.creation_token,
         )
         metadata = reserved(metadata) if settings.reserves else metadata
-        if self.traces:
-            effects.append(Trace("client_creates_ledger", self.ledger, self.view.fields(metadata)))
+        self._trace(effects, "client_creates_ledger", self.view.fields(metadata))
         effects.append(self.view.create(metadata))
 
     def _created(self, effects: list[Effect]) -> None:
@@ -571,8 +566,9 @@ class Writer:
         if seen is None:
             return
         if self.traces and (self.changing_ensemble or self.status in (WriterStatus.CREATING, WriterStatus.CLOSING)):
-            fields = {**self.view.fields(), "written": seen is Seen.WRITTEN}
-            effects.append(Trace("client_receives_metadata", self.ledger, fields))
+            effects.append(
+                Trace("client_receives_metadata", self.ledger, {**self.view.fields(), "written": seen is Seen.WRITTEN})
+            )
         if self.status is WriterStatus.CREATING and self.adopts:
             self._adopted(seen, effects)
         elif self.status is WriterStatus.CREATING:

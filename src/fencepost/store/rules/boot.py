@@ -53,11 +53,6 @@ class Mark(enum.Enum):
     """The ledger has never been on this bookie."""
 
 
-def was_unclean(run: Run | None) -> bool:
-    """Whether the last run has ended without flushing everything, given what is noted of it; None: nothing is."""
-    return run is not None
-
-
 def may_have_lost_adds(run: Run | None) -> bool:
     """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them
     all.

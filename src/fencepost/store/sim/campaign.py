@@ -9,9 +9,9 @@ from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim import seeds
 from fencepost.store.sim.case import DEFAULT, drawn
 from fencepost.store.sim.cluster import Outcome
-from fencepost.store.sim.run import simulate
 from fencepost.store.sim.seeds import Run
 from fencepost.store.sim.trace import SimTrace
+from fencepost.store.sim.workload import simulate
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fencepost.store.sim.case import Case
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.faults import planned
-from fencepost.store.sim.run import simulate
+from fencepost.store.sim.workload import simulate
 
 MOST_RUNS = 400
 """Runs after which the smallest case that was found has to do."""

@@ -5,7 +5,6 @@ end it is closed and read.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry, Request
@@ -15,12 +14,12 @@ from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim.batches import Reading
-from fencepost.store.sim.case import DEADLINE, HORIZON, near
+from fencepost.store.sim.case import DEADLINE, HORIZON, Case, near
 from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.judge import Violation
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.cluster import Cluster
+from fencepost.store.sim.story import Story
+from fencepost.store.sim.trace import SimTrace
 
 LEDGER = 7
 """The ledger that a run is about."""
@@ -342,3 +341,12 @@ class Workload:
         if not self.cluster.case.tolerated and self.cluster.schedule.now > 2 * HORIZON:
             return True
         return not (self.owner.process.alive or LEDGER in self.cluster.metadata.ledgers)
+
+
+def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = None) -> Outcome:
+    """Run a case to its end. The same case has the same outcome in every process; ``story`` takes down what happens,
+    and ``trace`` what the processes tell of themselves, which changes nothing.
+    """
+    cluster = Cluster(case, story, trace)
+    workload = Workload(cluster)
+    return cluster.run(workload.finished)
