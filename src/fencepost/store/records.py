@@ -1,4 +1,4 @@
-"""What a bookie writes to its journal, one record after another, and what it was is rebuilt from them in that order."""
+"""The records of a bookie's journal. Its state is rebuilt from them in their order."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ Record = EntryAdded | MasterKeyLearnt | LedgerFenced | LacWritten | LimboChanged
 
 
 def recovered(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
-    """What a trace tells of records that a journal still held after a crash, although they may never have been synced:
-    for each ledger the entries that were added, as runs, and whether it was fenced or put in limbo.
+    """The fields of a trace for records that a journal still held after a crash, although they may never have been
+    synced: for each ledger the entries that were added, as runs, and whether it was fenced or put in limbo.
     """
     found: dict[int, dict[str, Any]] = {}
     for record in records:

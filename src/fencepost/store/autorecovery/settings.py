@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What can be set of auto-recovery wherever it runs: in a process of its own, or in a bookie's."""
+    """The settings of auto-recovery wherever it runs: in a process of its own, or in a bookie's."""
 
     lost_bookie_recovery_delay: Annotated[
         int,
@@ -80,7 +80,7 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
 
 
 class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What can be set of auto-recovery in a process of its own. The help of ``fencepost autorecovery`` lists the
+    """The settings of auto-recovery in a process of its own. The help of ``fencepost autorecovery`` lists the
     fields."""
 
     command: ClassVar[str] = "fencepost autorecovery"

@@ -1,6 +1,4 @@
-"""What an operator does by hand about a bookie's cookies: look at them, mend them, and take a bookie out of the
-metadata.
-"""
+"""An operator's work on a bookie's cookies: look at them, fix them, and take a bookie out of the metadata."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ from fencepost.store.rules.boot import Mark, mark_of
 
 
 class Stake(msgspec.Struct, frozen=True):
-    """What the metadata say of a bookie: the ledgers with entries on it that are not closed, and those that are; and
-    the registered.
+    """A bookie in the metadata: the open ledgers with entries on it, the closed ones, and whether the bookie is
+    registered.
     """
 
     open: list[int]
@@ -67,7 +65,7 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
     """Do what the next start of a bookie would with ``dataIntegrityStampMissingCookies``: mark its ledgers, and then
     stamp its directories. The start that follows copies what is missing.
 
-    Raises :class:`SystemFailure` if the bookie runs, or can not be mended.
+    Raises :class:`SystemFailure` if the bookie runs, or its cookies can not be fixed.
     """
     found = await look(client, directories, settings)
     if not found.may_be_repaired:

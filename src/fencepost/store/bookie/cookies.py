@@ -1,7 +1,7 @@
 """Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, with
 the token in a comment.
 
-Beside the cookie stand the notes of a bookie on how it runs (:mod:`fencepost.store.rules.boot`).
+Beside the cookie stand the records of a bookie on how it runs (:mod:`fencepost.store.rules.boot`).
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ async def in_metadata(client: MetadataClient, bookie_id: str) -> Cookie | None:
 
 
 def read(directory: str) -> Stamped:
-    """What a directory says whose it is. Raises :class:`SystemFailure` if it can not be read, or holds the files of a
-    Java bookie.
+    """The owner of a directory by its cookie. Raises :class:`SystemFailure` if it can not be read, or holds the files
+    of a Java bookie.
     """
     current = Path(directory, CURRENT)
     cookie, others = None, False
@@ -195,7 +195,7 @@ def end_first_start(directory: str) -> None:
 def run_of(directory: str) -> Run | None:
     """How the bookie runs, or ran until it ended uncleanly, by a directory of entries; None if that ended cleanly.
 
-    A note that can not be understood is that of a bookie that may have lost something.
+    A record that can not be understood counts as that of a bookie that may have lost entries.
     """
     try:
         text = Path(directory, CURRENT, RUNNING).read_text(errors="replace")

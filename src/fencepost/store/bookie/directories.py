@@ -1,4 +1,4 @@
-"""Where a bookie keeps things, which address it has, and whether its cookies let it start."""
+"""The directories of a bookie, its address, and whether its cookies let it start."""
 
 from __future__ import annotations
 

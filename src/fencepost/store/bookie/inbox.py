@@ -1,5 +1,5 @@
-"""Where what arrives over a connection is put: in memory that all connections share, and only what is no whole message
-yet is kept for each.
+"""The memory for bytes that arrive over connections: all connections share it, and only the beginning of a message is
+kept for each.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Inbox:
         self._needed = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """The memory for the next bytes."""
         held, own = self.held, self._own
         if own is not None:
             if held == len(own.view):

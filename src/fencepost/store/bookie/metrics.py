@@ -28,10 +28,10 @@ OPERATIONS: dict[type[Any], str] = {
     m.ListEntriesResponse: "GET_LIST_OF_ENTRIES_OF_LEDGER",
     m.GetBookieInfoResponse: "GET_BOOKIE_INFO",
 }
-"""What BookKeeper calls the operation that a response belongs to."""
+"""BookKeeper's names of operations, by the types of their responses."""
 
 OF_STORAGE = {"journal sync": "bookie_journal_JOURNAL_SYNC", "checkpoint": "bookie_flush"}
-"""What BookKeeper calls that which the storage does."""
+"""BookKeeper's names of the operations of the storage."""
 
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
@@ -51,7 +51,7 @@ class Latency:
         self.buckets = [0] * _BUCKETS
 
     def observe(self, seconds: float, count: int = 1) -> None:
-        """It took so long, so many times."""
+        """Add a duration, counted so many times."""
         milliseconds = seconds * 1000
         self.count += count
         self.sum += milliseconds * count
@@ -70,7 +70,7 @@ class Latency:
 
 
 class Metrics:
-    """What a bookie counts. ``gauges`` are asked for their values when somebody asks for the metrics."""
+    """The metrics of a bookie. ``gauges`` are asked for their values when somebody asks for the metrics."""
 
     def __init__(self) -> None:
         self.answered: defaultdict[type[Any], int] = defaultdict(int)
@@ -115,7 +115,7 @@ class Metrics:
             summary.add_sample(f"{name}_sum", label, latency.sum)
         yield from summaries.values()
         for name, number in list(self.counters.items()):
-            # BookKeeper's counters have no ending of their own, and are read by dashboards as they are.
+            # BookKeeper's counters have no suffix of their own, and are read by dashboards as they are.
             yield GaugeMetricFamily(name, name, value=number)
         for name, value in list(self.gauges.items()):
             yield GaugeMetricFamily(name, name, value=value())

@@ -159,13 +159,13 @@ class Server:
     ) -> None:
         self.trace = trace
         self._names: dict[int, str] = {}
-        """What the trace calls the connections that it tells of."""
+        """The labels of connections in the trace."""
         self.loops = loops
         self.load_loops = load_loops
         self._taken = 0
         """The messages that were taken one at a time."""
         self.memory = Memory(ROOM)
-        """Where connections put what arrives."""
+        """The memory for bytes that arrive over connections."""
         self.role = role
         self.settings = settings
         self.metrics = metrics
@@ -174,7 +174,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.connections: dict[int, Connection] = {}
         self.in_flight_bytes = 0
-        """Those of adds that are not durable, and of messages that have not arrived as a whole."""
+        """The bytes of adds that are not durable, and of messages that have not arrived as a whole."""
         self.crowded = False
         self.is_busy = False
         """Whether the storage has no room for entries at the moment."""
@@ -189,7 +189,7 @@ class Server:
         """
         self._records: list[tuple[int, Record | EntryRows]] = []
         self._entries: list[tuple[int, int, bytes]] = []
-        """What the storage is still to be given."""
+        """Records and entries that the storage is still to be given."""
         self._rows: _Rows | None = None
         """The memory that loops work in, from when they are compiled on."""
         self._touched: dict[Connection, None] = {}
@@ -841,7 +841,7 @@ class Server:
         self.in_flight_bytes -= connection.held
         connection.inbox.held = 0
         self.regulate_all()
-        if not connection.in_flight:  # otherwise there is more to tell of it
+        if not connection.in_flight:  # otherwise later answers are traced too
             self._names.pop(connection.number, None)
         if self.connections.pop(connection.number, None) is not None and not self.stopped:
             if connection.in_flight:
@@ -944,13 +944,13 @@ class Connection(asyncio.BufferedProtocol):
         self.inbox = Inbox(server.memory)
         self.answers: list[bytes | memoryview] = []
         self.looks: deque[Look] = deque()
-        """What is still to be found."""
+        """Look-ups that are still to be done."""
         self.misses: deque[Look] = deque()
-        """What is still to be found by a thread."""
+        """Look-ups that are still to be done by a thread."""
         self.has_job = False
         self.in_flight = 0
         self.bytes = 0
-        """Those of adds that are not durable."""
+        """The bytes of adds that are not durable."""
         self.writes = False
         self.is_reading = True
         self.is_blocked = False
@@ -963,7 +963,7 @@ class Connection(asyncio.BufferedProtocol):
         self.began = 0.0
         """When the message began to arrive that has not arrived as a whole."""
         self.adds = 0
-        """Those that came in the last read."""
+        """The adds that came in the last read."""
 
     @property
     def held(self) -> int:
@@ -1029,7 +1029,7 @@ def _size(found: Event) -> int:
 
 
 def _job_of(misses: deque[Look]) -> list[Look]:
-    """What a thread is to find next: reads that came together, or some look-ups of other kinds."""
+    """The next look-ups for a thread: reads that came together, or some look-ups of other kinds."""
     job = [misses.popleft()]
     while type(job[0]) is not ReadRows and misses and type(misses[0]) is not ReadRows and len(job) < LOOK_UPS_OF_JOB:
         job.append(misses.popleft())
@@ -1037,7 +1037,7 @@ def _job_of(misses: deque[Look]) -> list[Look]:
 
 
 def _nothing(look: Look) -> Event:
-    """What a look-up comes to that fails, or that nobody waits for."""
+    """The result of a look-up that fails, or that nobody waits for."""
     if type(look) is ReadRows:
         found = found_nothing(look, Code.IO_ERROR)
         return ReadsFound(

@@ -23,7 +23,7 @@ _OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(Sto
 
 
 class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What can be set of a bookie. The fields are described in :func:`descriptions`, and in the help of ``fencepost
+    """The settings of a bookie. The fields are described in :func:`descriptions`, and in the help of ``fencepost
     bookie``.
     """
 
@@ -353,7 +353,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
     ] = 0
 
     def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
-        """Those of the storage, whose directories these are."""
+        """The settings of the storage, with these directories."""
         shared = [name for name in self.__struct_fields__ if name in _OF_STORAGE]
         return StorageSettings(
             journal_directory=journal_directory,
@@ -362,7 +362,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         )
 
     def of_role(self) -> Limits:
-        """Those of the role."""
+        """The limits of the role."""
         return Limits(
             look_ups=self.max_pending_read_requests_per_thread,
             polls=self.max_long_polls,

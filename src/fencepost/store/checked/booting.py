@@ -335,7 +335,7 @@ AS_BOOT: Mapping[str, Any] = {
         ReaderResponse: None,
     },
 }
-"""What the variables of `bookkeeper-boot` are in a state of `booting-store`. Those that are not named are the same in
+"""The variables of `bookkeeper-boot` in a state of `booting-store`. Variables that are not named are the same in
 both.
 """
 
@@ -818,7 +818,7 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_notes_run(self, b: ModelValue) -> None:
-        """A bookie notes how it runs from now on."""
+        """A bookie records how it runs from now on."""
         bookie = self._next(b, Step.NOTE_RUN)
         bookie.run = Run(journals_adds=bookie.journals_adds)
         self._is_done(bookie)

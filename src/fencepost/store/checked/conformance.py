@@ -44,8 +44,8 @@ WRITES = (
     "recovery_client_closes_ledger",
     "recovery_client_changes_ensemble",
 )
-"""What writes metadata, with the version that they replace. A recovery keeps its changes of the ensemble to itself:
-then there is no version.
+"""The events that write metadata, with the version that they replace. A recovery keeps its changes of the ensemble to
+itself: then there is no version.
 """
 
 
@@ -86,10 +86,10 @@ class StoreConformance(Conformance):
         self.volatile: dict[tuple[str, int], list[int]] = defaultdict(list)
         """Entries that an incarnation of a bookie has confirmed, and that are not there in the next one."""
         self.of_client: dict[Client, list[Event]] = {}
-        """What clients have done about the metadata, in order."""
+        """The events of clients about the metadata, in order."""
         self.last_of: dict[Client, Event] = {}
         self.next_of: dict[Place, str] = {}
-        """What a client does right after it has learnt of the metadata, or has sent entries again."""
+        """The next action of a client right after it has learnt of the metadata, or has sent entries again."""
         self.last_entry = self.last_read = -1
         self.deferring: set[Client] = set()
         """The owners whose entries are confirmed before they are durable."""
@@ -120,8 +120,8 @@ class StoreConformance(Conformance):
         self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
         """The LAC in each add as it was sent first; None in one that is sent anew. Of a force its number."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
-        # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come
-        # the same way.
+        # The first writer of the ledger, and its first ensemble, have the first names: so similar traces lead to the
+        # same states.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
         self.added_last: dict[tuple[str, int], int] = {}
@@ -132,10 +132,11 @@ class StoreConformance(Conformance):
         for event in events:
             self._look(event)
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
-        self._note_senders()
+        self._collect_senders()
         self.writes = self._writes()
         self.owners_of_connection: dict[tuple[str, str], dict[tuple[str, int], None]] = defaultdict(dict)
-        """Whose a connection to a bookie was: in time several have one of the same name, as ports are used again."""
+        """The owners of a connection to a bookie: in time several owners have one of the same name, as ports are
+        reused."""
         for (node, incarnation, bookie), known in self.connections.items():
             for _, _, name in known:
                 self.owners_of_connection[bookie, name][node, incarnation] = None
@@ -244,8 +245,8 @@ class StoreConformance(Conformance):
         if event.action in WRITES or event.action in _TELL_METADATA or event.action in _RESENDS:
             self.of_client.setdefault(client, []).append(event)
 
-    def _note_senders(self) -> None:
-        """Who has sent which request over which connection, in order: bookies know of connections alone."""
+    def _collect_senders(self) -> None:
+        """Collect the senders of each request over each connection, in order: bookies know of connections alone."""
         for event in self.events:
             if event.subject is not None and event.action in _SENT:
                 for message in self._sends(event):
@@ -439,7 +440,7 @@ class StoreConformance(Conformance):
         return begun is not None and begun.action == "client_starts_recovery"
 
     def _sender(self, event: Event, message: tuple[Any, ...]) -> ModelValue | None:
-        """Who has sent a request that a bookie has received."""
+        """The client that has sent a request that a bookie has received."""
         senders = self.senders.get(message)
         if not senders:
             return None
@@ -543,7 +544,8 @@ class StoreConformance(Conformance):
             yield Step(event.action, (("b", self.b[event.node]), ("c", c)), (number,), receives=message, sends=sends)
 
     def _serves(self, event: Event) -> Iterator[Step]:
-        """A bookie notes how it runs before it answers anybody. One that has never noted that keeps no notes."""
+        """A bookie records how it runs before it answers anybody. A bookie that has never recorded it keeps no record
+        of its runs."""
         life = (event.node, event.incarnation)
         if event.node in self.noting and life not in self.serving and "connection" in event.parameters:
             self.serving.add(life)
@@ -894,12 +896,12 @@ class StoreConformance(Conformance):
         return next((other for other in self._earlier(event) if _is_write(other)), None)
 
     def _earlier(self, event: Event) -> Iterator[Event]:
-        """What a client has done about the metadata before an event, the last first."""
+        """The events of a client about the metadata before an event, the last first."""
         events, place = self._of_client(event)
         return reversed(events[:place])
 
     def _later(self, event: Event) -> Iterator[Event]:
-        """What a client does about the metadata after an event."""
+        """The events of a client about the metadata after an event."""
         events, place = self._of_client(event)
         return (other for other in islice(events, place, None) if other.seq > event.seq)
 
@@ -1111,7 +1113,7 @@ _STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = {
 _CHANGES = ("client_changes_ensemble", "recovery_client_changes_ensemble")
 
 _STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
-"""What an owner does before its LAC goes on after a change of the ensemble."""
+"""The actions of an owner before its LAC moves on after a change of the ensemble."""
 
 _RESENDS = ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op")
 

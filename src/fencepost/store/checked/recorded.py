@@ -1,5 +1,5 @@
-"""What passes between clients and bookies, and the versions of a ledger's metadata, as somebody sees them who stands
-between: `recorded-store`.
+"""The messages of clients and bookies, and the versions of a ledger's metadata, as a recorder between them sees them:
+`recorded-store`.
 
 Recordings of any clients and any bookies are held to this protocol, Java's too. What goes on within them is not seen:
 who a connection belongs to, what is in a journal, who gave up, who wrote the metadata. So nothing is asked of that.
@@ -65,7 +65,7 @@ class Copy(Record):
 
 
 class SeenBookie(Record):
-    """What is known of a bookie.
+    """The knowledge of a bookie.
 
     ``life``: counts its lives. ``forgotten``: the last life of which it may have lost everything. In which life
     something was last so: ``fenced``, it has said that it is; ``refused``, it has refused an add since it is; ``took``,

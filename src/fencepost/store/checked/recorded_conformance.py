@@ -109,7 +109,7 @@ class RecordedConformance(Conformance):
     # -- looking ahead -----------------------------------------------------------------------------------------------
 
     def _match(self) -> None:
-        """Which response answers which request."""
+        """Match responses with their requests."""
         waiting: dict[tuple[Any, ...], deque[Event]] = defaultdict(deque)
         for event in self.events:
             if event.subject is None:
@@ -192,7 +192,8 @@ class RecordedConformance(Conformance):
         )
 
     def in_order(self) -> Sequence[Event]:
-        """What bookies decide early stands after their requests, and metadata in a line of their own."""
+        """Order the events: early decisions of bookies stand after their requests, and metadata in a line of their
+        own."""
         ordered: list[Event] = []
         self.place: dict[int, int] = {}
         for event in self.events:
@@ -419,7 +420,7 @@ def _is_response(event: Event) -> bool:
 
 
 def _key(parameters: Parameters) -> tuple[Any, ...]:
-    """What a request has in common with its response."""
+    """The key that a request has in common with its response."""
     number = parameters["number"]
     about = number if number is not None else parameters.get("entry")
     return (

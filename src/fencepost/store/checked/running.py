@@ -130,7 +130,7 @@ class Force(Record):
 
 
 class Follower(Record):
-    """What a reader knows: the LAC, and the metadata as it has read them; and whether it has done so since a bookie
+    """The knowledge of a reader: the LAC, the metadata as it has read them, and whether it has read them since a bookie
     last denied an entry.
     """
 
@@ -782,8 +782,8 @@ class RunningStore(Store):
             self._receive_metadata(c)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """What `bookkeeper` calls a client. It has closed the ledger if a write of its own has, which it may have given
-        up on.
+        """The status of a client in `bookkeeper`. The client has closed the ledger if a write of its own has, which it
+        may have given up on.
         """
         taken = self._taken(c)
         is_closed = taken is not None and taken.status is LedgerStatus.CLOSED

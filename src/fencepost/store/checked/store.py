@@ -135,7 +135,7 @@ Read = TypeVar("Read", bound=Message)
 
 
 class Status(enum.Enum):
-    """What a client is about."""
+    """The status of a client."""
 
     OPEN = "open"
     CHANGING_ENSEMBLE = "changing ensemble"
@@ -170,7 +170,7 @@ PUBLISHED_STATUS: Mapping[Status, ClientStatus] = {
     Status.OVERTAKEN: ClientStatus.IN_RECOVERY,
     Status.ABORTED: ClientStatus.RECOVERY_ABORTED,
 }
-"""What `bookkeeper` calls a client, unless the metadata tell more: see :meth:`Store.published_status`."""
+"""The status of a client in `bookkeeper`, unless the metadata tell more: see :meth:`Store.published_status`."""
 
 
 WRITING = (
@@ -181,7 +181,7 @@ WRITING = (
     Status.TELLING_FRAGMENTS,
     Status.CLOSING_RECOVERED,
 )
-"""What clients are about that write metadata."""
+"""The statuses of clients that write metadata."""
 
 
 class MetadataService(Record):
@@ -192,11 +192,11 @@ class MetadataService(Record):
 
 
 class Answer(enum.Enum):
-    """What the metadata service says to a write, sooner or later."""
+    """The answer of the metadata service to a write, sooner or later."""
 
     WRITTEN = "written"
     LOST = "lost"
-    """It has taken the write, and its answer does not come."""
+    """The service has taken the write, and its answer is lost."""
     REFUSED = "refused"
 
 
@@ -211,13 +211,13 @@ class Update(Record):
 
 
 class LedgerOnBookie(current.LedgerOnBookie):
-    """What a bookie knows of the ledger, and whether that is in limbo."""
+    """The state of the ledger at a bookie, and whether the ledger is in limbo there."""
 
     limbo: bool = False
 
 
 class Client(Record):
-    """What a client knows.
+    """The state of a client.
 
     ``seen``: the metadata as it last saw them, with the fragments that its recovery keeps to itself, and ``version``
     theirs. ``update``: a write that is not answered. The LAC, the last add that it pushed (LAP), adds that are not
@@ -447,7 +447,7 @@ PUBLISHED: Mapping[str, Any] = {
     "client.no_such_entry": _no_such_entry,
     "reader.asked": lambda self, r: self.reader[r].asked - self.reader[r].answered,
 }
-"""What the variables of `bookkeeper` are in a state of `store`. Those that are not named are the same in both."""
+"""The variables of `bookkeeper` in a state of `store`. Variables that are not named are the same in both."""
 
 
 @cache
@@ -1437,7 +1437,7 @@ class Store(LedgerProtocol):
         return is_typed(self, part, TYPES)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
-        """What `bookkeeper` calls a client. A client that has closed the ledger is closed, whether it knows that
+        """The status of a client in `bookkeeper`. A client that has closed the ledger is closed, whether it knows that
         already or not.
         """
         status, taken = self.client[c].status, self._taken(c)

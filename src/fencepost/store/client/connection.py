@@ -58,7 +58,7 @@ class Asking(Protocol):
         ...
 
     def unanswered(self, txn: int, bookie: str) -> None:
-        """It did not, and whether it did what was asked is not known."""
+        """The bookie did not answer; whether it did what was asked is unknown."""
         ...
 
 
@@ -84,11 +84,11 @@ class AskingForReads(Asking, Protocol):
         ...
 
     def read_answered(self, bookie: str, entry_id: int, response: Response) -> None:
-        """It answered otherwise."""
+        """The bookie answered otherwise."""
         ...
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
-        """It did not answer."""
+        """The bookie did not answer."""
         ...
 
 
@@ -532,7 +532,7 @@ class _Link(asyncio.BufferedProtocol):
         self.view = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where what arrives next is put."""
+        """The memory for the bytes that arrive next."""
         return memoryview(self.data)[self.stop :]
 
     def buffer_updated(self, nbytes: int) -> None:

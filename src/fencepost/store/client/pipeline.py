@@ -41,7 +41,7 @@ class Pipeline:
         self.reached_at = [0.0, 0.0]
         self.owners: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
-        """Those of owners of adds, who send more and more under one number."""
+        """The numbers of owners of adds, which send all their adds under one number."""
         self.left: dict[int, int] = {}
         """How many reads under each odd number have no answer: it is given for those that are sent together, and is
         over with them.

@@ -122,7 +122,7 @@ class Readings:
         self.wanted: dict[int, asyncio.Future[bytes]] = {}
         """Entries that are wanted one by one, and not asked for yet."""
         self.wanted_too: list[tuple[int, asyncio.Future[bytes]]] = []
-        """Those of them that more than one caller wants."""
+        """Entries that more than one caller wants."""
         self.turn = 0
         """The entries that were asked for one by one. A bookie has its turn for some, which it is likely to read
         ahead.
@@ -130,7 +130,7 @@ class Readings:
         self.asked: dict[str, int] = {}
         """The entries that each bookie was asked for one by one, and has not answered."""
         self.lacking: dict[str, int] = {}
-        """Those that it could not give, less those that it could since then; half as many with every sweep."""
+        """Entries that each bookie lacked, less those that it had since then; half as many with every sweep."""
         self._is_asking = False
         self._create_future = self.loop.create_future
         calls.on_failure.append(self._failed)

@@ -45,7 +45,7 @@ class LedgerWriter:
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
-        """Those who wait for room, and the sizes of their entries."""
+        """The callers that wait for room, and the sizes of their entries."""
         self._entries: list[bytes] = []
         """The entries that were appended in this turn of the loop."""
         self._sinks: list[Any] = []

@@ -1,4 +1,4 @@
-"""Which process a number stands for. Numbers are given again: a process is known by its number, the time of its start,
+"""The identity of processes. Process ids are reused: a process is known by its number, the time of its start,
 and the boot.
 """
 
@@ -30,7 +30,7 @@ def _boot() -> str:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """What the kernel tells of a process from its state on; None if there is none, or only its exit code is left."""
+    """The kernel's fields of a process from its state on; None if there is none, or only its exit code is left."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(") ")[2].split()
@@ -40,7 +40,7 @@ def _fields(pid: int) -> list[str] | None:
 
 
 def identity(pid: int) -> Identity | None:
-    """Who has this number now; None if nobody has."""
+    """The identity of the process that has this id now; None if there is none."""
     fields = _fields(pid)
     return None if fields is None else Identity(pid, int(fields[19]), _boot())
 

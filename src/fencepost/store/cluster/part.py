@@ -43,7 +43,7 @@ class State(enum.StrEnum):
     """A bookie that answers, and that the metadata service does not know of: no client finds it."""
     PAUSED = "paused"
     SILENT = "silent"
-    """It runs, and nobody answers on its port."""
+    """The process runs, and does not answer on its port."""
     STOPPING = "stopping"
 
 
@@ -85,7 +85,7 @@ class Part:
         return self._process is None and not self._is_starting
 
     def facts(self) -> dict[str, Any]:
-        """What there is to know, for JSON. ``memory`` is in bytes, ``since`` in seconds since the epoch."""
+        """The state of the part, for JSON. ``memory`` is in bytes, ``since`` in seconds since the epoch."""
         pid = self.identity.pid if self.identity is not None and not self.is_down else None
         return {
             "name": self.name,

@@ -1,4 +1,4 @@
-"""What a cluster is made of, as its directory keeps it: ports, and the processes that run or ran."""
+"""The plan of a cluster, as its directory keeps it: ports, and the processes that run or ran."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct):
 
     @property
     def uri(self) -> str:
-        """Where clients find the ledgers."""
+        """The URI of the ledgers for clients."""
         return f"zk://{HOST}:{self.metadata_port}/ledgers"
 
     def names(self) -> list[str]:

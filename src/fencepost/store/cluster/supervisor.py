@@ -207,7 +207,7 @@ def _seen(part: Part, known: dict[str, bool] | None) -> State:
 
 
 def label(name: str) -> str:
-    """What a part's directory and log are called."""
+    """The name of a part's directory and log."""
     return f"bookie-{name}" if name.isdigit() else name
 
 

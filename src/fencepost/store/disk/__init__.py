@@ -1,3 +1,3 @@
-"""What a bookie keeps on disk: the formats of its files as pure codecs, the layer of files under them, and the storage
-made of both.
+"""The storage of a bookie: the formats of its files as pure codecs, the layer of files under them, and the storage made
+of both.
 """

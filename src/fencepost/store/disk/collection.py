@@ -29,8 +29,8 @@ CHUNK = 1 << 22
 
 @dataclass
 class Collected:
-    """What a collection did: the entry logs that it removed, the bytes of them, the bytes that it copied, and the entry
-    logs that it had to leave since something in them can not be read.
+    """The result of a collection: the entry logs that it removed, the bytes of them, the bytes that it copied, and the
+    entry logs that it had to leave since something in them can not be read.
     """
 
     removed: list[int] = field(default_factory=list)

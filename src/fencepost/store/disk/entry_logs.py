@@ -144,7 +144,7 @@ class Scan:
 
     @property
     def end(self) -> int:
-        """Where the readable part ends; beyond the file if the entries of the last section are cut off."""
+        """The end of the readable part; beyond the file if the entries of the last section are cut off."""
         return aligned(self.sections[-1].end) if self.sections else SECTOR
 
 

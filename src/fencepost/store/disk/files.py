@@ -118,7 +118,7 @@ class Files(Protocol):
 
 
 TEMPORARY = ".new"
-"""What the name of a file ends with that is not whole yet: whoever begins with a folder removes them."""
+"""The suffix of a file that is not whole yet. Such files are removed when a folder is opened."""
 
 
 def replace(files: Files, name: str, data: bytes) -> None:

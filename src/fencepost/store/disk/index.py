@@ -40,7 +40,7 @@ Numbers = NDArray[np.int64]
 
 
 class Place(NamedTuple):
-    """Where an entry is, with its header."""
+    """The place of an entry, with its header."""
 
     log: int
     offset: int
@@ -67,7 +67,7 @@ class Placed(NamedTuple):
 
 
 class Index:
-    """Where entries are. ``live`` counts the bytes of each entry log that the index still points to.
+    """The places of entries. ``live`` counts the bytes of each entry log that the index still points to.
 
     One thread at a time may change it; any may read meanwhile.
     """
@@ -82,7 +82,7 @@ class Index:
     # found is looked for again if there are other tables by then.
 
     def find(self, ledger: int, entry_id: int) -> Place | None:
-        """Where an entry is, None if it is nowhere."""
+        """The place of an entry, None if it is nowhere."""
         while True:
             tables = self._tables
             for table in tables:
@@ -94,8 +94,8 @@ class Index:
                 return None
 
     def find_rows(self, ledgers: Numbers, entry_ids: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Where many entries are, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an entry
-        that is nowhere.
+        """The places of many entries, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an
+        entry that is nowhere.
         """
         from fencepost.store.rows import runs as loops
 
@@ -278,7 +278,7 @@ class _Table:
 
     @property
     def columns(self) -> tuple[Numbers, Numbers, Numbers, NDArray[Any], NDArray[np.uint8]]:
-        """All that there is of it."""
+        """All runs of the table."""
         return self.ledgers, self.starts, self.firsts, self.runs, self.details
 
     @property
@@ -315,7 +315,7 @@ class _Table:
         return (np.flatnonzero(counts) + at).tolist()
 
     def touched_by(self, new: _Table) -> list[int]:
-        """Those runs of another table that may overlap some of this one."""
+        """The runs of another table that may overlap some of this one."""
         numbers = np.searchsorted(self.ledgers, new.ledgers)
         known = self.ledgers[np.minimum(numbers, len(self.ledgers) - 1)] == new.ledgers
         lengths = np.diff(new.starts)
@@ -359,7 +359,7 @@ class _Table:
         return found
 
     def place(self, at: int, entry_id: int) -> Place | None:
-        """Where an entry is that may be in a run, None if it is not."""
+        """The place of an entry that may be in a run, None if it is not."""
         offset, log, span, _, base, details, count, size_bits, gap_bits = self.runs[at].item()
         nth = entry_id - self._firsts[at]
         if nth > span or not count:

@@ -1,4 +1,4 @@
-"""What is in the directories of a bookie, and whether it is whole: only reads, also beside a bookie that runs.
+"""Inspects the directories of a bookie, and whether they are whole: only reads, also beside a running bookie.
 
 A running bookie goes on meanwhile. What is read is what a bookie would start with at some moment; if files come and go
 too quickly for that, it is read anew.
@@ -69,8 +69,8 @@ class LedgerSeen(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What there is. ``problems`` are lines that each say what is wrong; with some, the bookie may refuse to start, or
-    serve not every entry.
+    """The result of an inspection. ``problems`` are lines that each name a problem; with some, the bookie may refuse to
+    start, or serve not every entry.
 
     ``verified`` is the number of entries whose checksums were compared.
     """

@@ -48,7 +48,7 @@ _CHECKSUM = struct.Struct(">I")
 _LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
 RECORDS_AT = _GROUP_SIZE
-"""Where in a group its records begin."""
+"""The offset of the records in a group."""
 _FILE_MAGIC = b"FPJOURN2"
 _GROUP_MAGIC = b"FPJG"
 
@@ -72,8 +72,8 @@ class Tail(enum.Enum):
 
 @dataclass(frozen=True)
 class Scan:
-    """What is in a journal file: its groups in order, each its offset and its records as they lie there; and where the
-    readable part ends, and how.
+    """The contents of a journal file: its groups in order, each its offset and its framed records; and the end of its
+    readable part, and its tail.
 
     ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset
     below which everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is
@@ -97,7 +97,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a journal holds.
+    """The contents of a journal.
 
     ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``,
     the file before it counts up to ``end``, and its first group holds ``unproven``, the last records, which may not be

@@ -28,7 +28,7 @@ def journals_in(files: Files) -> list[int]:
 
 
 def read_journal(files: Files, start: int) -> Recovered:
-    """What the files of the journal from a number on hold. Raises :class:`fencepost.store.disk.journal.Damage`."""
+    """The contents of the journal from a file number on. Raises :class:`fencepost.store.disk.journal.Damage`."""
     return recover(_contents(files, start), start)
 
 

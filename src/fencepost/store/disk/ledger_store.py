@@ -1,5 +1,5 @@
-"""What a bookie holds of its ledgers: entries in memory until a checkpoint, then in entry logs; and what is known of
-each ledger.
+"""The ledgers of a bookie: entries in memory until a checkpoint, then in entry logs; and the state of each
+ledger.
 
 It has no thread and no lock of its own. The storage of a bookie puts it behind both, the simulator drives it on virtual
 time.
@@ -29,7 +29,7 @@ from fencepost.store.rules.codes import Code
 
 
 class Checkpoint:
-    """What is written to an entry log together. ``journal_start``: the file of the journal that begins after all
+    """The batch that is written to an entry log. ``journal_start``: the file of the journal that begins after all
     records about it; 0 until there is one.
     """
 
@@ -182,7 +182,7 @@ class LedgerStore:
         return FoundRows(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to
+        """As :meth:`look_up` for many entries: for so many of the first ones that their bodies come to
         ``most`` bytes, or all.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
@@ -211,8 +211,8 @@ class LedgerStore:
         return body
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`read_rows` finds without waiting for a disk: of entries that the operating system has in memory,
-        too. The others are a ``MISS``, and so is what can not be read.
+        """The part of :meth:`read_rows` that is found without waiting for a disk: of entries that the operating system
+        has in memory, too. The others are a ``MISS``, and so is what can not be read.
         """
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch

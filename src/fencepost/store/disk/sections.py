@@ -86,7 +86,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Contents(msgspec.Struct, array_like=True, frozen=True):
-    """What a section says besides its entries.
+    """The contents of a section besides its entries.
 
     ``journal_start``: the journal is needed from this file on. ``logs``: the entry logs that there are. ``runs``: its
     entries in the order in which they lie, as :class:`Runs` has them. ``states``: what is known of ledgers, instead of
@@ -144,7 +144,7 @@ class Runs:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Runs:
-        """Those that :attr:`data` stands for."""
+        """The runs that :attr:`data` stands for."""
         if not data:
             return cls(np.empty(0, ROW), b"")
         end = _COUNT.size + _COUNT.unpack_from(data)[0] * _RUN.size

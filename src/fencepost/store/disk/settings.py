@@ -38,13 +38,13 @@ class StorageSettings(
         "disk_check_interval": "diskCheckInterval",
     },
 ):
-    """What a storage is to be like. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds
+    """The settings of a storage. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds
     unless said.
     """
 
     journal_directory: str
     ledger_directory: str
-    """Where entry logs are. It may be the directory of the journal too."""
+    """The directory of the entry logs. It may be the directory of the journal too."""
     journal_write_data: bool = True
     """Whether entries go to the journal. Fences, keys and limbo always do."""
     journal_sync_data: bool = True

@@ -128,7 +128,7 @@ class Storage:
         self._queued = 0
         """The records that were queued so far."""
         self._queued_bytes = 0
-        """Those of the entries that are queued now."""
+        """The bytes of the entries that are queued now."""
         self._idle = False
         self._entries_journalled = 0
         self._entries_stored = 0
@@ -147,8 +147,8 @@ class Storage:
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the
-        journal since.
+        """The records that the role is to be given as ``Replayed``, in order: the state of its ledgers, then the
+        records of the journal since.
 
         The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises
         :class:`fencepost.SystemFailure`.
@@ -249,7 +249,7 @@ class Storage:
     def take(
         self, records: Sequence[tuple[int, Record | EntryRows]], entries: Sequence[tuple[int, int, bytes]]
     ) -> None:
-        """What :meth:`journal` and :meth:`store` do, for all records and entries that arrived together.
+        """Do as :meth:`journal` and :meth:`store` for all records and entries that arrived together.
 
         Entries may stand among the records as rows, with the position of the last of them: these are stored too, ahead
         of ``entries``.
@@ -295,13 +295,13 @@ class Storage:
         return self._ledgers.look_up_now(ledger, entry_id)
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`read_rows` finds without waiting for a disk. Rows that :meth:`read_rows` must be asked for have
-        the code ``MISS``.
+        """The part of :meth:`read_rows` that is found without waiting for a disk. Rows that :meth:`read_rows` must be
+        asked for have the code ``MISS``.
         """
         return self._ledgers.rows_now(ledgers, entry_ids, most)
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the
+        """As :meth:`look_up` for many entries, given the ledger and the id of each, or -1 for the last of the
         ledger.
 
         Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go

@@ -1,6 +1,6 @@
-"""The metadata of ledgers, bookies and cookies in a metadata service that speaks ZooKeeper's protocol, laid out as
-BookKeeper does it.
+"""The metadata of ledgers, bookies and cookies in a metadata service that speaks ZooKeeper's protocol, in the
+layout of BookKeeper.
 
-`paths` says where things are, `serialization` and `registration` what their bytes are, and `client` reads, writes and
+`paths` has the paths of nodes, `serialization` and `registration` have their formats, and `client` reads, writes and
 watches them.
 """

@@ -427,7 +427,7 @@ class MetadataClient:
         return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
 
     async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
-        """What a bookie has registered with; None if it is not registered, or by its id alone. Raises ``ValueError`` if
+        """The registration of a bookie; None if it is not registered, or by its id alone. Raises ``ValueError`` if
         that can not be read.
         """
         for folder in (paths.AVAILABLE, paths.READ_ONLY):
@@ -646,7 +646,7 @@ class MetadataClient:
                 missing.append(missing[-1].rpartition("/")[0])
 
     async def _once(self, what: str, operation: Callable[..., Any], *arguments: Any) -> Any:
-        """What comes of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the
+        """The result of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the
         others.
         """
         try:
@@ -667,7 +667,7 @@ class MetadataClient:
             raise self._refused(what, error) from error
 
     async def _asked(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
-        """What comes of an operation that can be done twice: it is, until it is answered or the time is over."""
+        """The result of an idempotent operation: it is repeated until it is answered or the time is over."""
         if watch is not None:
             self._watches.setdefault(arguments[0], {})[watch] = None
             arguments = (*arguments, self._watch_fired)

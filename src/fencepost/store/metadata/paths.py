@@ -1,4 +1,4 @@
-"""Where things are in the metadata service, below the root of a cluster (``/ledgers`` by default).
+"""Paths in the metadata service, below the root of a cluster (``/ledgers`` by default).
 
 A ledger is at ``00/0000/L0001``: ten digits of its id, split in 2, 4 and 4. From 2,147,483,647 on, and for all ledgers
 of BookKeeper's ``LongHierarchicalLedgerManagerFactory``, it is at ``000/0000/0021/4748/L3647``: nineteen digits in 3,

@@ -1,6 +1,4 @@
-"""What a bookie says of itself where it is registered: ``BookieServiceInfo``, at which addresses it offers which
-services.
-"""
+"""The registration of a bookie: ``BookieServiceInfo``, its services and their addresses."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ class BookieServiceInfo(msgspec.Struct, frozen=True):
     properties: tuple[tuple[str, str], ...] = ()
 
     def rpc(self) -> Endpoint | None:
-        """Where entries are added and read; None if that is not said."""
+        """The endpoint for entries; None if the registration has none."""
         return next((endpoint for endpoint in self.endpoints if endpoint.protocol == BOOKIE_RPC), None)
 
 
@@ -66,7 +64,7 @@ def to_bytes(info: BookieServiceInfo) -> bytes:
 
 
 def from_bytes(data: bytes) -> BookieServiceInfo:
-    """What a bookie has registered with. Raises ``ValueError`` if the bytes are no registration."""
+    """The registration of a bookie from its bytes. Raises ``ValueError`` if the bytes are no registration."""
     message = _CLASSES["BookieServiceInfoFormat"]()
     try:
         message.ParseFromString(data)

@@ -118,7 +118,7 @@ class UnderReplication:
                     return True
 
     async def read(self, ledger: int) -> UnderReplicated | None:
-        """What is known of an under-replicated ledger; None if it is none. Raises :class:`UnknownLayoutError` if it
+        """The record of an under-replicated ledger; None if it is none. Raises :class:`UnknownLayoutError` if it
         can not be read."""
         node = await self.client.read_node(paths.under_replicated_path(ledger))
         if node is None:
@@ -140,7 +140,7 @@ class UnderReplication:
                 yield found
 
     async def worker_of(self, ledger: int) -> str | None:
-        """Who replicates a ledger now, as the lock says; None if nobody does."""
+        """The worker that replicates a ledger now, by its lock; None if there is none."""
         node = await self.client.read_node(paths.lock_path(ledger))
         if node is None:
             return None
@@ -302,7 +302,7 @@ class UnderReplication:
         await self.client.delete_node(f"{paths.ELECTION}/{vote}")
 
     async def auditor(self) -> str | None:
-        """Who is the auditor now; None if nobody stands for it."""
+        """The auditor now; None if there is no candidate."""
         for vote in in_order(await self.client.names_in(paths.ELECTION) or ()):
             node = await self.client.read_node(f"{paths.ELECTION}/{vote}")
             if node is not None:

@@ -52,7 +52,7 @@ _log = logging.getLogger("fencepost.store.record")
 
 
 class Trace(Protocol):
-    """Where events go."""
+    """The trace that events are emitted to."""
 
     def emit(
         self,

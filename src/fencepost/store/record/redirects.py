@@ -117,7 +117,7 @@ def address_before(info: BookieServiceInfo | None) -> tuple[str, int] | None:
 
 
 def _with(registered: Registered, address: tuple[str, int], properties: Mapping[str, str]) -> BookieServiceInfo:
-    """What a registration says, with another address."""
+    """A registration with another address."""
     info = registered.info or BookieServiceInfo()
     host, port = address
     endpoints = tuple(
@@ -131,7 +131,8 @@ def _with(registered: Registered, address: tuple[str, int], properties: Mapping[
 
 
 async def registered_bookies(client: MetadataClient) -> dict[str, tuple[str, int]]:
-    """Where every bookie that is registered listens itself, by its id; whether clients are led to a proxy or not."""
+    """The address that every registered bookie listens on, by its id; whether clients are redirected to a proxy or
+    not."""
     bookies = await client.bookies()
     found = {}
     for bookie in (*bookies.writable, *bookies.read_only):

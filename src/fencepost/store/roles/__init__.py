@@ -1,4 +1,4 @@
-"""Who takes part in a ledger, as state machines without input or output: bookie, writer, reader, recoverer.
+"""The roles of a ledger, as state machines without input or output: bookie, writer, reader, recoverer.
 
 A role is an object of plain fields with one method, ``receive(event, now) -> effects``: something happened (a message,
 an answer, a timer), and that is what is to be done about it (a message, a timer, a record for the journal, a result for

@@ -97,7 +97,7 @@ from fencepost.store.rules.reading import (
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a bookie has under way at most; whoever asks for more is answered ``TOO_MANY_REQUESTS``.
+    """Limits of the requests that a bookie has in flight; a request beyond them is answered ``TOO_MANY_REQUESTS``.
 
     ``look_ups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC.
     ``poll_wait``: microseconds that one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes:
@@ -113,8 +113,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct):
-    """What a bookie knows of a ledger besides its entries. ``position``: that of the last record in the journal about
-    this.
+    """The state of a ledger at a bookie besides its entries. ``position``: the position of the last record in the
+    journal about this state.
     """
 
     master_key: bytes | None = None
@@ -148,14 +148,14 @@ class Bookie:
         self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result | None, tuple[int, int] | None]] = (
             deque()
         )
-        """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry
+        """Answers that wait for the journal, in the order of the positions that have to be durable, each with the entry
         that is durable then.
         """
         self.unsynced: dict[tuple[int, int], int] = {}
         """Entries that came by themselves and are not durable yet, by ledger and id, and their positions."""
         self.unsynced_adds: dict[int, deque[tuple[int, Adds]]] = {}
-        """Those that came together, by ledger, with the position of the first; and ``batches``: as they came, with that
-        of the last.
+        """Adds that came together, by ledger, with the position of the first; and ``batches``: in order of arrival,
+        with the position of the last.
         """
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
@@ -748,7 +748,7 @@ def _previous_lac(poll: Asked) -> int:
 
 
 _UNKNOWN = Ledger()
-"""What a bookie knows of a ledger that it has never heard of. It stays as it is."""
+"""The state of a ledger that is unknown to a bookie. It is never changed."""
 
 _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
     AddEntry: Bookie._add,

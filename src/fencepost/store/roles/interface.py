@@ -276,7 +276,7 @@ class ReadOn(Event, frozen=True, gc=False):
 
 
 class EntriesRead(Event, frozen=True, gc=False):
-    """Entries that were asked of a bookie together came, and told of this LAC; or (None) some did not come in time."""
+    """Entries that were asked of a bookie together came, the highest LAC this one; or (None) some came too late."""
 
     bookie: str
     lac: int | None
@@ -536,8 +536,8 @@ class FindRuns(Effect, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """The entries that there are, as runs from a first to a last id, ascending and apart. ``IO_ERROR``: that can not be
-    read.
+    """The entries that there are, as runs from a first to a last id, ascending and not adjacent. ``IO_ERROR``: that can
+    not be read.
     """
 
     number: int

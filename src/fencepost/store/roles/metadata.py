@@ -1,5 +1,5 @@
-"""What a client knows of the metadata of its ledger, and how it changes them: through conflicts, lost answers and
-expired sessions.
+"""A client's view of the metadata of its ledger, and its changes of them: through conflicts, lost answers and expired
+sessions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Seen(enum.Enum):
     """The state of the metadata after an answer that decides an operation."""
 
     WRITTEN = "written"
-    """They are as the client has created or replaced them."""
+    """The metadata are as the client has created or replaced them."""
     READ = "read"
-    """They are as they were read: what the client wants has to be decided anew."""
+    """The metadata are as they were read: the client has to decide anew."""
     GONE = "gone"
     """There are none."""
 
@@ -60,7 +60,7 @@ class MetadataView:
         self.metadata: LedgerMetadata | None = None
         self.version = -1
         self.offered: LedgerMetadata | None = None
-        """What is being written; None if it is being read."""
+        """The metadata that are being written; None during a read."""
         self.tried_on: int | None = None
         """The version on which a write depends whose answer was lost."""
         self.txn = 0

@@ -149,12 +149,12 @@ class Reader(OfLedger):
         self.lac = settings.lac
         self.txns = count(1)
         self.requests: dict[int, Read | LacRead | Poll] = {}
-        """What each request is part of that is not answered."""
+        """The read of each request that is not answered."""
         self.opens: list[int] = []
         self.reads: dict[int, Read] = {}
         """The reads that are not over, by token."""
         self.doubted: list[Read] = []
-        """Those of them that have found nothing and wait for the metadata."""
+        """Reads that have found nothing and wait for the metadata."""
         self.lac_reads: list[LacRead] = []
         self.tails: dict[int, list[int]] = {}
         """Entries that are waited for, and the tokens of those who do."""

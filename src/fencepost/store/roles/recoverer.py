@@ -139,14 +139,14 @@ class Recoverer(OfLedger):
         self.metadata: LedgerMetadata | None = None
         """The metadata as they were marked, with the fragments of this recovery since."""
         self.ensemble: tuple[str, ...] = ()
-        """The one that the recovery began with."""
+        """The ensemble that the recovery began with."""
         self.requests: dict[int, int] = {}
-        """The entry that each fencing or reading request asks for that is not answered."""
+        """The entry of each unanswered request that fences or reads."""
         self.fenced: list[str] = []
         self.unfenced: list[str] = []
         """Bookies that could not be fenced."""
         self.last_entries: list[Entry] = []
-        """What the fenced bookies have as their last entries."""
+        """The last entries of the fenced bookies."""
         self.began_at = NO_ENTRY_YET
         """The LAC that this recovery began at."""
         self.next_read = 0
@@ -329,7 +329,7 @@ class Recoverer(OfLedger):
             self._decide_reads(effects)
 
     def _decide_reads(self, effects: list[Effect]) -> None:
-        """What the reads have come to, entry by entry in their order."""
+        """Decide on the reads, entry by entry in their order."""
         while read := self.reads.get(self.found + 1):
             ack_quorum = self._marked().ack_quorum
             verdict = recovery_read(

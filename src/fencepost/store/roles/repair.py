@@ -63,7 +63,7 @@ class AskBookie(Effect, frozen=True, gc=False):
 
 
 class Done(Event, frozen=True, gc=False):
-    """What the bookie was asked for is durable."""
+    """The records that the bookie was asked to write are durable."""
 
     token: int
 
@@ -123,7 +123,7 @@ class Repair:
         """That of the call for phase two."""
         self.count = 0
         self.under_way: set[int] = set()
-        """What the bookie was asked for and is not durable, by number."""
+        """Calls to the bookie whose records are not durable yet, by number."""
         self.is_listing = False
         self.has_more = False
         self.marked = {Mark.LIMBO: 0, Mark.FENCE: 0}

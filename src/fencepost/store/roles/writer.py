@@ -106,7 +106,7 @@ _STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED)
 
 
 class WriterStatus(enum.Enum):
-    """What a writer is about."""
+    """The status of a writer."""
 
     NEW = "new"
     CREATING = "creating"

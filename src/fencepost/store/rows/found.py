@@ -20,7 +20,7 @@ MISS = -(1 << 30)
 
 
 class FoundRows(NamedTuple):
-    """What look-ups came to.
+    """The results of look-ups.
 
     ``table``: int64, shape (look-ups, ``COLUMNS``), in the order in which they were asked. ``blocks``: whatever the
     addresses point into. The addresses hold as long as ``blocks`` does, and not one moment longer. Nobody changes what

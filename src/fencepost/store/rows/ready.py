@@ -30,7 +30,7 @@ from types import ModuleType
 ENVIRONMENT = "FENCEPOST_LOOPS"
 
 Ready = Callable[[list[ModuleType]], None]
-"""What is called with the modules, in their order, by a thread of its own."""
+"""The functions that are called with the modules, in their order, by a thread of its own."""
 
 _log = logging.getLogger("fencepost.store.rows")
 

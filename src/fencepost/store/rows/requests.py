@@ -103,7 +103,7 @@ def found_reads(requests: NDArray[np.int64], places: NDArray[np.int64], found: F
 
 
 def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
-    """What reads have come to, by ledger and code; those that are missing are left out."""
+    """The results of reads, by ledger and code; missing entries are left out."""
     ledgers, codes = reads.ledgers, found.table[:, CODE]
     order = np.lexsort((codes, ledgers))
     changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)

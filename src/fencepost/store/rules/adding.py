@@ -25,7 +25,7 @@ def key_matches(known: bytes | None, given: bytes | None) -> bool:
 def answer_to_add(
     *, key_matches: bool, fenced: bool, recovery: bool, read_only: bool = False, protections: Protections = ALL
 ) -> Code:
-    """What a bookie answers to an add, before it stores the entry. A ledger in limbo is a fenced one.
+    """The answer of a bookie to an add, before it stores the entry. A ledger in limbo counts as fenced.
 
     A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it. One that is
     read-only, for want of room, keeps what is left for those who recover.
@@ -70,7 +70,7 @@ def room(pushed: int, confirmed: int, in_flight_limit: int) -> int:
 
 
 class AddOutcome(enum.Enum):
-    """What the answer to an add, or that there is none, means to the client that sent it."""
+    """The outcome of an add at one bookie, answered or not."""
 
     CONFIRMED = "confirmed"
     BOOKIE_FAILED = "bookie failed"
@@ -80,8 +80,8 @@ class AddOutcome(enum.Enum):
 
 
 def outcome_of_add(code: Code | None) -> AddOutcome:
-    """What the answer to an add means; None: there was none. Fenced off or with a wrong key, no other bookie would
-    help.
+    """The outcome of an add by the code of its answer; None: there was no answer. For a fenced client, or with a wrong
+    key, no other bookie would help.
     """
     if code is Code.OK:
         return AddOutcome.CONFIRMED

@@ -31,15 +31,16 @@ class Due(enum.Enum):
 
 
 class Watched(Record):
-    """What an auditor knows of bookies. ``known``: those that should be registered; ``waiting``: those that are lost
-    and not audited yet."""
+    """An auditor's knowledge of bookies. ``known``: bookies that should be registered; ``waiting``: bookies that are
+    lost and not audited yet."""
 
     known: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
 
 
 def seen(watched: Watched, registered: Collection[str], delay: float) -> tuple[Watched, Due]:
-    """What follows when these bookies are registered. One that is lost is waited for; several at once are not."""
+    """The next step of an auditor when these bookies are registered. It waits for one lost bookie; not for several at
+    once."""
     known = watched.known | frozenset(registered)
     waiting = (watched.waiting | known).difference(registered)
     watched = Watched(known=known - waiting, waiting=waiting)

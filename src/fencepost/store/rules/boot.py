@@ -15,7 +15,7 @@ from fencepost.store.rules.protections import ALL, Protections
 
 
 class Run(Record):
-    """How a bookie runs, as it notes durably ahead of its first answer, until a shutdown that has flushed everything.
+    """How a bookie runs, as it records durably ahead of its first answer, until a shutdown that has flushed everything.
 
     ``journals_adds``: whether an add is in the journal, and the journal synced, before it is confirmed.
     """
@@ -24,7 +24,7 @@ class Run(Record):
 
 
 class Step(enum.Enum):
-    """What a bookie does when it boots. Each is durable before the next one is begun."""
+    """The steps of a boot. Each is durable before the next one is begun."""
 
     BEGIN_REPAIR = "begin repair"
     """Note in all directories that entries may be missing, ahead of any file that comes of the repair."""
@@ -43,7 +43,7 @@ class Step(enum.Enum):
 
 
 class Mark(enum.Enum):
-    """What a bookie that may have lost something owes a ledger before it answers anybody."""
+    """The mark that a bookie that may have lost entries puts on a ledger before it answers any request."""
 
     LIMBO = "limbo"
     """Fence it, and never say that an entry is lacking: the ledger is not closed, and its end is still to be found."""
@@ -63,7 +63,7 @@ def may_have_lost_adds(run: Run | None) -> bool:
 def steps_of_boot(
     *, has_lost_directory: bool, last_run: Run | None, protections: Protections = ALL
 ) -> tuple[Step, ...]:
-    """What a bookie does when it boots, in order: with phase one, if it has lost a directory, or may have lost adds.
+    """The steps of a boot, in order: with phase one, if it has lost a directory, or may have lost adds.
 
     What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last
     run.
@@ -78,7 +78,7 @@ def steps_of_boot(
 
 
 def mark_of(metadata: LedgerMetadata, bookie: str, protections: Protections = ALL) -> Mark:
-    """What a bookie that may have lost something owes a ledger.
+    """The mark that a bookie that may have lost entries puts on a ledger.
 
     BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was
     fenced would take the adds of a writer that was away (scenario 1). It needs no limbo, since its end is in the

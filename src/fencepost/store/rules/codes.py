@@ -6,7 +6,7 @@ import enum
 
 
 class Code(enum.Enum):
-    """What a bookie answers, by BookKeeper's names; the values are those of its wire protocol, version 3."""
+    """The codes of answers of a bookie, by BookKeeper's names and with the values of its wire protocol, version 3."""
 
     OK = 0
     NO_LEDGER = 402
@@ -27,7 +27,7 @@ NEGATIVES = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
 
 
 class Verdict(enum.Enum):
-    """What has come of a question to several bookies. ``UNKNOWN`` is an end too: no answer to come can decide it."""
+    """The verdict on a question to several bookies. ``UNKNOWN`` is final too: no answer to come can decide it."""
 
     WAITING = "waiting"
     POSITIVE = "positive"

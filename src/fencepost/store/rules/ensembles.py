@@ -101,7 +101,7 @@ def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry
 
 
 def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protections: Protections = ALL) -> frozenset[B]:
-    """Who counts as having confirmed an entry that is not committed, after bookies were replaced: those that left do
+    """The bookies that count as having confirmed an uncommitted entry after bookies were replaced: those that left do
     not.
     """
     return frozenset(confirmed) - frozenset(replaced) if protections.confirmations_withdrawn else confirmed

@@ -41,8 +41,7 @@ class DigestType(enum.Enum):
 
 
 class LedgerMetadata(Record):
-    """What the metadata service knows of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a
-    closed one.
+    """The metadata of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a closed ledger.
 
     ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created
     itself. ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``:
@@ -134,7 +133,7 @@ def may_open(metadata: LedgerMetadata, password: bytes) -> bool:
 
 
 class Next(enum.Enum):
-    """What a client does about a change that it wants, given the metadata as they are."""
+    """The next step of a client that wants to change the metadata, given the current ones."""
 
     WRITE = "write"
     """Replace the metadata, on condition of their version."""

@@ -1,5 +1,5 @@
-"""What protects a ledger, one switch for each protection. All are on; a checker or a simulator turns one off to see
-what it is for.
+"""The protections of a ledger, with a switch for each. All are on; a checker or a simulator turns one off to show its
+purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Protections(Record):
 
     Of a bookie that may have lost something (:mod:`fencepost.store.rules.boot`): ``boot_fences``: it fences its ledgers
     before it serves. ``boot_enters_limbo``: those that are not closed are in limbo then. ``cookies_follow_marks``: its
-    cookies are stamped anew only after all ledgers are marked. ``run_precedes_answers``: a bookie notes how it runs
+    cookies are stamped anew only after all ledgers are marked. ``run_precedes_answers``: a bookie records how it runs
     ahead of its first answer.
     """
 

@@ -1,4 +1,4 @@
-"""Which bookies an entry is sent to, and which sets of bookies are enough.
+"""Quorums: the bookies that an entry is sent to, and the sets of bookies that are enough.
 
 From the BookKeeper replication protocol and its specification (``BookKeeperProtocol.tla``).
 """

@@ -21,7 +21,8 @@ B = TypeVar("B")
 def answer_to_read(
     *, stored: bool, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """What a bookie answers to a read. It serves what it has; in limbo it never says that it lacks an entry (BP-46).
+    """The answer of a bookie to a read. It serves the entries that it has; in limbo it never answers that it lacks an
+    entry (BP-46).
 
     ``unreadable``: it should have the entry, and can not read it. That is no word on whether the entry was ever there.
     """
@@ -53,7 +54,7 @@ def is_poll_over(lac: int, previous_lac: int, fenced: bool) -> bool:
 
 
 def answer_to_poll(code: Code) -> Code:
-    """What a bookie answers to a long poll, given its answer to a read of the entry that is to come along.
+    """The answer of a bookie to a long poll, given its answer to a read of the entry that is to come along.
 
     The LAC was asked for. Where entries are striped, the one after the reader's LAC may be elsewhere.
     """
@@ -63,8 +64,8 @@ def answer_to_poll(code: Code) -> Code:
 def answer_to_list_entries(
     *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """What a bookie answers that is asked which entries it has. In limbo it may have lost some that it is not to say it
-    lacks.
+    """The answer of a bookie to a request for its list of entries. In limbo it may have lost entries, and must not
+    answer that it lacks them.
     """
     return answer_to_read_lac(known_ledger=known_ledger, limbo=limbo, unreadable=unreadable, protections=protections)
 
@@ -83,8 +84,8 @@ def size_of_batch(asked_for: int, limit: int) -> int:
 def batch(
     look_up: Callable[[int], tuple[Code, bytes | None]], first: int, max_count: int, max_size: int
 ) -> tuple[Code, tuple[bytes, ...]]:
-    """What comes of the look-ups of a batch read, from the ``first`` entry on: the code of that one, and the bodies
-    that are sent.
+    """The result of the look-ups of a batch read, from the ``first`` entry on: the code of the first entry, and the
+    bodies that are sent.
 
     The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the
     response has no more than ``max_size`` bytes. A batch ends before an entry that is lacking or can not be read: only
@@ -124,7 +125,7 @@ def how_many_may_begin(wanted: int, under_way: int, limit: int) -> int:
 
 
 class ReadOutcome(enum.Enum):
-    """What the answer to a read, or that there is none, says of the entry."""
+    """The outcome of a read of an entry at one bookie, answered or not."""
 
     FOUND = "found"
     NEGATIVE = "negative"
@@ -134,8 +135,8 @@ class ReadOutcome(enum.Enum):
 
 
 def outcome_of_read(code: Code | None, is_intact: bool) -> ReadOutcome:
-    """What an answer says of the entry; None: there was none. An entry that fails its digest is as good as no
-    answer.
+    """The outcome of a read by the code of its answer; None: there was no answer. An entry that fails its digest is as
+    good as no answer.
     """
     if code is Code.OK and is_intact:
         return ReadOutcome.FOUND

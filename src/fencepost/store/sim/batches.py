@@ -47,7 +47,7 @@ class Process(network.Client, Protocol):
 
 
 class Batches:
-    """What a process has asked for by the batch and has no answer to."""
+    """The batches of a process that are not answered."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

@@ -240,7 +240,7 @@ class BookieProcess:
             carry[type(effect)](effect)
 
     def _tell_judge(self) -> None:
-        """What the bookie knows of its ledgers. Only requests change that, once it has started."""
+        """The state of the bookie's ledgers. Only requests change it, once the bookie has started."""
         for ledger, known in self.role.ledgers.items():
             self.environment.judge.knows(self.name, ledger, known.lac, known.fenced)
 
@@ -259,7 +259,7 @@ class BookieProcess:
         return len(self.disk.files[name].durable) if name != SPARE else 0
 
     def places(self) -> list[tuple[str, int, int]]:
-        """Where entries are in entry logs: the file, the offset and the bytes of each."""
+        """The places of entries in entry logs: the file, the offset and the bytes of each."""
         assert self.ledgers is not None
         index = self.ledgers.logs.index
         found = [places_of(located) for ledger in index.ledgers() for located in index.runs(ledger)]

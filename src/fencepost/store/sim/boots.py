@@ -1,5 +1,5 @@
 """A bookie that may run without its adds in the journal, may lose directories, and repairs itself (BP-46): what it
-notes, how it boots, what it copies.
+records, how it boots, what it copies.
 
 Whether adds are in the journal is drawn at every start. What is noted is in two directories, of the journal and of
 entries, each with its cookie; the steps of a boot take their time, and a crash may come between any two of them, and
@@ -46,18 +46,18 @@ AT_ONCE = 4
 """Entries that are copied at once."""
 
 LATE = 100_000
-"""Microseconds after which a bookie notes how it runs, at the most, where that does not precede its answers."""
+"""Microseconds after which a bookie records how it runs, at the most, where that does not precede its answers."""
 
 
 class Directory:
-    """What is in a directory besides entries and the journal. A note is durable, as a whole, when it is there."""
+    """The contents of a directory besides entries and the journal. Each value is durable, as a whole, once written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.clear()
 
     def clear(self) -> None:
-        """It is lost, and an empty one takes its place."""
+        """Lose the directory; an empty one takes its place."""
         self.cookie: Cookie | None = None
         self.is_first_start = False
         self.is_under_repair = False
@@ -199,7 +199,7 @@ class BootingBookie(BookieProcess):
             self.copier.alive = False
 
     def _maybe_crash(self, within: int) -> None:
-        """Where boots are cut short, this one may be."""
+        """Cut this boot short, if the run cuts boots short and chance decides so."""
         if "boot_crashes" in self.environment.case.faults and self.boots.random() < 0.4:
             power = self.boots.random() < 0.5
             self.environment.schedule.after(int(self.boots.random() * within), self._crash_of, self.starts, power)
@@ -225,7 +225,7 @@ class BootingBookie(BookieProcess):
     # -- how it boots -------------------------------------------------------------------------------------------------
 
     def _parts(self, step: Step, cookie: Cookie, has_lost_files: bool) -> list[Callable[[Callable[[], None]], None]]:
-        """What a step is made of: each part takes its time, and calls back when it is durable."""
+        """The parts of a step: each takes its time, and calls back when it is durable."""
         if step is Step.BEGIN_REPAIR:
             return [partial(self._note, directory, "is_under_repair", True) for directory in self.directories]
         if step is Step.OPEN_STORAGE:
@@ -460,7 +460,7 @@ class BootingBookie(BookieProcess):
         self.may_lack = False
 
     def trace_of_repair(self, effect: Trace) -> None:
-        """What the repair tells."""
+        """Trace an effect of the repair."""
         assert self.environment.trace is not None and self.ledgers is not None
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.ledgers.entries_of(effect.ledger))

@@ -1,4 +1,5 @@
-"""What one run of the simulator is: its seed, the sizes that the seed chooses, and the faults that may happen in it.
+"""The case of one run of the simulator: its seed, the sizes that the seed chooses, and the faults that may happen in
+it.
 
 Every draw of a run comes from a stream of its own, so that one fault more or less changes nothing else at the outset.
 """
@@ -128,7 +129,7 @@ SETTINGS = (
     "readers",
     "left_out",
 )
-"""What of a case can be set by hand."""
+"""The settings of a case that can be set by hand."""
 
 
 def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()) -> Case:
@@ -199,7 +200,7 @@ def with_settings(case: Case, settings: dict[str, str]) -> Case:
 
 
 def settings_of(case: Case) -> dict[str, str]:
-    """What has to be set by hand for ``case`` to come of its seed."""
+    """The settings that have to be set by hand for ``case`` to come of its seed."""
     plain = drawn(case.seed, case.profile)
     found = {}
     for name in SETTINGS:

@@ -57,7 +57,7 @@ class ClientProcess:
         self.calls = 0
         self.batches = Batches(self)
         self.expected: dict[int, Callable[[Result], None]] = {}
-        """Who takes what comes of a call, if not all others do."""
+        """The receivers of results by calls, other than ``results``."""
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             SendAdds: self.batches.send_adds,

@@ -23,7 +23,7 @@ LIMIT = 40_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: the violation, None if there was none; its length, in events and virtual microseconds; and
+    """The outcome of a run: the violation, None if there was none; its length, in events and virtual microseconds; and
     the hash of all that happened in it.
     """
 

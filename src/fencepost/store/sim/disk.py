@@ -219,7 +219,7 @@ class SimDisk:
         return self.open(name).read(offset, size)
 
     def lose_power(self, random: Random) -> None:
-        """What was not synced survives in part, in every file, and so do the names."""
+        """Lose power: unsynced bytes survive in part, in every file, and so do names."""
         for name in sorted(self._synced):
             if random.random() < 0.5:
                 self._put(name, self._synced[name])

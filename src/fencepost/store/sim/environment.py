@@ -1,4 +1,4 @@
-"""All that the processes of a simulated cluster have around them: time, a network, a metadata service and a judge."""
+"""The environment of the processes of a simulated cluster: time, a network, a metadata service and a judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNSTEADY = 0.15
 
 
 def _plain(value: Any) -> Any:
-    """What of an event is no plain value, as one."""
+    """A plain value for each value of an event that is none."""
     if isinstance(value, Record):
         return show(value)
     if isinstance(value, enum.Enum):
@@ -50,7 +50,7 @@ class Client(network.Client, metadata.Client, Protocol):
 
 
 class Environment:
-    """What is around the processes of a run. :class:`fencepost.store.sim.cluster.Cluster` has the bookies, too."""
+    """The environment of the processes of a run. :class:`fencepost.store.sim.cluster.Cluster` has the bookies, too."""
 
     network_name = "network"
 
@@ -72,7 +72,7 @@ class Environment:
             self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
         )
         self.cookies: dict[str, Cookie] = {}
-        """Those of bookies in the metadata."""
+        """The cookies of bookies in the metadata."""
 
     @property
     def traces(self) -> bool:

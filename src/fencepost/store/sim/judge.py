@@ -57,12 +57,12 @@ PROMISES = {
     "sanity": "no role raises an exception",
     "liveness": "when all faults are over, somebody can close the ledger and read all of it",
 }
-"""What the judge holds a store to."""
+"""The properties that the judge checks."""
 
 
 @dataclass
 class History:
-    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each
+    """The history of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each
     entry; ``gone`` those that lost it while the metadata did not name them, and ``excused`` those that did so with
     their disk.
     """
@@ -160,7 +160,7 @@ class Judge:
                 )
 
     def knows(self, bookie: str, ledger: int, lac: int, fenced: bool) -> None:
-        """What a bookie knows of a ledger, after each event."""
+        """Judge the state of a ledger at a bookie, after each event."""
         history = self.ledgers[ledger]
         before = history.lacs.get(bookie, -1)
         if lac < before:

@@ -35,7 +35,7 @@ from fencepost.store.sim.trace import SimTrace
 Operation = CreateMetadata | ReadMetadata | WriteMetadata
 
 NAME = "metadata"
-"""What the service is called where processes are named."""
+"""The name of the service among the processes."""
 
 
 class Client(Protocol):

@@ -24,7 +24,7 @@ PATIENCE = 200_000
 
 
 class Client(Protocol):
-    """Who opens connections."""
+    """A process that opens connections."""
 
     name: str
     alive: bool
@@ -44,7 +44,7 @@ class Client(Protocol):
 
 
 class Server(Protocol):
-    """Who is connected to. ``starts`` counts how often it was started."""
+    """A process that takes connections. ``starts`` counts its starts."""
 
     name: str
     alive: bool

@@ -1,4 +1,4 @@
-"""What came of a run, as text and as data for programs."""
+"""The result of a run, as text and as data for programs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def replay_text(outcome: Outcome, story: Story) -> str:
 
 
 def verdict_of(outcome: Outcome) -> list[str]:
-    """What a run came to, and what it was a run of."""
+    """The outcome of a run, and its case."""
     case, violation = outcome.case, outcome.violation
     settings = "  ".join(
         f"{name}={_shown(getattr(case, name))}" for name in SETTINGS if name != "left_out" or case.left_out

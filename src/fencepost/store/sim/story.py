@@ -112,7 +112,7 @@ class Story:
         self.steps[-1].lines.append(line)
 
     def became(self, who: str, fields: Mapping[str, Any], effects: Sequence[Effect]) -> None:
-        """What a role's fields are at the end of a step, and what it wants done."""
+        """Record a role's fields at the end of a step, and its effects."""
         new = dict(_parts(fields, 2))
         old = self._fields.get(who)
         self._fields[who] = new
@@ -174,7 +174,7 @@ class Story:
 
 
 def _parts(fields: Mapping[Any, Any], depth: int, path: str = "") -> Iterator[tuple[str, str]]:
-    """What fields hold, in words; what holds fields itself, part by part."""
+    """The values of fields, in words; a value with fields of its own, part by part."""
     for name, value in fields.items():
         if name in HIDDEN:
             continue

@@ -1,4 +1,4 @@
-"""What the processes of a simulated cluster tell of themselves, as events of one run."""
+"""The traces of the processes of a simulated cluster, as events of one run."""
 
 from __future__ import annotations
 

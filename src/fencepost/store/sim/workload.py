@@ -1,5 +1,5 @@
-"""What the clients of a run do: one writes a ledger, some recover it, some read along, one has the wrong key; at the
-end it is closed and read.
+"""The workload of the clients of a run: one writes a ledger, some recover it, some read along, one has the wrong key;
+at the end it is closed and read.
 """
 
 from __future__ import annotations
