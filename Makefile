@@ -27,7 +27,7 @@ COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint interop bench bench-spark bench-store chaos lock clean FORCE
+.PHONY: help setup run test lint loops interop bench bench-spark bench-store chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -37,13 +37,18 @@ setup: $(STAMP) ## Make the virtual environment in .venv, if it is missing or ou
 run: $(STAMP) ## Find the data loss of BookKeeper 4.13, run the store, hurt it, and hold what it did to the protocol
 	@$(BIN)/python -m demo
 
-test: lint ## Lint, check types and run the tests
+test: ## Lint, check types and run the tests
+	@$(MAKE) --jobs 2 lint loops
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+
+# Where they are not in the cache yet, all who run tests would compile the same at once.
+loops: $(STAMP) ## Compile the loops of the search
+	@$(BIN)/python -m fencepost check ledger-chaining > /dev/null
 
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
