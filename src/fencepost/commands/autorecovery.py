@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import textwrap
 from typing import Any
 
 import msgspec
 
 from fencepost import errors, output
-from fencepost.commands import operator
+from fencepost.commands import serving
 from fencepost.errors import OptionError
 from fencepost.store.autorecovery.settings import Settings, descriptions
 from fencepost.store.settings import one_setting
@@ -44,10 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="status: as JSON")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
-    parser.epilog = "settings:\n" + "\n".join(
-        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
-        for name, default, purpose in descriptions()
-    )
+    parser.epilog = serving.settings_help(descriptions())
 
 
 def run(given: argparse.Namespace) -> int:
@@ -56,16 +51,13 @@ def run(given: argparse.Namespace) -> int:
     if given.metadata is not None:
         over["metadataServiceUri"] = given.metadata
     settings = Settings.read(given.settings, over)
-    logging.basicConfig(
-        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    serving.log_to_standard_error(given.verbose)
     from fencepost.store.autorecovery.process import serve
 
     def ready(name: str) -> None:
         output.say(f"auto-recovery {name} runs")
 
-    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
         if given.verb == "run":
             runner.run(serve(settings, ready))
         else:

@@ -15,16 +15,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import logging
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost import arguments, errors, output
-from fencepost.commands import operator
+from fencepost import errors, output
+from fencepost.commands import operator, serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
@@ -69,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--port",
         metavar="N",
-        type=_port,
+        type=serving.port_or_any,
         help="the port; 0: any free one at the first start, and the same one ever after (3181)",
     )
     running.add_argument(
@@ -88,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     mending.add_argument(
         "--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on"
     )
-    parser.epilog = _settings_help()
+    parser.epilog = serving.settings_help(settings_of_bookie.descriptions())
 
 
 def run(given: argparse.Namespace) -> int:
@@ -119,17 +117,14 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 def _serve(given: argparse.Namespace, directory: str) -> int:
     settings = _settings(given)
-    logging.basicConfig(
-        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    serving.log_to_standard_error(given.verbose)
     from fencepost.store.bookie.process import serve
 
     def ready(bookie_id: str) -> None:
         gc.freeze()  # what is there stays, and need not be looked at for garbage again
         output.say(f"bookie {bookie_id} serves")
 
-    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
         runner.run(serve(directory, settings, ready))
     return errors.HOLDS
 
@@ -187,15 +182,3 @@ def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[st
         )
     if verified:
         yield f"{inspection.verified:,} entries were compared with their checksums"
-
-
-def _port(text: str) -> int:
-    return 0 if text == "0" else arguments.port(text)
-
-
-def _settings_help() -> str:
-    lines = [
-        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(description, 100), '      ')}"
-        for name, default, description in settings_of_bookie.descriptions()
-    ]
-    return "\n".join(["settings:", *lines])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import textwrap
 from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
+from fencepost.commands import serving
 from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings, descriptions
@@ -25,7 +24,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing"
     )
     parser.add_argument(
-        "--port", metavar="N", type=_port, help="the port, instead of the setting clientPort; 0: any free one"
+        "--port",
+        metavar="N",
+        type=serving.port_or_any,
+        help="the port, instead of the setting clientPort; 0: any free one",
     )
     parser.add_argument(
         "--address", metavar="HOST", help="the address to listen on, instead of the setting clientPortAddress"
@@ -78,10 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
-    parser.epilog = "settings:\n" + "\n".join(
-        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
-        for name, default, purpose in descriptions()
-    )
+    parser.epilog = serving.settings_help(descriptions())
 
 
 def run(given: argparse.Namespace) -> int:
@@ -92,9 +91,7 @@ def run(given: argparse.Namespace) -> int:
     if given.address is not None:
         over["clientPortAddress"] = given.address
     settings = Settings.read(given.settings, over)
-    logging.basicConfig(
-        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    serving.log_to_standard_error(given.verbose)
     service.run(given.directory, settings, _say, given.trace, _quorum(given))
     return errors.HOLDS
 
@@ -104,10 +101,6 @@ def _say(member: Member) -> None:
     host = f"[{address}]" if ":" in address else address
     me = member.host.me
     output.say(f"metadata service zk://{host}:{port} (controller {me.key.host_id}@{me.endpoint}) serves")
-
-
-def _port(text: str) -> int:
-    return 0 if text == "0" else arguments.port(text)
 
 
 def _listener(text: str) -> str:

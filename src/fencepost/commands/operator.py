@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fencepost import errors, output
+from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie.settings import Settings
 
@@ -43,18 +43,9 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
             f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
             " metadataServiceUri"
         )
-    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    serving.be_quiet_about_connections()
+    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
         return runner.run(_DOES[verb](given, settings, rest[0]))
-
-
-def loop_factory() -> Any:
-    """uvloop's event loop, where that is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _show(given: argparse.Namespace, settings: Settings, directory: str) -> int:

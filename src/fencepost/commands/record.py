@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import random
 from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
-from fencepost.commands import operator
+from fencepost.commands import serving
 from fencepost.store.record import process
 from fencepost.store.record.process import Asked, Done, Recording
 from fencepost.store.wire.frames import DEFAULT_LIMIT
@@ -100,10 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Record until a signal comes."""
-    logging.basicConfig(
-        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    serving.log_to_standard_error(given.verbose)
     if given.seed is not None and not given.faults:
         raise errors.OptionError("--seed is for faults at random: give --faults N too")
     seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
@@ -129,7 +125,7 @@ def run(given: argparse.Namespace) -> int:
             output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
         output.say(f"records to {given.trace}")
 
-    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
         done = runner.run(process.record(asked, open_trace, ready))
     output.say(_told(done))
     for rule in done.unused:

@@ -41,6 +41,11 @@ class Event(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any]
     actor: str = ""
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Node, incarnation and number."""
+        return self.node, self.incarnation, self.seq
+
 
 class Step(msgspec.Struct, gc=False):
     """One step of the protocol that an event says was taken.
@@ -71,6 +76,16 @@ class Step(msgspec.Struct, gc=False):
         """The action with its parameters."""
         bound = ", ".join(f"{name}={value}" for name, value in self.parameters)
         return f"{self.action}({bound})" if self.action else "no step"
+
+
+def rounded(number: int, least: int = 4) -> int:
+    """A number that is at least as high, of which there are few, and at least ``least``: traces with the same constants
+    are followed faster together.
+    """
+    size = least
+    while size < number:
+        size *= 2
+    return size
 
 
 class NotCovered(Exception):

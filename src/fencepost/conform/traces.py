@@ -78,7 +78,7 @@ def decoded(event: row.TraceEvent) -> Event:
 
 def in_order(events: Iterable[Event]) -> list[Event]:
     """Events node by node, each node's in their order."""
-    return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+    return sorted(events, key=lambda event: event.place)
 
 
 def each_change_once(events: Iterable[Event]) -> list[Event]:

@@ -29,9 +29,8 @@ from fencepost.spark.ledgers.planning import Ledgers, batch
 from fencepost.spark.ledgers.reading import batches
 from fencepost.store import errors
 from fencepost.store.client.reading import EntryBatch
-from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.ensembles import Fragment, write_set
 from fencepost.store.rules.metadata import LedgerMetadata
-from fencepost.store.rules.quorums import write_set
 
 ARROW = {
     "string": pa.string(),

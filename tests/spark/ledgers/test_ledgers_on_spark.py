@@ -21,7 +21,7 @@ from store.bookie.standing_bookies import bookie, metadata_service
 import fencepost
 import fencepost.spark
 from fencepost.spark.session import reason
-from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.ensembles import write_set
 
 FILTERS = "spark.sql.python.filterPushdown.enabled"
 

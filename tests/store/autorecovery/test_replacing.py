@@ -16,7 +16,7 @@ from fencepost.store.errors import BadVersionError, NotEnoughBookiesError, ReadE
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
 from fencepost.store.metadata.client import Bookies, LedgerInService
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.ensembles import Fragment, write_set
 from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -24,7 +24,6 @@ from fencepost.store.rules.metadata import (
     marked_in_recovery,
     with_changed_ensemble,
 )
-from fencepost.store.rules.quorums import write_set
 
 LEDGER = 7
 DIGESTS = Digests(DigestType.CRC32C, b"")

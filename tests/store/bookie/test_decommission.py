@@ -17,8 +17,8 @@ from fencepost.errors import HOLDS, SYSTEM_FAILED
 from fencepost.store.client.replication import belonging_of_fragment
 from fencepost.store.client.store import Store
 from fencepost.store.entries import runs_of
+from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.replication import fragments_on
 
 

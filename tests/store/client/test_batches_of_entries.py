@@ -22,7 +22,7 @@ from fencepost.store.roles import reader as reader_module
 from fencepost.store.roles.interface import ReadOn
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.reading import place_to_ask
 
 

@@ -27,9 +27,9 @@ from fencepost.store.driven.walk import Driver, DriveResult, Reading
 from fencepost.store.roles import adds, bookie, reader, recoverer, writer
 from fencepost.store.rules import adding
 from fencepost.store.rules.codes import Code, Verdict
+from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.metadata import Next
 from fencepost.store.rules.protections import ALL
-from fencepost.store.rules.quorums import write_set
 
 ONE_BOOKIE: dict[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 ONE_COPY: dict[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}

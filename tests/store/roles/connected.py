@@ -15,9 +15,9 @@ from typing import Any
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.rules.metadata import takes_update
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import is_in_write_set
 
 Drop = Callable[[str, str, Any], bool]
 """Whether a message from one end to another gets lost: the client learns that there is no answer."""

@@ -16,9 +16,9 @@ from fencepost.store.roles import interface as i
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
+from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.metadata import DigestType, LedgerStatus
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import write_set
 
 STEPS = 5000
 

@@ -13,7 +13,7 @@ from fencepost.store.messages import AddEntry, AddEntryResponse
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.quorums import is_in_write_set
+from fencepost.store.rules.ensembles import is_in_write_set
 
 TOGETHER, ONE_BY_ONE, CALLS = range(3)
 BOOKIES = "abcdefg"

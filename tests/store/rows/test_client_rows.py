@@ -19,9 +19,9 @@ from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, Read
 from fencepost.store.roles.adds import PLAIN
 from fencepost.store.rows import client as rows
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL
-from fencepost.store.rules.quorums import is_in_write_set
 from fencepost.store.wire.frames import WireError, cut
 from fencepost.store.wire.v3 import decode_response, encode_request, encode_response
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from fencepost.store.bookie.repair import missing_of
 from fencepost.store.rules.boot import Mark, Run, Step, mark_of, may_have_lost_adds, may_leave_limbo, steps_of_boot
 from fencepost.store.rules.cookies import Cookie, Stamped, may_repair
-from fencepost.store.rules.ensembles import Fragment, fragment_of
+from fencepost.store.rules.ensembles import Fragment, fragment_of, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, closed
 from fencepost.store.rules.protections import ALL
-from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.replication import belonging, sources
 
 OPEN = LedgerMetadata(3, 2, 2, (Fragment(0, ("a", "b", "c")), Fragment(10, ("a", "d", "c"))))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.store.rules import adding, ensembles, fencing, metadata, quorums, reading, recovery
+from fencepost.store.rules import adding, ensembles, fencing, metadata, reading, recovery
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
 from fencepost.store.rules.ensembles import Fragment
@@ -46,27 +46,27 @@ def ack_quorums(ensemble: str, write_quorum: int, ack_quorum: int) -> list[froze
 @given(quorum_sizes(), st.integers(0, 1000))
 def test_write_sets_go_round_the_ensemble(sizes: tuple[str, int, int], entry_id: int) -> None:
     ensemble, write_quorum, _ = sizes
-    members = quorums.write_set(entry_id, ensemble, write_quorum)
+    members = ensembles.write_set(entry_id, ensemble, write_quorum)
     assert len(set(members)) == len(members) == write_quorum
     for place, bookie in enumerate(ensemble):
         behind = (place - entry_id) % len(ensemble)  # how many places after the first bookie of the entry
         assert (bookie in members) is (behind < write_quorum)
-        assert quorums.is_in_write_set(place, entry_id, len(ensemble), write_quorum) is (bookie in members)
+        assert ensembles.is_in_write_set(place, entry_id, len(ensemble), write_quorum) is (bookie in members)
 
 
 def test_write_sets_of_an_ensemble_of_three_and_a_write_quorum_of_two() -> None:
-    assert ["".join(quorums.write_set(entry_id, "abc", 2)) for entry_id in range(4)] == ["ab", "bc", "ca", "ab"]
-    assert quorums.write_set(5, frozenset("ab"), 2) == frozenset("ab")
+    assert ["".join(ensembles.write_set(entry_id, "abc", 2)) for entry_id in range(4)] == ["ab", "bc", "ca", "ab"]
+    assert ensembles.write_set(5, frozenset("ab"), 2) == frozenset("ab")
 
 
 @given(quorum_sizes(), SOME)
 def test_coverage_has_a_member_in_every_ack_quorum(sizes: tuple[str, int, int], members: set[str]) -> None:
     expected = all(members & quorum for quorum in ack_quorums(*sizes))
-    assert quorums.covers_ensemble(members, *sizes) is expected
+    assert ensembles.covers_ensemble(members, *sizes) is expected
     ensemble, write_quorum, ack_quorum = sizes
-    one = quorums.write_set(0, ensemble, write_quorum)
+    one = ensembles.write_set(0, ensemble, write_quorum)
     of_one = [set(chosen) for chosen in combinations(one, ack_quorum)]
-    assert quorums.covers(members, one, ack_quorum) is all(members & quorum for quorum in of_one)
+    assert ensembles.covers(members, one, ack_quorum) is all(members & quorum for quorum in of_one)
 
 
 @given(quorum_sizes(), SOME, SOME)
@@ -78,7 +78,7 @@ def test_coverage_is_unknown_when_nobody_who_can_still_answer_helps(
     expected = WAITING if all(reachable & quorum for quorum in ack_quorums(*sizes)) else UNKNOWN
     if all(members & quorum for quorum in ack_quorums(*sizes)):
         expected = POSITIVE
-    assert quorums.coverage(members, failed, *sizes) is expected
+    assert ensembles.coverage(members, failed, *sizes) is expected
     assert fencing.fencing(members, failed, *sizes) is expected
     assert reading.lac_read(members, failed, *sizes) is expected
 
@@ -88,8 +88,8 @@ def test_once_fencing_is_complete_the_owner_commits_nothing(sizes: tuple[str, in
     """What the coverage is there for: the bookies that are not fenced make no ack quorum of any write set."""
     if fencing.fencing(fenced, (), *sizes) is POSITIVE:
         for entry_id in range(len(sizes[0])):
-            unfenced = set(quorums.write_set(entry_id, sizes[0], sizes[1])) - fenced
-            assert not quorums.is_committed(len(unfenced), sizes[2])
+            unfenced = set(ensembles.write_set(entry_id, sizes[0], sizes[1])) - fenced
+            assert not ensembles.is_committed(len(unfenced), sizes[2])
 
 
 def test_without_its_protection_one_fenced_bookie_is_enough() -> None:
@@ -104,7 +104,7 @@ def test_without_its_protection_one_fenced_bookie_is_enough() -> None:
     [((3, 3, 2), True), ((1, 1, 1), True), ((3, 2, 3), False), ((2, 3, 2), False), ((3, 3, 0), False)],
 )
 def test_quorums_of_a_ledger(sizes: tuple[int, int, int], are_quorums: bool) -> None:
-    assert quorums.are_quorums(*sizes) is are_quorums
+    assert ensembles.are_quorums(*sizes) is are_quorums
 
 
 # -- adding -----------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_an_entry_may_be_committed_by_those_that_have_not_failed_it(
     sizes: tuple[str, int, int], failed: set[str], entry_id: int
 ) -> None:
     ensemble, write_quorum, ack_quorum = sizes
-    asked = {*quorums.write_set(entry_id, ensemble, write_quorum)}
+    asked = {*ensembles.write_set(entry_id, ensemble, write_quorum)}
     expected = len(asked - failed) >= ack_quorum
     assert ensembles.may_be_committed(len(asked & failed), write_quorum, ack_quorum) is expected
 
@@ -290,8 +290,8 @@ def test_after_a_change_the_new_bookies_of_a_write_set_are_asked(
     after = ensembles.replaced(before, failed, "vwxyz")
     assert after is not None
     asked = ensembles.newly_asked(entry_id, before, after, write_quorum)
-    had = set(quorums.write_set(entry_id, before, write_quorum))
-    assert set(asked) == set(quorums.write_set(entry_id, after, write_quorum)) - had
+    had = set(ensembles.write_set(entry_id, before, write_quorum))
+    assert set(asked) == set(ensembles.write_set(entry_id, after, write_quorum)) - had
     assert len(asked) == len(had & failed), "whoever stays in its place keeps its entries"
 
 

@@ -19,7 +19,7 @@ from fencepost.store.records import LedgerFenced, LimboChanged, MasterKeyLearnt
 from fencepost.store.roles import adds, bookie, metadata, reader, recoverer, writer
 from fencepost.store.roles.interface import Outcome
 from fencepost.store.roles.metadata import Seen
-from fencepost.store.rules import adding, ensembles, fencing, quorums, reading, recovery
+from fencepost.store.rules import adding, ensembles, fencing, reading, recovery
 from fencepost.store.rules import metadata as life
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Code, Verdict
@@ -117,13 +117,13 @@ PLANTED = [
     ),
     Planted(
         "an ack quorum is one bookie short",
-        quorums,
+        ensembles,
         "is_committed",
         lambda f, confirmations, ack: confirmations >= max(1, ack - 1),
     ),
     Planted(
         "an ack quorum is one bookie too many",
-        quorums,
+        ensembles,
         "is_committed",
         lambda f, confirmations, ack: confirmations > ack,
         seed=2,
@@ -153,7 +153,7 @@ PLANTED = [
     # -- rules: ensembles
     Planted(
         "entries are not striped",
-        quorums,
+        ensembles,
         "write_set",
         lambda f, entry, ensemble, quorum: tuple(ensemble)[:quorum],
         seed=5,
@@ -192,7 +192,7 @@ PLANTED = [
     Planted("a bookie fences nothing by a read", fencing, "is_fenced_by_read", lambda f, *a, **k: False),
     Planted(
         "one quorum too few is covered",
-        quorums,
+        ensembles,
         "covers",
         lambda f, members, cohort, ack: sum(b not in members for b in cohort) <= ack,
         seed=6,

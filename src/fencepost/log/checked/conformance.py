@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
 from fencepost.conform.traces import each_change_once
 from fencepost.log.checked.log import Becomes
 from fencepost.log.checked.running import RunningLog
@@ -91,7 +91,7 @@ class _Update(msgspec.Struct):
         """
         parameters = self.event.parameters
         if self.event.action == "sends_trim":
-            return _place(self.event)
+            return self.event.place
         return tuple(parameters["ledgers"]) if "ledgers" in parameters else parameters["ledger"]
 
 
@@ -174,7 +174,7 @@ class LogConformance(Conformance):
         ledger = self.ledgers[number] if number is not None and number >= 0 else None
         match action:
             case "sends_update" | "sends_trim" | "sends_batch":
-                pending[writer] = self.updates[_place(event)] = _Update(event)
+                pending[writer] = self.updates[event.place] = _Update(event)
                 if action == "sends_trim":
                     self.reads.setdefault(parameters["version"], event)
             case "get_last_ledger" | "look_up_chain" | "delete_superseded_batch" | "delete_withdrawn_batch":
@@ -186,7 +186,7 @@ class LogConformance(Conformance):
             case "look_up_batch":
                 self.attempts.add((parameters["writer"], parameters["number"], *parameters["ledgers"]))
                 if writer in self._found_sealed:
-                    self.sealed_before.add(_place(event))
+                    self.sealed_before.add(event.place)
             case "create_ledger" if ledger is not None:
                 ledger.owner = writer
             case "write_entry" if ledger is not None:
@@ -197,7 +197,7 @@ class LogConformance(Conformance):
                 ledger.acknowledged = max(ledger.acknowledged, parameters["entry"] + 1)
             case "fence_last_ledger" if ledger is not None:
                 ledger.fenced = True
-                self.fences[number].append(_place(event))
+                self.fences[number].append(event.place)
             case "close_own_ledger" if ledger is not None:
                 ledger.owner_closed = True
                 ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
@@ -211,7 +211,7 @@ class LogConformance(Conformance):
             if ledger.last_entry is None:
                 ledger.last_entry = parameters["last_entry"]
         if action in _ANSWERS and writer in pending:
-            update = self.answers[_place(event)] = pending.pop(writer)
+            update = self.answers[event.place] = pending.pop(writer)
             update.answer = event
 
     def _infer_updates(self) -> None:
@@ -332,13 +332,13 @@ class LogConformance(Conformance):
         def add(action: str, **parameters: Any) -> Place:
             event = Event(f"({len(unseen) + 1})", 1, 1, action, self.subject, parameters)
             unseen.append(event)
-            return _place(event)
+            return event.place
 
         if self.first:
             add("log_is_older")
         for update in self.updates.values():
             if update.is_unanswered and update.made is not None:
-                add("late_update", by=_place(update.event), version=update.made)
+                add("late_update", by=update.event.place, version=update.made)
         for number, ledger in self.ledgers.items():
             if ledger.found_fenced:  # perhaps before any leader of the trace has
                 self.fences[number].append(add("ledger_is_fenced", ledger=number))
@@ -394,13 +394,13 @@ class LogConformance(Conformance):
         if older is not None and older["last"] is not None:
             self.numbers[older["last"]] = self.older
         return {
-            "clients": _rounded(max(1, len(self.writers))),
-            "next_ledger_limit": _rounded(self.older + len(self.ledgers) + 2),
-            "entries": _rounded(self.runs + 1),
+            "clients": rounded(max(1, len(self.writers))),
+            "next_ledger_limit": rounded(self.older + len(self.ledgers) + 2),
+            "entries": rounded(self.runs + 1),
             "remembers": False,
-            "most_attempts": len(self.attempts) and _rounded(len(self.attempts)),
-            "batch_writers": _rounded(len(self.batches)),
-            "batch_numbers": _rounded(max((len({*numbers}) for numbers in self.batches.values()), default=0)),
+            "most_attempts": len(self.attempts) and rounded(len(self.attempts)),
+            "batch_writers": rounded(len(self.batches)),
+            "batch_numbers": rounded(max((len({*numbers}) for numbers in self.batches.values()), default=0)),
         }
 
     def bind(self, protocol: Protocol) -> None:
@@ -477,7 +477,7 @@ class LogConformance(Conformance):
         """
         number = event.parameters["ledger"]
         if self.ledgers[number].owner_closed:
-            yield Step(None, receives=("closed", number, _place(event)))
+            yield Step(None, receives=("closed", number, event.place))
         else:
             yield from self._after_entries(event, number)
         yield Step(event.action, self._who(event))
@@ -485,7 +485,7 @@ class LogConformance(Conformance):
     def _after_entries(self, event: Event, number: int) -> Iterator[Step]:
         ledger = self.ledgers[number]
         if ledger.owner is not None and ledger.kept:
-            yield Step(None, receives=("written", number, _place(event)))
+            yield Step(None, receives=("written", number, event.place))
 
     def _closes_last(self, event: Event) -> Iterator[Step]:
         number, last = event.parameters["ledger"], event.parameters["last_entry"]
@@ -536,7 +536,7 @@ class LogConformance(Conformance):
 
     def _sends(self, event: Event) -> Iterator[Step]:
         """An update is sent. If the trace has no answer to it, its client had nothing more to do with it."""
-        update = self.updates[_place(event)]
+        update = self.updates[event.place]
         if update.answer is None and update.made is not None:
             if event.action == "sends_batch":
                 action = "attach_batch_unanswered"
@@ -546,11 +546,11 @@ class LogConformance(Conformance):
 
     def _unanswered(self, event: Event, action: str, update: _Update) -> Step:
         becomes = Becomes.LOST if update.made is None else Becomes.LATE
-        sends = () if update.made is None else (("late", _place(update.event)),)
+        sends = () if update.made is None else (("late", update.event.place),)
         return Step(action, self._who(event), (becomes,), sends=sends)
 
     def _is_unanswered(self, event: Event) -> Iterator[Step]:
-        update = self.answers.get(_place(event))
+        update = self.answers.get(event.place)
         if update is None:
             raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
         step = self._unanswered(event, event.action, update)
@@ -581,7 +581,7 @@ class LogConformance(Conformance):
             )
 
     def _trims(self, event: Event) -> Iterator[Step]:
-        update, version = self.answers.get(_place(event)), event.parameters["version"]
+        update, version = self.answers.get(event.place), event.parameters["version"]
         if update is not None and version is not None:
             yield self._trim(update.event, version)
 
@@ -607,7 +607,7 @@ class LogConformance(Conformance):
         """A client has a batch, and sees whether it may be attached."""
         parameters, c = event.parameters, self.c[_writer(event)]
         found = Attaching(parameters["found"])
-        if _place(event) in self.sealed_before:
+        if event.place in self.sealed_before:
             is_over = found in (Attaching.SEALED, Attaching.THERE)
             yield Step(None, after=((("client", c, "ended"), is_over),))
             return
@@ -624,7 +624,7 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), picks, after=(after,))
 
     def _attaches(self, event: Event) -> Iterator[Step]:
-        update, version = self.answers.get(_place(event)), event.parameters["version"]
+        update, version = self.answers.get(event.place), event.parameters["version"]
         if update is None:
             raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
         last = self.numbers[update.event.parameters["last"]]
@@ -650,7 +650,7 @@ class LogConformance(Conformance):
         version, last = event.parameters["version"], event.parameters["last"]
         receives: tuple[Any, ...] | None = None
         if last is not None and self.ledgers[last].owner_closed:
-            receives = ("closed", last, _place(event))
+            receives = ("closed", last, event.place)
         elif last is not None and not self.ledgers[last].is_of_batch:
             receives = ("ended", version)
         picks = self._some(event.parameters["ledgers"])
@@ -705,20 +705,6 @@ class LogConformance(Conformance):
 
 def _writer(event: Event) -> Writer:
     return (event.node, event.incarnation, event.actor)
-
-
-def _place(event: Event) -> tuple[str, int, int]:
-    return (event.node, event.incarnation, event.seq)
-
-
-def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: traces with the same constants are followed faster
-    together.
-    """
-    size = 4
-    while size < number:
-        size *= 2
-    return size
 
 
 _LIKE = {Status.PENDING_APPEND_LEDGER: Status.PENDING_CREATE_LEDGER}

@@ -80,8 +80,8 @@ from fencepost import (
 )
 from fencepost.protocols.bookkeeper.ledger import Bookies
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.quorums import write_set
 
 WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"

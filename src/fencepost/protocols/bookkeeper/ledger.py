@@ -12,9 +12,8 @@ from typing import Any, ClassVar, TypeVar
 from fencepost import Message, ModelValue, Network, PerKey, Protocol, Record, assumption, one_of, require, subsets
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
 from fencepost.store.rules import adding, ensembles
-from fencepost.store.rules.ensembles import still_confirmed
+from fencepost.store.rules.ensembles import is_committed, still_confirmed
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.quorums import is_committed
 
 Bookies = frozenset[ModelValue]
 

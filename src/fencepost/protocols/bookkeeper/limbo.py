@@ -80,9 +80,8 @@ from fencepost.protocols.bookkeeper.ledger import (
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked
+from fencepost.store.rules.ensembles import covers, fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.quorums import covers
 
 
 class ClientStatus(enum.Enum):

@@ -67,9 +67,8 @@ from fencepost.protocols.bookkeeper.ledger import (
     why_bookies_differ,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import fragment_of, newly_asked
+from fencepost.store.rules.ensembles import covers, fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.rules.quorums import covers
 
 W1 = ModelValue("w1", 0)
 W2 = ModelValue("w2", 1)

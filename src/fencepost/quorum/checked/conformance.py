@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
 from fencepost.quorum.checked.running import RunningQuorum, Stored
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import SUBJECT
@@ -52,7 +52,7 @@ class QuorumConformance(Conformance):
             self.moved = replica
         if replica not in self.replicas:
             self.replicas[replica] = len(self.replicas)
-            self.first.add(_place(event))
+            self.first.add(event.place)
             if parameters["epoch"] or any(parameters["end"]):
                 self.older = replica
 
@@ -72,8 +72,8 @@ class QuorumConformance(Conformance):
         if self.strangers:
             raise NotCovered(f"the replica {self.strangers[0]} takes part, and has written no trace")
         return {
-            "replicas": _rounded(max(1, len(self.replicas))),
-            "epochs": _rounded(self.epochs + 2),
+            "replicas": rounded(max(1, len(self.replicas))),
+            "epochs": rounded(self.epochs + 2),
             "is_traced": True,
         }
 
@@ -134,7 +134,7 @@ class QuorumConformance(Conformance):
     def _restarts(self, event: Event) -> Iterator[Step]:
         fields = event.parameters
         after = self._is(event, state=State(fields["state"])) + self._voters(event)
-        if _place(event) in self.first:
+        if event.place in self.first:
             voters = frozenset([self.r[voter] for voter in fields["voters"]])
             yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
             return
@@ -221,19 +221,6 @@ def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
     if "peer" in parameters:
         yield parameters["peer"]
     yield from parameters.get("voters", ())
-
-
-def _place(event: Event) -> tuple[str, int, int]:
-    return event.node, event.incarnation, event.seq
-
-
-def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: traces with the same constants are followed faster
-    together."""
-    size = 4
-    while size < number:
-        size *= 2
-    return size
 
 
 _STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]]] = {

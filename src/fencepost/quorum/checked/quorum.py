@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fencepost import (
     ModelValue,
@@ -31,7 +31,7 @@ from fencepost import (
     weak,
 )
 from fencepost.protocols.kraft import server as kraft
-from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, pairs, servers
+from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, pairs, servers, voters
 from fencepost.protocols.kraft.server import (
     BeginQuorumEpochRequest,
     Command,
@@ -54,7 +54,6 @@ from fencepost.protocols.kraft.server import (
 from fencepost.quorum import rules
 from fencepost.quorum.rules import Election, Error, Learnt, Position, Protections
 from fencepost.quorum.transitions import Cause, State, transition
-from fencepost.spec.declarations import Configuration
 
 
 class Standing(Record):
@@ -115,13 +114,6 @@ def _protections(switches: tuple[bool, ...], kept: bool, served: bool, one: bool
         one_change_at_a_time=one,
         commit_before_change=ready,
     )
-
-
-def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
-    """A quorum of so many voters, to which nothing happens but elections and writes, unless ``constants`` say so."""
-    sizes = ("init_cluster_size", "min_cluster_size", "max_cluster_size", "max_spawned_servers", "hosts")
-    never = ("max_restarts", "max_crashes", "max_add_reconfigs", "max_remove_reconfigs")
-    return configuration(expect, doc, **{**dict.fromkeys(sizes, count), **dict.fromkeys(never, 0), **constants})
 
 
 def values_of(protocol: KRaft) -> tuple[ModelValue, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
 from fencepost.conform.follow import Has, Like, like
 from fencepost.conform.traces import each_change_once
 from fencepost.spec.protocol import Protocol
@@ -47,16 +47,6 @@ WRITES = (
 """The events that write metadata, with the version that they replace. A recovery keeps its changes of the ensemble to
 itself: then there is no version.
 """
-
-
-def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: traces with the same constants are followed faster
-    together.
-    """
-    size = 8
-    while size < number:
-        size *= 2
-    return size
 
 
 class StoreConformance(Conformance):
@@ -210,7 +200,7 @@ class StoreConformance(Conformance):
             self._enter_client(event)
         if event.action == "client_sends_add_entry_requests":
             if parameters.get("deferred_sync"):
-                self.deferring.add(self.client_of[event.node, event.incarnation, event.seq])
+                self.deferring.add(self.client_of[event.place])
             self.last_entry = max(self.last_entry, *(last for _, last in parameters["entries"]))
         elif event.action == "client_forces_ledger":
             self.forces = max(self.forces, parameters["force"])
@@ -237,7 +227,7 @@ class StoreConformance(Conformance):
             self.ended.add(client)
         elif event.action in ("client_creates_ledger", "client_adopts_ledger"):
             self.owners.add(client)
-        self.client_of[event.node, event.incarnation, event.seq] = client
+        self.client_of[event.place] = client
         before = self.last_of.get(client)
         if before is not None and before.action in _TURNS:
             self.next_of[before.node, before.incarnation, before.seq] = event.action
@@ -250,7 +240,7 @@ class StoreConformance(Conformance):
         for event in self.events:
             if event.subject is not None and event.action in _SENT:
                 for message in self._sends(event):
-                    self.senders[message].append(self.client_of[event.node, event.incarnation, event.seq])
+                    self.senders[message].append(self.client_of[event.place])
                     self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
 
     def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
@@ -260,7 +250,7 @@ class StoreConformance(Conformance):
         moved: list[tuple[int, Place]] = []
         for event in self.events:
             if event.action in ("client_confirms", "client_receives_force_response"):
-                place = (event.node, event.incarnation, event.seq)
+                place = event.place
                 if (self.client_of[place] in self.deferring) == (event.action != "client_confirms"):
                     moved.append((event.parameters["lac"], place))
         moved.sort(key=lambda each: each[0])
@@ -296,11 +286,11 @@ class StoreConformance(Conformance):
         ensemble_size, write_quorum, ack_quorum = self.quorums
         if not ensemble_size and not self.is_untouched():
             raise NotCovered("no metadata of the ledger are in the trace")
-        entries = _rounded(max(self.last_entry, self.last_read, 63) + 1)
+        entries = rounded(max(self.last_entry, self.last_read, 63) + 1, 8)
         return {
-            "bookies": _rounded(max(len(self.bookies), ensemble_size)),
-            "clients": _rounded(len(self.clients) + 1),
-            "followers": _rounded(len(self.followers)) if self.followers else 0,
+            "bookies": rounded(max(len(self.bookies), ensemble_size), 8),
+            "clients": rounded(len(self.clients) + 1, 8),
+            "followers": rounded(len(self.followers), 8) if self.followers else 0,
             "ensemble_size": ensemble_size or 1,
             "write_quorum": write_quorum or 1,
             "ack_quorum": ack_quorum or 1,
@@ -310,7 +300,7 @@ class StoreConformance(Conformance):
             "crashes": -1,
             "failures": -1,
             "deferred_sync": bool(self.deferring),
-            "force_limit": _rounded(self.forces),
+            "force_limit": rounded(self.forces, 8),
             "power_losses": -1,
         }
 
@@ -395,7 +385,7 @@ class StoreConformance(Conformance):
         return (*self._serves(event), *(() if steps is None else steps(self, event)))
 
     def _client(self, event: Event) -> ModelValue:
-        return self.c[self.client_of[event.node, event.incarnation, event.seq]]
+        return self.c[self.client_of[event.place]]
 
     def _sends(self, event: Event) -> list[tuple[Any, ...]]:
         """The requests that an event sends, as both ends know them: the connection, the kind, and what it is about."""
@@ -798,7 +788,7 @@ class StoreConformance(Conformance):
         return False
 
     def _client_writes(self, event: Event) -> Iterator[Step]:
-        place = (event.node, event.incarnation, event.seq)
+        place = event.place
         c, sends = self._client(event), (("write", place),)
         if event.action == "client_creates_ledger":
             yield Step(None, sends=sends)
@@ -870,7 +860,7 @@ class StoreConformance(Conformance):
         return ()
 
     def _client_receives_metadata(self, event: Event) -> Iterator[Step]:
-        place = (event.node, event.incarnation, event.seq)
+        place = event.place
         version = ("metadata", event.parameters["version"])
         begun = self._last_write(event)
         if begun is None or begun.action == "client_creates_ledger":
@@ -888,8 +878,8 @@ class StoreConformance(Conformance):
 
     def _goes_on(self, event: Event) -> Iterator[Step]:
         """The owner goes on after a change of the ensemble, when it has sent again what was to be."""
-        client = self.client_of[event.node, event.incarnation, event.seq]
-        if self.next_of.get((event.node, event.incarnation, event.seq)) not in _STILL_CHANGING:
+        client = self.client_of[event.place]
+        if self.next_of.get(event.place) not in _STILL_CHANGING:
             yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
 
     def _last_write(self, event: Event) -> Event | None:
@@ -906,7 +896,7 @@ class StoreConformance(Conformance):
         return (other for other in islice(events, place, None) if other.seq > event.seq)
 
     def _of_client(self, event: Event) -> tuple[list[Event], int]:
-        events = self.of_client.get(self.client_of[event.node, event.incarnation, event.seq], [])
+        events = self.of_client.get(self.client_of[event.place], [])
         return events, bisect_left(events, event.seq, key=lambda other: other.seq)
 
     def _client_opens(self, event: Event) -> Iterator[Step]:
@@ -974,14 +964,14 @@ class StoreConformance(Conformance):
         c, bookie, number = self._client(event), event.parameters["bookie"], event.parameters["force"]
         after = ((("forced", c), event.parameters["lac"] + 1),)
         receives = ("forced", bookie, c, number)
-        sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
+        sends = tuple(self.lac_learnt.get(event.place, ()))
         yield Step(
             event.action, (("c", c), ("b", self.b[bookie])), (number,), receives=receives, sends=sends, after=after
         )
 
     def _client_confirms(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
-        sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
+        sends = tuple(self.lac_learnt.get(event.place, ()))
         yield Step(None, sends=sends, after=((("client", c, "lac"), event.parameters["lac"] + 1),))
 
     # -- readers -----------------------------------------------------------------------------------------------------
@@ -1036,7 +1026,7 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("c", c), ("b", self.b[bookie])), (entry_id + 1,), may_skip=True)
 
     def _recovery_changes(self, event: Event) -> Iterator[Step]:
-        c, place = self._client(event), (event.node, event.incarnation, event.seq)
+        c, place = self._client(event), event.place
         metadata = self._metadata(event.parameters["metadata"])
         yield from self._gives_up(event, c)
         sends = (("write", place),) if event.parameters["version"] is not None else ()

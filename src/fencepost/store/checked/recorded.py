@@ -43,9 +43,8 @@ from fencepost import (
 from fencepost.store.checked.store import MetadataService
 from fencepost.store.rules.adding import lac_of_bookie, lac_reached
 from fencepost.store.rules.codes import Verdict
-from fencepost.store.rules.ensembles import Fragment, fragment_of
+from fencepost.store.rules.ensembles import Fragment, are_quorums, covers_ensemble, fragment_of, is_committed, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, current_ensemble
-from fencepost.store.rules.quorums import are_quorums, covers_ensemble, is_committed, write_set
 from fencepost.store.rules.reading import recovery_read
 
 Ensemble = tuple[ModelValue, ...]

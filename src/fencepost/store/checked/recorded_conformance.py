@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 from fencepost.store.checked.conformance import StoreConformance
@@ -155,7 +155,7 @@ class RecordedConformance(Conformance):
         metadata = self.versions[0].parameters["metadata"]
         return {
             "bookies": max(len(self.bookies), 1),
-            "entries": _rounded(self._last_entry() + 2),
+            "entries": rounded(self._last_entry() + 2, 64),
             "ensemble_size": metadata["ensemble_size"],
             "write_quorum": metadata["write_quorum"],
             "ack_quorum": metadata["ack_quorum"],
@@ -431,13 +431,3 @@ def _key(parameters: Parameters) -> tuple[Any, ...]:
         number is None,
         about,
     )
-
-
-def _rounded(number: int) -> int:
-    """A number that is at least as high, of which there are few: recordings with the same constants are followed faster
-    together.
-    """
-    size = 64
-    while size < number:
-        size *= 2
-    return size

@@ -85,12 +85,16 @@ from fencepost.store.rules.adding import (
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.ensembles import (
     Fragment,
+    are_quorums,
     chosen,
+    covers_ensemble,
     fragment_of,
+    is_committed,
     needs_change,
     newly_asked,
     replaced,
     still_confirmed,
+    write_set,
 )
 from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.metadata import (
@@ -111,7 +115,6 @@ from fencepost.store.rules.metadata import (
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import are_quorums, covers_ensemble, is_committed, write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
     answer_to_read,

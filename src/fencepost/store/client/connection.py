@@ -31,7 +31,7 @@ from fencepost.store.messages import (
 )
 from fencepost.store.roles.interface import SendAdds
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.quorums import is_in_write_set
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.wire.frames import WireError, cut, needed, refused_length
 from fencepost.store.wire.v3 import decode_response, encode_request
 from fencepost.tracing import TraceWriter

@@ -33,7 +33,7 @@ others.
 WORTH = 2_000
 """Entries that a process has carried when it is worth to load the loops."""
 
-_MODULES = ("fencepost.store.rules.quorums", "fencepost.store.rules.adding", "fencepost.store.rows.client")
+_MODULES = ("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "fencepost.store.rows.client")
 """The loops, and the rules that they compile."""
 
 

@@ -12,9 +12,8 @@ import msgspec
 from fencepost.store.client.store import Store
 from fencepost.store.messages import ListEntries, ListEntriesResponse, ReadEntry, ReadEntryResponse
 from fencepost.store.rules.codes import NEGATIVES, Code
-from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.ensembles import fragment_of, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.store.rules.quorums import write_set
 
 Runs = tuple[tuple[int, int], ...]
 """Entries as runs from a first to a last id, ascending and not adjacent."""

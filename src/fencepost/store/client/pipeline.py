@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.store.client.loops import BLOCKS, LARGE, AddRows
-from fencepost.store.rules.quorums import is_in_write_set
+from fencepost.store.rules.ensembles import is_in_write_set
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,9 +19,8 @@ from fencepost.store.messages import NO_ENTRY_YET, ReadEntryResponse
 from fencepost.store.roles.interface import EntriesRead, ReadOn, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.ensembles import fragment_of, write_set
 from fencepost.store.rules.metadata import LedgerMetadata
-from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
     least_asked,

@@ -17,8 +17,8 @@ from fencepost.store.entries import Digests, master_key
 from fencepost.store.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
 from fencepost.store.rules.codes import NEGATIVES, Code
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.rules.metadata import LedgerMetadata
-from fencepost.store.rules.quorums import is_in_write_set
 from fencepost.store.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
 
 AT_ONCE = 32

@@ -22,8 +22,8 @@ from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.roles.reader import ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import WriterSettings
+from fencepost.store.rules.ensembles import are_quorums
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
-from fencepost.store.rules.quorums import are_quorums
 from fencepost.tracing import TraceWriter
 
 

@@ -18,6 +18,8 @@ from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Rece
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import (
+    is_committed,
+    is_in_write_set,
     is_sent_anew,
     may_be_committed,
     newly_asked,
@@ -25,9 +27,9 @@ from fencepost.store.rules.ensembles import (
     replaced,
     still_confirmed,
     works_again,
+    write_set,
 )
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import is_committed, is_in_write_set, write_set
 
 Masks: TypeAlias = "array[int] | list[int]"
 """A ring with a mask for each entry in flight, at its id modulo the length, a power of two: a bit for each bookie that

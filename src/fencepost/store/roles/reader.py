@@ -48,10 +48,9 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.rules.adding import is_beyond
 from fencepost.store.rules.codes import Verdict
-from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.ensembles import Ensemble, fragment_of, write_set
 from fencepost.store.rules.metadata import DigestType, current_ensemble, end_of, may_open
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
     is_readable,

@@ -41,7 +41,7 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen, described
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Verdict
-from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.ensembles import fragment_of, write_set
 from fencepost.store.rules.fencing import fencing, says_fenced
 from fencepost.store.rules.metadata import (
     DigestType,
@@ -57,7 +57,6 @@ from fencepost.store.rules.metadata import (
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.reading import ReadOutcome, ordinary_read, outcome_of_read, recovery_read
 from fencepost.store.rules.recovery import (
     confirmed_before,

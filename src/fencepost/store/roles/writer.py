@@ -55,7 +55,7 @@ from fencepost.store.rules.adding import (
     room,
 )
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import Fragment, chosen, needs_change
+from fencepost.store.rules.ensembles import Fragment, are_quorums, chosen, needs_change
 from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -75,7 +75,6 @@ from fencepost.store.rules.metadata import (
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import are_quorums
 
 
 class WriterSettings(msgspec.Struct, frozen=True):

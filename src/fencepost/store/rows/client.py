@@ -25,7 +25,7 @@ from fencepost.store.rows.native import (
     store_int32,
     store_int64,
 )
-from fencepost.store.rules import adding, quorums
+from fencepost.store.rules import adding, ensembles
 from fencepost.store.rules.metadata import DigestType
 
 FIRST_TXN, END_TXN = 1 << 28, 1 << 35
@@ -81,8 +81,8 @@ CRC32, CRC32C = DigestType.CRC32.value, DigestType.CRC32C.value
 _HEADER = 32
 
 # The rules, compiled as they are.
-_is_in_write_set = inner(quorums.is_in_write_set)
-_is_committed = inner(quorums.is_committed)
+_is_in_write_set = inner(ensembles.is_in_write_set)
+_is_committed = inner(ensembles.is_committed)
 _counts = inner(adding.counts)
 _goes_on = inner(adding.goes_on)
 

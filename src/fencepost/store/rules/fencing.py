@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import TypeVar
 
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
+from fencepost.store.rules.ensembles import Ensemble, coverage
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, coverage
 
 B = TypeVar("B")
 

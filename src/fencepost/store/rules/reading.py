@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
+from fencepost.store.rules.ensembles import Ensemble, coverage, covers
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, coverage, covers
 
 B = TypeVar("B")
 

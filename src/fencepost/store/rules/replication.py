@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.ensembles import fragment_of, is_in_write_set, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.store.rules.quorums import is_in_write_set, write_set
 
 
 def is_closed_fragment(metadata: LedgerMetadata, fragment: int) -> bool:

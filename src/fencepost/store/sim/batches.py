@@ -15,8 +15,7 @@ from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse,
 from fencepost.store.roles.interface import AddsAnswered, EntriesRead, Event, ReadOn, Result, SendAdds, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import fragment_of
-from fencepost.store.rules.quorums import is_in_write_set, write_set
+from fencepost.store.rules.ensembles import fragment_of, is_in_write_set, write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
     lac_of_reader,

@@ -1,0 +1,45 @@
+"""What the commands share that run a process of the store or of its metadata service, or look after one."""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost import arguments
+
+
+def log_to_standard_error(verbose: bool) -> None:
+    """Log what is wrong and, if this is ``verbose``, what happens."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    be_quiet_about_connections()
+
+
+def be_quiet_about_connections() -> None:
+    """Leave out what kazoo logs of every attempt to connect: who waits for the metadata service says so."""
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+
+
+def settings_help(descriptions: Iterable[tuple[str, str, str]]) -> str:
+    """The end of a help: every setting with its default and its purpose."""
+    return "settings:\n" + "\n".join(
+        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
+        for name, default, purpose in descriptions
+    )
+
+
+def port_or_any(text: str) -> int:
+    """A port as it is typed; 0 is any free one."""
+    return 0 if text == "0" else arguments.port(text)
+
+
+def loop_factory() -> Any:
+    """uvloop's event loop, where that is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
