@@ -164,7 +164,7 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
     traces, validator = Traces(tracing.read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
     for name in traces.names():
-        judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage))  # type: ignore[misc]
+        judged(validator, *name, lambda name=name: traces.events(name), on_verdict=noting(coverage))  # type: ignore[misc]
         within.note(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
     _, visits, found = validated(
         [str(tmp_path / "t.parquet")], Request(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
