@@ -917,7 +917,6 @@ def order_level(levels, w, at):
     One pass distributes them by the first bits into parts that fit the cache, one for each part by the next bits into
     buckets of about one, and the last exchanges what is still out of order.
     """
-    order, order_fp = levels.order[at:], levels.order_fp[at:]
     bits = 0
     while bits < PART_BITS and (w.counts[COUNT] >> bits) > 1 << (BUCKET_BITS - 1):
         bits += 1
@@ -925,9 +924,9 @@ def order_level(levels, w, at):
     begin = np.int64(0)
     for part in range(1 << bits):
         end = load(w.part_heads, part)
-        order_part(w, levels.workers, bits, begin, end, order, order_fp)
+        order_part(levels, w, bits, begin, end, at)
         begin = end
-    exchange(levels.new.fp_high, levels.wide, order, order_fp, begin)
+    exchange(levels, at, at + begin)
     return begin
 
 
@@ -957,8 +956,11 @@ def distribute(levels, w, bits):
 
 
 @inner
-def order_part(w, workers, bits, begin, end, order, order_fp):
-    """Write the states at [begin, end) of ``w.keys`` and ``w.places`` there in order, by the next bits."""
+def order_part(levels, w, bits, begin, end, at):
+    """Write the states at [begin, end) of ``w.keys`` and ``w.places`` in order, by the next bits, from ``at + begin``
+    on.
+    """
+    order, order_fp, workers = levels.order, levels.order_fp, levels.workers
     keys, places, heads = w.keys, w.places, w.heads
     mask, shift = np.uint64((1 << BUCKET_BITS) - 1), np.uint64(32 - bits - BUCKET_BITS)
     for b in range((1 << BUCKET_BITS) + 1):
@@ -972,8 +974,8 @@ def order_part(w, workers, bits, begin, end, order, order_fp):
         b = np.int64((within_range(fp, workers) >> shift) & mask)
         k = load(heads, b)
         store(heads, b, k + 1)
-        store(order_fp, begin + k, fp)
-        store(order, begin + k, load(places, i))
+        store(order_fp, at + begin + k, fp)
+        store(order, at + begin + k, load(places, i))
 
 
 @inner
@@ -984,13 +986,14 @@ def add_up(heads, n):
 
 
 @inner
-def exchange(highs, wide, order, order_fp, n):
-    """Sort what is nearly in order, by insertion."""
-    for i in range(1, n):
+def exchange(levels, begin, end):
+    """Sort the places [begin, end) of an order, which are nearly in order, by insertion."""
+    order, order_fp, highs = levels.order, levels.order_fp, levels.new.fp_high
+    for i in range(begin + 1, end):
         fp, position, k = load(order_fp, i), load(order, i), i
-        while k > 0 and (
+        while k > begin and (
             load(order_fp, k - 1) > fp
-            or (wide and load(order_fp, k - 1) == fp and load(highs, load(order, k - 1)) > load(highs, position))
+            or (levels.wide and load(order_fp, k - 1) == fp and load(highs, load(order, k - 1)) > load(highs, position))
         ):
             store(order_fp, k, load(order_fp, k - 1))
             store(order, k, load(order, k - 1))
