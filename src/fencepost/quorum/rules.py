@@ -42,6 +42,10 @@ class Error(enum.Enum):
     TIMED_OUT = "the leader lost its leadership before the change was committed: it may yet be"
 
 
+PASSING = frozenset({Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY, Error.NOT_CAUGHT_UP})
+"""Refusals of a change of the voters that pass by themselves: a change waits for that (KIP-853)."""
+
+
 class Protections(Record):
     """The protections of a quorum, one switch for each. A running quorum uses :data:`ALL`.
 

@@ -20,13 +20,12 @@ from fencepost.quorum.messages import (
     RemoveVoter,
     RemoveVoterResponse,
 )
-from fencepost.quorum.rules import Error
+from fencepost.quorum.rules import PASSING, Error
 
 R = TypeVar("R")
 
-_AGAIN = 0.1
+AGAIN = 0.1
 """Seconds after which is asked again what can not be done yet."""
-_NOT_YET = frozenset({Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY, Error.NOT_CAUGHT_UP})
 
 
 class Administrator:
@@ -92,9 +91,9 @@ class Administrator:
                         if answer is None:
                             continue
                         self._problem = answer.error.value
-                        if answer.error not in (*_NOT_YET, Error.NOT_LEADER):
+                        if answer.error not in (*PASSING, Error.NOT_LEADER):
                             raise SystemFailure(f"the quorum refuses: {answer.error.value}")
-                    await asyncio.sleep(_AGAIN)
+                    await asyncio.sleep(AGAIN)
         except TimeoutError as error:
             raise SystemFailure(f"{self.patience:g} seconds were not enough: {self._problem}") from error
 

@@ -14,6 +14,7 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from fencepost.quorum.driver.admin import AGAIN
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
@@ -36,7 +37,7 @@ from fencepost.quorum.messages import (
     RemoveVoter,
     ReplicaProgress,
 )
-from fencepost.quorum.rules import Error
+from fencepost.quorum.rules import PASSING, Error
 
 LISTENER = "CONTROLLER"
 """The name of a member's endpoint among the listeners of a Kafka controller."""
@@ -44,8 +45,8 @@ TOPIC = "__cluster_metadata"
 """The log, which is the only partition of this topic."""
 
 PATIENCE = 10.0
-"""Seconds for the leader to make a change, or fewer if the request says so. Kafka's clients wait three times as
-long.
+"""Seconds for a change to become possible and for the leader to make it, or fewer if the request says so. Kafka's
+clients wait three times as long.
 """
 _DESCRIBED = 2.0
 """Seconds for it to describe the quorum: one that takes longer leads no more, and another one will."""
@@ -85,11 +86,12 @@ CODES: Mapping[Error, Code] = {
 
 
 class _Refused(Exception):
-    """A request is not done: the code of the error, and why."""
+    """A request is not done: the code of the error, why, and whether that passes by itself."""
 
-    def __init__(self, code: Code, reason: str) -> None:
+    def __init__(self, code: Code, reason: str, passes: bool = False) -> None:
         super().__init__(reason)
         self.code = code
+        self.passes = passes
 
 
 class Answers:
@@ -188,24 +190,30 @@ class Answers:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     async def _add_voter(self, request: Request) -> Body:
-        body = request.body
-        return await self._answered(self._add(body), body)
+        return await self._answered(self._add, request.body)
 
     async def _remove_voter(self, request: Request) -> Body:
-        body = request.body
-        return await self._answered(self._remove(body), body)
+        return await self._answered(self._remove, request.body)
 
-    async def _answered(self, change: Awaitable[None], body: Body) -> Body:
+    async def _answered(self, change: Callable[[Body], Awaitable[None]], body: Body) -> Body:
+        """Make a change, once that is possible: as KIP-853 has it, a change waits for the one before it, for the first
+        record of a new leader, and for a new voter to catch up."""
         patience = min(self.patience, max(0, body.get("TimeoutMs", 1 << 31)) / 1_000)
-        try:
-            async with asyncio.timeout(patience):
-                await change
-        except _Refused as refused:
-            return {"ErrorCode": refused.code, "ErrorMessage": str(refused)}
-        except TimeoutError:
-            reason = f"{patience:g} seconds were not enough: the change may yet be made"
-            return {"ErrorCode": Code.REQUEST_TIMED_OUT, "ErrorMessage": reason}
-        return {"ErrorMessage": None}
+        clock = asyncio.get_running_loop().time
+        end = clock() + patience
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    await change(body)
+            except _Refused as refused:
+                if refused.passes and clock() + AGAIN < end:
+                    await asyncio.sleep(AGAIN)
+                    continue
+                return {"ErrorCode": refused.code, "ErrorMessage": str(refused)}
+            except TimeoutError:
+                reason = f"{patience:g} seconds were not enough: the change may yet be made"
+                return {"ErrorCode": Code.REQUEST_TIMED_OUT, "ErrorMessage": reason}
+            return {"ErrorMessage": None}
 
     async def _add(self, body: Body) -> None:
         key = self._voter(body)
@@ -247,7 +255,8 @@ class Answers:
                 Code.REQUEST_TIMED_OUT, f"the leader is gone, and the change may yet be made: {error}"
             ) from error
         if answer.error is not Error.NONE:
-            raise _Refused(CODES.get(answer.error, Code.INVALID_REQUEST), answer.error.value)
+            code = CODES.get(answer.error, Code.INVALID_REQUEST)
+            raise _Refused(code, answer.error.value, passes=answer.error in PASSING)
 
 
 def _unknown(topic: Body) -> Body:
