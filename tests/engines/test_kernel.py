@@ -98,6 +98,9 @@ def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wi
                 places.append(i)
         assert sorted(w.fresh[:found].tolist()) == places, "the first of each, and no other"
         assert w.counts[USED] == len(known)
+        if not wide:
+            held = w.table[: w.counts[CAPACITY] + kernel.SLACK]
+            assert np.sort(held[held != 0]).tolist() == sorted(known - {0}), "each once"
     assert w.counts[CAPACITY] > FIRST
 
 

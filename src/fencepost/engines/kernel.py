@@ -77,8 +77,12 @@ MOVED = 1 << 16
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
-TURNS = 4
-"""Rounds whose candidates have a place: those that one worker may still read while another writes the next."""
+ROUNDS_AHEAD = 1
+"""Rounds for which a worker among several has its candidates ready before it waits for those of this one."""
+TURNS = 2 * ROUNDS_AHEAD + 2
+"""Rounds whose candidates have a place. A worker that begins round k has seen all others ready with round
+k - ROUNDS_AHEAD - 1; so they have taken the candidates of all rounds up to ROUNDS_AHEAD + 1 before that one.
+"""
 LINE = 8
 """Numbers in a cache line."""
 PART_BITS, BUCKET_BITS = 13, 9
@@ -205,7 +209,7 @@ class Candidates(NamedTuple):
 
 class Shared(NamedTuple):
     """Where workers meet, W of them. What one of them has ready for a round, for the others to read, is in the place of
-    its turn: nobody is more than TURNS - 2 rounds ahead. A row of 8 is a cache line of its own, of which the first
+    its turn. A row of 8 is a cache line of its own, of which the first
     number counts.
     """
 
@@ -292,6 +296,8 @@ def make_room(table, counts, held, fill, wide, entries):
     width = 2 if wide else 1
     while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
         before, end = counts[CAPACITY] >> 3, counts[CAPACITY] + SLACK
+        if not wide:
+            store(table, end, 0)  # where `admit` has written what was not new
         counts[CAPACITY] += counts[CAPACITY] // 16 * 8
         used, lines = counts[USED], counts[CAPACITY] >> 3
         while end > 0:
@@ -612,7 +618,7 @@ def admit(w, candidates, n, wide):
         return found
     # What is not new is written where nobody reads: cheaper than a branch that nobody can predict, and its line stays
     # clean.
-    nowhere, full, overflowing = table.size - 1, w.full, 0
+    nowhere, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
     for i in range(min(n, AHEAD)):
         prefetch(table, bucket(fps[i], lines))
     for i in range(n):
@@ -780,7 +786,7 @@ def expand(worker, c, levels, w, labels, shared, first, block):
     """
     total, workers = levels.order.size, levels.workers
     last = (total - first + block * workers - 1) // (block * workers)
-    ahead = 1 if workers > 1 else 0
+    ahead = ROUNDS_AHEAD if workers > 1 else 0
     ready = this_round = 0
     while this_round < last:
         while ready < last and ready <= this_round + ahead:
