@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
 
 import msgspec
 
@@ -47,9 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do what was typed; the exit code."""
-    over: dict[str, Any] = dict(map(one_setting, given.set))
-    if given.metadata is not None:
-        over["metadataServiceUri"] = given.metadata
+    over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
     settings = Settings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
     from fencepost.store.autorecovery.process import serve

@@ -140,8 +140,6 @@ def _down(directory: Path) -> dict[str, Any]:
 
 def _tell(given: argparse.Namespace, facts: dict[str, Any]) -> None:
     if given.json:
-        from fencepost.trace.json import dumps
-
-        output.put(dumps(facts, indent=2) + "\n")
+        output.write_json("-", facts)
     else:
         output.say(views.table(facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import textwrap
 from collections.abc import Iterable
@@ -29,6 +30,12 @@ def settings_help(descriptions: Iterable[tuple[str, str, str]]) -> str:
         f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
         for name, default, purpose in descriptions
     )
+
+
+def typed(given: argparse.Namespace, **settings: str) -> dict[str, Any]:
+    """The options that stand for a setting, where they were typed, by the names of these settings."""
+    options = {name: getattr(given, option) for option, name in settings.items()}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def port_or_any(text: str) -> int:

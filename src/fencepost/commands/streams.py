@@ -178,7 +178,7 @@ class Counted:
             yield
         except (FencepostError, asyncio.CancelledError) as error:
             if self.confirmed is not None:
-                note(acknowledged(self.confirmed(), self.entries))
+                inform(acknowledged(self.confirmed(), self.entries))
                 if isinstance(error, StoreError):
                     error.args = (f"not all could be appended: {error}",)
             raise
@@ -238,8 +238,8 @@ def reporting(report: Callable[[], None]) -> Iterator[None]:
         reporting.cancel()
 
 
-def note(text: str) -> None:
-    """Say something that is no result."""
+def inform(text: str) -> None:
+    """Write a line that is no result to standard error."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{text}\n")

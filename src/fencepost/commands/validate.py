@@ -78,19 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help="who does it: auto is this process, and Spark with --master or --conf",
     )
-    how.add_argument(
-        "--master",
-        metavar="URL",
-        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
-    )
-    how.add_argument(
-        "--conf",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="a setting of Spark; can be given several times",
-    )
+    arguments.add_spark(how)
     live = parser.add_argument_group("while systems write traces")
     live.add_argument(
         "--follow",
@@ -125,16 +113,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
         "are the nearest that were not",
     )  # fmt: skip
-    told = parser.add_argument_group("results")
-    told.add_argument(
+    results = parser.add_argument_group("results")
+    results.add_argument(
         "--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else"
     )
-    told.add_argument(
+    results.add_argument(
         "--sequence",
         metavar="FILE",
         help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
     )
-    told.add_argument(
+    results.add_argument(
         "--last",
         metavar="N",
         type=arguments.count,
@@ -184,12 +172,7 @@ def _look_at_files(given: argparse.Namespace) -> None:
         raise OptionError("--states says of which states to tell the coverage: give --coverage too")
     if given.follow and given.coverage:
         raise OptionError("--coverage is of traces that are there: leave out --follow or --coverage")
-    if given.sequence == "-":
-        raise OptionError("--sequence - is not possible: only --json can go to standard output")
-    for option in ("json", "sequence"):
-        path = getattr(given, option)
-        if path not in (None, "-"):
-            output.must_be_writable(option, path)
+    output.check_files(given, "json", "sequence")
     for path in given.traces:
         if "://" not in path and not Path(path).exists():
             raise OptionError(f"there are no traces at {path}")
@@ -288,7 +271,7 @@ def _named(given: argparse.Namespace) -> str:
 
 
 def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
-    """All verdicts, each of which is told when it is certain."""
+    """All verdicts, each of which is shown when it is certain."""
     outcomes: list[Outcome] = []
 
     def tell(found: list[Outcome]) -> None:
@@ -331,7 +314,7 @@ def _line() -> Iterator[TracesLine | None]:
         yield line
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def _tell(
@@ -344,14 +327,12 @@ def _tell(
     from fencepost.report import coverage, validation
 
     if given.json is not None:
-        from fencepost.trace.json import dumps
-
         document: dict[str, Any] = validation.data(
             outcomes, _protocol(conformance, outcomes), conformance.name, seconds
         )
         if covered is not None:
             document["coverage"] = coverage.data(conformance.protocol, *covered)
-        output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
+        output.write_json(given.json, document)
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if given.sequence is not None and drawn is not None:
         output.write_lines("sequence", given.sequence, iter([drawn]))
@@ -362,12 +343,12 @@ def _tell(
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
-            told = (
+            where = (
                 f"Its last steps as a sequence diagram: {given.sequence}"
                 if drawn
                 else f"There are no steps before a rejection: {given.sequence} is not written."
             )
-            output.say(f"\n{told}")
+            output.say(f"\n{where}")
 
 
 def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
