@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost import errors, output
+from fencepost import errors, extras, output
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
@@ -42,7 +42,7 @@ VERBS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be typed."""
+    """Declare the options."""
     parser.usage = (
         "fencepost bookie DIR --metadata URI [options]\n"
         "       fencepost bookie inspect DIR [--verify] [--json]\n"
@@ -90,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
     if verb not in ("run", "inspect") and rest:
         from fencepost.commands import operator
@@ -120,7 +120,7 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         gc.freeze()  # what is there stays, and need not be looked at for garbage again
         output.say(f"bookie {bookie_id} serves")
 
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         runner.run(serve(directory, settings, ready))
     return errors.HOLDS
 

@@ -1,4 +1,4 @@
-"""What commands share that are clients of a store: how they reach it, and the password of what they open."""
+"""The options of commands that are clients of a store, how they connect to it, and how they print results."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from fencepost import arguments, output
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost drive``."""
+    """Declare the options of ``fencepost drive``."""
     parser.description = (
         "Drive the roles of the store along behaviours out of a table of states, "
         "and compare them with the protocol after each step."

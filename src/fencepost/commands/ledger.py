@@ -39,7 +39,7 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost ledger``."""
+    """Declare the options of ``fencepost ledger``."""
     parser.description = (
         "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
     )
@@ -114,7 +114,7 @@ def _custom(text: str) -> tuple[str, bytes]:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return on_store(action, given)
 

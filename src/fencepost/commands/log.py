@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost import arguments, output
+from fencepost import arguments
 from fencepost.client import Client
 from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums, say
 from fencepost.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
@@ -33,7 +33,7 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost log``."""
+    """Declare the options of ``fencepost log``."""
     parser.description = (
         "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
     )
@@ -146,7 +146,7 @@ def _place(text: str) -> Position | End | datetime:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return on_store(action, given)
 
@@ -206,7 +206,7 @@ async def _write_out(
 ) -> Position | None:
     """Write entries to standard output until all are or nobody listens; the last one that was written.
 
-    What is written is acknowledged once a second, if that is to be.
+    With ``acknowledge``, the entries that were written are acknowledged once a second.
     """
     out = Output()
     shown = shown_as(given, _as_json)
@@ -346,4 +346,4 @@ async def _delete(store: Client, given: argparse.Namespace) -> None:
         )
     count = await log.delete()
     document = {"log": given.log, "deleted_ledgers": count}
-    output.say(json.dumps(document) if given.json else f"log {given.log} is deleted, with {plural(count, 'ledger')}")
+    say(given, document, f"log {given.log} is deleted, with {plural(count, 'ledger')}")

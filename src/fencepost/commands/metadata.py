@@ -9,11 +9,12 @@ from fencepost import arguments, errors, output
 from fencepost.commands import serving
 from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
-from fencepost.metadata_service.settings import Settings, descriptions
+from fencepost.metadata_service.settings import Settings
+from fencepost.store.settings import described
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost metadata``."""
+    """Declare the options of ``fencepost metadata``."""
     parser.description = (
         "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the"
         " only one. SIGTERM and Ctrl-C end it cleanly."
@@ -79,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(descriptions())
+    parser.epilog = serving.settings_help(described(Settings))
 
 
 def run(given: argparse.Namespace) -> int:

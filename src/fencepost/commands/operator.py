@@ -1,4 +1,4 @@
-"""What an operator does about a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+"""The work of an operator on a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost import errors, output
+from fencepost import errors, extras, output
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import by_hand
@@ -29,7 +29,7 @@ COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
 
 def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     if verb == "cookie":
         verb, *rest = about
         if verb not in COOKIE_VERBS:
@@ -49,7 +49,7 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
             " metadataServiceUri"
         )
     serving.be_quiet_about_connections()
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         return runner.run(_DOES[verb](given, settings, rest[0]))
 
 

@@ -15,7 +15,7 @@ from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost quorum``."""
+    """Declare the options of ``fencepost quorum``."""
     parser.description = (
         "See how the quorum of a replicated metadata service stands, and add and remove voters while it runs."
     )

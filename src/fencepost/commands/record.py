@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from fencepost import arguments, errors, numbers, output
+from fencepost import arguments, errors, extras, numbers, output
 from fencepost.commands import serving
 from fencepost.store.record import process
 from fencepost.store.record.process import Asked, Done, Recording
@@ -35,7 +35,7 @@ faults:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost record``."""
+    """Declare the options of ``fencepost record``."""
     parser.description = (
         "Stand between clients and bookies, theirs or ours, and write down every message and every version of the"
         " metadata of ledgers. SIGTERM and Ctrl-C end it cleanly."
@@ -125,7 +125,7 @@ def run(given: argparse.Namespace) -> int:
             output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
         output.say(f"records to {given.trace}")
 
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         done = runner.run(process.record(asked, open_trace, ready))
     output.say(_summary(done))
     for rule in done.unused:

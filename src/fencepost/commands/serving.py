@@ -1,4 +1,4 @@
-"""What the commands share that run a process of the store or of its metadata service, or look after one."""
+"""The common parts of commands that run a process of the store or of its metadata service, or look after one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,3 @@ def typed(given: argparse.Namespace, **settings: str) -> dict[str, Any]:
 def port_or_any(text: str) -> int:
     """A port as it is typed; 0 is any free one."""
     return 0 if text == "0" else arguments.port(text)
-
-
-def loop_factory() -> Any:
-    """uvloop's event loop, where that is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop

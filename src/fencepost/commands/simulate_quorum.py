@@ -16,7 +16,7 @@ COMMAND = "simulate-quorum"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost simulate-quorum``."""
+    """Declare the options of ``fencepost simulate-quorum``."""
     parser.description = "Run whole quorums under seeded faults, on virtual time."
     what = parser.add_argument_group("what is simulated")
     simulating.add(what, "seeds", "without", "jobs", "replay", run="quorum", simulated="quorum")

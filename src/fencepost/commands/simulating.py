@@ -1,4 +1,4 @@
-"""What the commands that run simulators share: their options, their progress, and how a campaign is shown."""
+"""The common parts of the commands that run simulators: options, progress, and the result of a campaign."""
 
 from __future__ import annotations
 

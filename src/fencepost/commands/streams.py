@@ -1,4 +1,4 @@
-"""What goes in and out of commands that append and read: entries on standard input and output, and how far they are."""
+"""Entries on standard input and output, for the commands that append and read, and their progress."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Entry(Protocol):
 
     @property
     def data(self) -> bytes:
-        """What was appended."""
+        """The bytes that were appended."""
         ...
 
 

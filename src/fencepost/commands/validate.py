@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fencepost import arguments, errors, extras, output, tracing
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Notes, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Observer, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
@@ -35,7 +35,7 @@ LAST = 12
 _LIMITS = Limits()
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
-"""What traces have visited: of the protocol, and of a state space."""
+"""The coverage of the protocol by traces, and that of a state space."""
 
 Report = Callable[[int, int, int], None]
 """Takes how many traces are done, with how many steps, of how many."""
@@ -45,7 +45,7 @@ Report = Callable[[int, int, int], None]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost validate``."""
+    """Declare the options of ``fencepost validate``."""
     parser.description = (
         "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one"
         " trace."
@@ -203,17 +203,17 @@ def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> tupl
 def _here(
     given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    from fencepost.conform.coverage import Coverage, noting
+    from fencepost.conform.coverage import Coverage
     from fencepost.report.validation import explaining
 
     collect_rarely()
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects, conformance.subjects)
     explain = explaining(given.last, output.width())
     coverage = Coverage()
-    notes = noting(coverage) if given.coverage else None
+    on_verdict = coverage.add if given.coverage else None
     with _line() as line:
         report = line.report if line is not None else lambda done, steps, of: None
-        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, notes, report)
+        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, on_verdict, report)
     return outcomes, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
 
 
@@ -223,18 +223,23 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
     within = InSpace(conformance, space)
     for run, subject in traces.names():
         if subject:
-            within.note(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
+            within.follow(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
     return in_space(space, within.visited)
 
 
 def _judged(
-    traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report
+    traces: Traces,
+    validator: Validator,
+    shuffle: int | None,
+    explain: Explain,
+    on_verdict: Observer | None,
+    report: Report,
 ) -> list[Outcome]:
     names = traces.names()
     found, steps = [], 0
     for run, subject in names:
         events = partial(traces.events, (run, subject))
-        outcome = judged(validator, run, subject, events, shuffle, explain, notes)
+        outcome = judged(validator, run, subject, events, shuffle, explain, on_verdict)
         found.append(outcome)
         steps += outcome.steps
         report(len(found), steps, len(names))
@@ -352,12 +357,12 @@ def _tell(
 
 
 def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
-    """What traces were held to: it may depend on who wrote them."""
+    """The protocols that traces were held to: they may depend on the writer of a trace."""
     found = sorted({outcome.protocol for outcome in outcomes if outcome.protocol})
     return " and ".join(found) or conformance.protocol.name
 
 
 def _what(given: argparse.Namespace, protocol: str) -> str:
-    """What was held to what."""
+    """The traces, and the protocol that they were held to, in a line."""
     refined = f"{protocol}, for {given.protocol}" if given.protocol == "bookkeeper" else protocol
     return f"validate  {', '.join(given.traces)}  against {refined}"

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Growing(NamedTuple):
-    """What growing a trie works on. It is written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
+    """The arrays by which tries grow. They are written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
 
     pool: Array
     """int32: nodes, one after the other."""
@@ -89,7 +89,7 @@ class Entries(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What the loops read that expand, build and judge states; valid until the tables grow.
+    """The arrays that the loops read which expand, build and judge states; valid until the tables grow.
 
     The last four are for canonical labellings, and empty without: see `canonical` and `programs`.
     """

@@ -9,7 +9,6 @@ import msgspec
 from fencepost.conform.conformance import Step
 from fencepost.conform.follow import Follower, Taken
 from fencepost.conform.lines import Ran
-from fencepost.conform.outcome import Notes
 from fencepost.conform.validate import Verdict
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
@@ -57,7 +56,7 @@ class Coverage:
         self._add_ways()
         return self._visits
 
-    def note(self, verdict: Verdict) -> None:
+    def add(self, verdict: Verdict) -> None:
         """Count the steps of a trace, as far as it got."""
         follower, visits = verdict.follower, self._visits
         if follower is None:
@@ -142,8 +141,3 @@ def effect(follower: Follower, taken: Taken) -> str:
 def part_name(slot: Slot) -> str:
     """The name of a part of the state, whoever it is about: ``client.lac``."""
     return ".".join(part for part in slot.path if isinstance(part, str))
-
-
-def noting(coverage: Coverage | None) -> Notes | None:
-    """A function that adds each verdict to ``coverage``; None without a coverage."""
-    return (lambda verdict, events: coverage.note(verdict)) if coverage is not None else None

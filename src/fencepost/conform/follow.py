@@ -346,7 +346,7 @@ class Follower:
     def _chain(
         self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused
     ) -> _Chain | Taken | Refused:
-        """What is left of a path that nobody else has come."""
+        """The rest of a path that no other evaluation has come."""
         if not slots:
             return leaf
         known = self._readers.get(slots)

@@ -189,7 +189,7 @@ def run_by(
 
 
 def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]]) -> Callable[..., Any]:
-    """Takes note of what a choice returns, where the author asks for it."""
+    """A tracer that keeps the option that a choice returns, and where the author asks for it."""
     at = frame.f_back
     while at is not None and not _is_authors(at.f_code.co_filename):
         at = at.f_back

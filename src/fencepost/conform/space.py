@@ -113,7 +113,7 @@ class InSpace:
         self._labels: dict[Any, Label] = {}
         self.visited = Visited()
 
-    def note(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
+    def follow(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
         """Follow a trace; ``events`` reads it."""
         visited = self.visited
         visited.traces += 1

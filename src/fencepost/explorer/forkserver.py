@@ -100,8 +100,8 @@ class Worker:
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
-        """What has to be sent to the worker of the way to these nodes, parents first. It knows those with numbers below
-        ``known``.
+        """The links of the way to these nodes that the worker does not have yet, parents first. It knows the nodes with
+        numbers below ``known``.
         """
         found: list[Link] = []
         for node in nodes:

@@ -68,7 +68,7 @@ class Attach(protocol.Request, frozen=True, gc=False):
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member wants in the log. ``number`` is its own, by which it knows it again; ``token`` that of the
+    """A request that a member wants in the log. The member knows it again by ``number``; ``token`` is that of the
     connection.
     """
 

@@ -193,7 +193,7 @@ def write_mask(storage: Storage, name: str, partition: Partition, mask: Array) -
 
 
 def has(masks: Array, number: int) -> Array:
-    """Which masks contain a requirement, or a predicate (bool)."""
+    """Which masks contain a fairness condition, or a predicate (bool)."""
     return np.asarray(masks[:, number >> 6] & np.uint64(1 << (number & 63)) != 0)
 
 

@@ -293,12 +293,9 @@ class NetworkShape(Shape):
 class Network(View):
     """A network that lives in the state. Every method reads only the channels that its arguments name."""
 
-    __slots__ = ("_cursor", "_path", "_shape")
+    __slots__ = ()
 
-    def __init__(self, shape: NetworkShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        self._shape = shape
-        self._cursor = cursor
-        self._path = path
+    _shape: NetworkShape
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -385,7 +382,7 @@ class Network(View):
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
-        """What is in flight on this channel is lost after all, as if it had been lost when it was sent: its receiver
+        """Lose the messages in flight on this channel after all, as if they had been lost when they were sent: its receiver
         crashed.
         """
         for slot in self._parts(kind, source, dest):
