@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Growing(NamedTuple):
-    """The arrays by which tries grow. They are written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
+    """The arrays by which tries grow, written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
 
     pool: Array
     """int32: nodes, one after the other."""

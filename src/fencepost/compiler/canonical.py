@@ -40,9 +40,9 @@ hashes seen.
 
 
 class Scratch(NamedTuple):
-    """The scratch memory of one worker that labels states. ``most``: labellings of one state that are compared. ``terms``: where the
-    program of each term begins, and which members are in it. ``remembered``: fingerprints and keys, low and high
-    halves. ``row``: a state.
+    """The scratch memory of one worker that labels states. ``most``: labellings of one state that are compared.
+    ``terms``: where the program of each term begins, and which members are in it. ``remembered``: fingerprints and
+    keys, low and high halves. ``row``: a state.
     """
 
     most: Array

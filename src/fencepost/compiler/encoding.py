@@ -114,8 +114,8 @@ def reference_outcome(reference: N) -> N:
 
 @accessor
 def pack_link(parent: N, outcome: N) -> N:
-    """The part that is kept for good of how a state was discovered: the number of its parent in the level before, and the
-    outcome.
+    """The part that is kept for good of how a state was discovered: the number of its parent in the level before, and
+    the outcome.
     """
     return parent << OUTCOME_BITS | outcome
 
@@ -350,8 +350,8 @@ COUNTERS = 16
 """Room for them: two cache lines."""
 
 NEXT, END, STOP = 0, 8, 16
-"""The numbers that the workers of a simulation share (int64), each in a cache line of its own: the number of the next walk to
-begin, the number at which to end, whether to come back to the driver.
+"""The numbers that the workers of a simulation share (int64), each in a cache line of its own: the number of the next
+walk to begin, the number at which to end, whether to come back to the driver.
 """
 CONTROLS = 32
 """Room for them."""

@@ -382,8 +382,8 @@ class Network(View):
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
-        """Lose the messages in flight on this channel after all, as if they had been lost when they were sent: its receiver
-        crashed.
+        """Lose the messages in flight on this channel after all, as if they had been lost when they were sent: its
+        receiver crashed.
         """
         for slot in self._parts(kind, source, dest):
             in_flight: Any = self._cursor.read(slot)

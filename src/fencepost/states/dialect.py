@@ -26,7 +26,9 @@ SAME = (
     exp.LogicalOr, exp.LogicalAnd,
     exp.Array, exp.ArraySize, exp.ArrayFilter, exp.Lambda, exp.Lateral, exp.Explode, exp.Posexplode, exp.DataType,
 )  # fmt: skip
-"""Expressions that mean the same in both wherever they stand. Much else does under a condition: see :data:`UNDER_CONDITION`."""
+"""Expressions that mean the same in both wherever they stand. Much else does under a condition: see
+:data:`UNDER_CONDITION`.
+"""
 
 
 def _number(node: exp.Expression | None, least: int) -> bool:

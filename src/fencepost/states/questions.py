@@ -43,7 +43,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class By:
-    """The engine that is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for Spark."""
+    """The engine that is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for
+    Spark.
+    """
 
     engine: str = "auto"
     master: str | None = None

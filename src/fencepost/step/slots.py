@@ -9,7 +9,7 @@ A root that looks at one state reads slot ``i`` as ``i``. A root that looks at a
 from __future__ import annotations
 
 CHANGE = (1 << 24) - 1
-"""The slot that the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
+"""Stands for a slot in the trie of a refinement, which reads it first: the number of the change that a step is."""
 
 
 def slot_before(slot: int) -> int:
