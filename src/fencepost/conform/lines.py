@@ -1,4 +1,4 @@
-"""Which lines of a protocol's Python the steps of traces have run, and which options its choices have taken.
+"""The lines of a protocol's Python that the steps of traces have run, and the options that its choices have taken.
 
 Actions are run once more for each way through them that traces have gone, under a tracer of Python's. Their lines are
 those of their functions and of all functions that these name: of the protocol and of the modules beside it.
@@ -215,7 +215,7 @@ class Ran:
         return {(line.file, at): self.place(line) for line in lines for at in range(line.first, line.last + 1)}
 
     def place(self, line: Line) -> str:
-        """Where a statement is."""
+        """The place of a statement."""
         return place(self.protocol, line.file, line.first)
 
     def by(self, follower: Follower, row: list[int], step: Step) -> tuple[list[str], list[Choice]]:

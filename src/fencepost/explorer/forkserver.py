@@ -147,8 +147,8 @@ class Copy:
 
 def _forked() -> int:
     with warnings.catch_warnings():
-        # Python warns of forking where there are threads: a copy must not wait for what one of them holds. What runs in
-        # these is Python and what it compiles itself, and Python looks after its own locks.
+        # Python warns of forking where there are threads: a copy must not wait for a lock that one of them holds. The
+        # threads here run Python and code that Python compiles itself, and Python looks after its own locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return os.fork()

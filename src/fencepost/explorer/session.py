@@ -396,7 +396,8 @@ class Session:
         found = self._temporal.get(tip.number)
         if found is None:
             trace = self.trace(tip) if self.loop(tip) is not None else None
-            found = [self._promise(root, trace) for root in self._promised.values()]
+            promised = {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
+            found = [self._promise(root, trace) for root in promised.values()]
             if trace is not None:
                 self._temporal = {tip.number: found}
         return found
@@ -404,10 +405,6 @@ class Session:
     def _promise(self, root: Root, trace: Trace | None) -> Promise:
         broken = looked_at(trace, root.kind, root.name) if trace is not None else None
         return Promise(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
-
-    @cached_property
-    def _promised(self) -> dict[str, Root]:
-        return {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
 
     def broken(self, node: Node) -> list[str]:
         """The invariants that do not hold at a node, though they did, as far as is known, before the step to it."""

@@ -1,10 +1,10 @@
 """The znodes and the sessions: a deterministic state machine without I/O.
 
-Everything that changes the state is a :class:`Transaction`: an entry of a log. What a driver draws, as the time or a
-password, is in the entry. So every server that applies the same entries in the same order has the same state, gives the
-same results and tells of the same events. A request is examined when its entry is applied: one that is refused has an
-entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when there are several
-reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
+Everything that changes the state is a :class:`Transaction`: an entry of a log. The values that a driver draws, such as
+the time or a password, are in the entry. So every server that applies the same entries in the same order has the same
+state, gives the same results and tells of the same events. A request is examined when its entry is applied: one that is
+refused has an entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when
+there are several reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
 """
 
 from __future__ import annotations

@@ -27,14 +27,6 @@ def _answer(word: str, service: Service) -> str:
     return _WORDS[word](service)
 
 
-def _ruok(_: Service) -> str:
-    return "imok"
-
-
-def _isro(_: Service) -> str:
-    return "rw"
-
-
 def _srvr(service: Service) -> str:
     return f"Zookeeper version: {_version()}\n{_statistics(service)}"
 
@@ -174,8 +166,8 @@ def _version() -> str:
 
 
 _WORDS: dict[str, Callable[[Service], str]] = {
-    "ruok": _ruok,
-    "isro": _isro,
+    "ruok": lambda _: "imok",
+    "isro": lambda _: "rw",
     "srvr": _srvr,
     "stat": _stat,
     "cons": _cons,

@@ -55,7 +55,7 @@ STYLES = {
     BAD: "bold red",
     OPEN: "bold yellow",
 }
-"""How Rich shows what the lines below mark."""
+"""The styles of Rich for the marks of lines."""
 
 FEW = 4
 """Up to how many fairness conditions that the loop never enables are named."""

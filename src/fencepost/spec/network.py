@@ -354,8 +354,8 @@ class Network(View):
                 raise FencepostError(f"{kind.__name__} has no channel to {show(to)}")
             source = one_of(sources)
         in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
-        candidates = [m for m in _receivable(in_flight, self._shape.ordered) if where is None or where(m)]
-        message = one_of(candidates)
+        receivable = in_flight[:1] if self._shape.ordered else in_flight
+        message = one_of([m for m in receivable if where is None or where(m)])
         self._cursor.emit(Event("receive", source, to, (message,)))
         self._put(message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)
@@ -478,10 +478,6 @@ class Network(View):
             return (*in_flight, message) if self._shape.duplicates or message not in in_flight else in_flight
         copies = in_flight.get(message, 0) + 1 if self._shape.duplicates else 1
         return in_flight.set(message, copies)
-
-
-def _receivable(in_flight: Any, ordered: bool) -> list[Any]:
-    return list(in_flight[:1]) if ordered else list(in_flight)
 
 
 def _without(in_flight: Any, message: Message) -> Any:

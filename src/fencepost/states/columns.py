@@ -1,8 +1,8 @@
 """The columns of a table: what the numbers of values, of a state's parts and of actions, are for a reader.
 
-Only the driver of a search can tell what a number stands for. What it has told is plain values, which go to other
-processes as they are: whoever has the columns turns rows of numbers into rows that anything can read, and needs no
-protocol.
+Only the driver of a search knows the value that a number stands for. It turns these values into plain ones, which go to
+other processes as they are: a process that has the columns turns rows of numbers into rows that anything can read, and
+needs no protocol.
 
 Parts of the state may appear later, and so may values of another kind. A part that appears late is null as long as it
 holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool` for
@@ -55,11 +55,6 @@ columns.
 """
 
 Kinds = dict[str, Kind]
-
-
-def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
-    """The type of a column in which anything may be null. ``text``: that of a column of text."""
-    return field_of("", kind, text=text).type
 
 
 def field_of(name: str, kind: Kind, values: Sequence[Plain] | None = None, text: Any = STRING) -> Any:
