@@ -110,7 +110,7 @@ class Conformance(ABC):
 
     @classmethod
     def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
-        """The conformance that holds this trace to a protocol: this one, or another one that knows its writer better."""
+        """The conformance that holds this trace to a protocol: this one, or one that knows its writer better."""
         return cls(subject, events)
 
     @abstractmethod

@@ -12,7 +12,7 @@ from fencepost.conform.lines import Ran
 from fencepost.conform.validate import Verdict
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
-from fencepost.spec.values import show
+from fencepost.spec.values import show_parameters
 
 NOTHING = "nothing changes"
 """The effect of a step that writes nothing and tells nothing."""
@@ -65,9 +65,7 @@ class Coverage:
         for _, step, taken in verdict.path:
             assert step.action is not None
             visits.taken[step.action] = visits.taken.get(step.action, 0) + 1
-            _count(
-                visits.parameters, step.action, ", ".join(f"{name}={show(value)}" for name, value in step.parameters)
-            )
+            _count(visits.parameters, step.action, show_parameters(dict(step.parameters)))
             way = self._ways.get((step.action, id(taken)))
             if way is None:
                 way = self._ways[step.action, id(taken)] = self._learn(follower, row, step, taken)

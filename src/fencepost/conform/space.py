@@ -14,7 +14,7 @@ from fencepost.conform.conformance import Conformance, Event, Step
 from fencepost.conform.follow import Follower
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
-from fencepost.states.columns import parameters_text
+from fencepost.spec.values import show_parameters
 from fencepost.states.manifest import StateSpace
 
 MOST_UNVISITED = 20
@@ -148,7 +148,7 @@ class InSpace:
             given = dict(step.parameters)
             label = self._labels[key] = (
                 step.action,
-                parameters_text({name: given[name] for name in self._follower.actions[step.action].domains}),
+                show_parameters({name: given[name] for name in self._follower.actions[step.action].domains}),
             )
         return label
 

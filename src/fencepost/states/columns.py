@@ -19,7 +19,7 @@ import numpy as np
 
 from fencepost.compiler.arrays import Array
 from fencepost.errors import OptionError
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show_parameters
 from fencepost.states.kinds import (
     Kind,
     Plain,
@@ -142,11 +142,6 @@ def completed(array: Any, kind: Any) -> Any:
     return pa.nulls(len(array), kind)
 
 
-def parameters_text(parameters: dict[str, Value]) -> str:
-    """The parameters of an action as the column ``parameters`` has them: ``b=b1, e=2``."""
-    return ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
-
-
 class Column:
     """One part of the state. ``late``: it appeared while exploring, and is null as long as it holds its default."""
 
@@ -233,7 +228,7 @@ class Columns:
         self._no_step = len(steps)
         texts_by_column = {
             "action": [root.name if root else None for root in steps],
-            "parameters": [parameters_text(root.parameters) if root else None for root in steps],
+            "parameters": [show_parameters(root.parameters) if root else None for root in steps],
         }
         self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in texts_by_column.items()}
 
