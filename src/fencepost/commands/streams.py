@@ -87,7 +87,7 @@ class Source:
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def share(self) -> float | None:
-        """Which share of all was read; None if nobody knows how much there is."""
+        """The share of all that was read; None if nobody knows how much there is."""
         return self.read / self.size if self.size else None
 
     def _read(self) -> None:
