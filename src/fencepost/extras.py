@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fencepost.errors import OptionError
 
@@ -13,6 +14,15 @@ EXTRAS = {
     "query": ("pyarrow", "duckdb", "sqlglot"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
 }
+
+
+def loop_factory() -> Any:
+    """A function that makes uvloop's event loop, where that is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 @contextmanager

@@ -20,7 +20,7 @@ begins and ends:
         def linearizable(self):
             return self.history.is_linearizable
 
-What clients saw is not kept, but only what matters of it from now on: the linearizations that are still possible.
+Only that part of what clients saw is kept that matters from now on: the linearizations that are still possible.
 Histories after which the same can happen are then one value, and the state space stays small.
 """
 
@@ -105,7 +105,7 @@ class Linearization(Record):
 
 
 class History(Record):
-    """What clients of an object saw; see :func:`history`. Each has one call at a time.
+    """The calls of the clients of an object, as they saw them; see :func:`history`. A client has one call at a time.
 
     ``calls``: those that have begun and not ended, by client; such a call may have taken effect, and may never do.
     ``linearizations``: the shortest that are possible. All others follow from them, by calls that take effect later.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -151,6 +152,31 @@ def must_be_writable(option: str, path: str) -> None:
             os.remove(path)
     except OSError as error:
         raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
+
+
+def check_files(given: argparse.Namespace, *options: str) -> None:
+    """Raises unless the files that these options name can be written; JSON and CSV may go to standard output, ``-``."""
+    for option in options:
+        path = getattr(given, option)
+        if path == "-" and option not in ("json", "csv"):
+            raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+        if path not in (None, "-"):
+            must_be_writable(option, path)
+
+
+def show(given: argparse.Namespace, text: str, document: Mapping[str, Any]) -> None:
+    """Show a result as text, as JSON or as both, as the option ``--json`` has it."""
+    if given.json is not None:
+        write_json(given.json, document)
+    if given.json != "-":
+        say(text)
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Write the file of the option ``--json``."""
+    from fencepost.trace.json import dumps  # few commands need it
+
+    write_lines("json", path, iter([dumps(document, indent=2), "\n"]))
 
 
 def write_lines(option: str, path: str, lines: Iterator[str]) -> None:

@@ -53,7 +53,7 @@ class Estimate:
         self._ratios: list[float] = []
 
     def seen(self, progress: Progress) -> None:
-        """Take note of one report."""
+        """Take one report into account."""
         if progress.depth == self._depth:
             return
         now = (progress.distinct, progress.distinct - progress.queue)

@@ -53,8 +53,8 @@ def events_of(tmp_path: Path, happened: object) -> list[Event]:
 
 def test_actions_effects_and_refusals_are_counted(tmp_path: Path) -> None:
     coverage = Coverage()
-    coverage.note(Validator(CountingConformance).validate("7", events_of(tmp_path, GOOD)))
-    coverage.note(Validator(CountingConformance).validate("7", events_of(tmp_path, BAD)))
+    coverage.add(Validator(CountingConformance).validate("7", events_of(tmp_path, GOOD)))
+    coverage.add(Validator(CountingConformance).validate("7", events_of(tmp_path, BAD)))
     visits = coverage.visits
     assert visits.taken == {"writes": 5, "reads": 3}
     assert visits.parameters["writes"] == {"w=w1": 3, "w=w2": 2}
@@ -71,8 +71,8 @@ def test_the_states_of_a_trace_are_found_in_the_table(
     tmp_path: Path, space: Callable[..., StateSpace], edges: bool
 ) -> None:
     within = InSpace(CountingConformance, space(edges))
-    within.note("7", lambda: events_of(tmp_path, GOOD))
-    within.note("7", lambda: events_of(tmp_path, BAD))
+    within.follow("7", lambda: events_of(tmp_path, GOOD))
+    within.follow("7", lambda: events_of(tmp_path, BAD))
     found = in_space(space(edges), within.visited)
     assert (found.traces, found.fitting, found.visited, found.taken) == (2, 1, 6, 5 if edges else 0)
     assert all(unvisited.elsewhere for unvisited in found.never), "every action of both writers was taken"
@@ -83,7 +83,7 @@ def test_the_states_of_a_trace_are_found_in_the_table(
 
 def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callable[..., StateSpace]) -> None:
     within = InSpace(CountingConformance, space())
-    within.note("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
+    within.follow("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
     found = in_space(space(), within.visited)
     told = [(u.distance, u.action, u.parameters, u.elsewhere) for u in found.never]
     assert told == [

@@ -26,7 +26,7 @@ from fencepost import (
     state,
 )
 from fencepost.conform.follow import Follower, Like, Refused, Taken, like
-from fencepost.step.state import Store
+from fencepost.step.state import State, Store
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())
@@ -41,7 +41,7 @@ def do(follower: Follower, row: list[int], step: tuple[Any, ...]) -> Taken:
 
 
 def state_of(follower: Follower, row: list[int]) -> dict[str, Any]:
-    return {slot.name: value for slot, value in follower.state(row).touched()}
+    return {slot.name: value for slot, value in State(follower.store, row).touched()}
 
 
 def test_a_step_changes_the_state_and_tells_what_it_sent() -> None:
@@ -339,10 +339,10 @@ def test_a_protocol_is_followed_that_is_too_large_to_explore() -> None:
     follower = Follower(Long())
     row = follower.initial()
     assert follower.value(row, ("done", 999_999)) is False
-    before = follower.state(row)
+    before = State(follower.store, row)
     do(follower, row, ("does", (), (999_999,)))
     assert follower.value(row, ("done", 999_999)) is True
-    changes = follower.in_order(follower.state(row).changes(before))
+    changes = follower.in_order(State(follower.store, row).changes(before))
     assert [slot.name for slot, _, _ in changes] == ["before", "done.999999", "after"]
     with pytest.raises(KeyError):
         follower.value(row, ("done", True))

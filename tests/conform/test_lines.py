@@ -19,7 +19,7 @@ SOURCE = (Path(__file__).parent / "branching.py").read_text().splitlines()
 def visited(*happened: tuple[str, int | None]) -> Visits:
     events = [Event("a", 1, n, action, "7", {"by": by} if by else {}) for n, (action, by) in enumerate(happened, 1)]
     coverage = Coverage()
-    coverage.note(Validator(BranchingConformance).validate("7", events))
+    coverage.add(Validator(BranchingConformance).validate("7", events))
     return coverage.visits
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from docs.documents import DOCS
 
-from fencepost.metadata_service import settings as of_metadata
+from fencepost.metadata_service.settings import Settings
 from fencepost.store.autorecovery import settings as of_autorecovery
 from fencepost.store.bookie import settings as of_bookie
+from fencepost.store.settings import described
 
 OPERATIONS = DOCS / "store-operations.md"
 FORMATS = DOCS / "store-formats.md"
@@ -42,7 +43,7 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
         OPERATIONS: {
             "settings of bookie": lambda: _settings(of_bookie.descriptions()),
             "settings of autorecovery": lambda: _settings(of_autorecovery.descriptions()),
-            "settings of metadata": lambda: _settings(of_metadata.descriptions()),
+            "settings of metadata": lambda: _settings(described(Settings)),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]
     }

@@ -16,7 +16,7 @@ from conform.traces_of_runs import BAD, GOOD, write_counters, write_runs
 import fencepost
 from fencepost import loading, tracing
 from fencepost.conform import registry
-from fencepost.conform.coverage import Coverage, noting
+from fencepost.conform.coverage import Coverage
 from fencepost.conform.outcome import Outcome, judged
 from fencepost.conform.space import InSpace, in_space
 from fencepost.conform.traces import Traces
@@ -164,8 +164,8 @@ def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
     coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
     traces, validator = Traces(tracing.read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
     for name in traces.names():
-        judged(validator, *name, lambda name=name: traces.events(name), on_verdict=noting(coverage))  # type: ignore[misc]
-        within.note(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
+        judged(validator, *name, lambda name=name: traces.events(name), on_verdict=coverage.add)  # type: ignore[misc]
+        within.follow(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
     _, visits, found = validated(
         [str(tmp_path / "t.parquet")], Request(CONFORMANCE, coverage=True, states=str(tmp_path / "space"))
     )

@@ -41,7 +41,7 @@ from fencepost import (
 from fencepost.engines.interface import Progress
 from fencepost.protocols import shipped
 from fencepost.spec.values import show
-from fencepost.states.columns import arrow_type, completed
+from fencepost.states.columns import completed, field_of
 from fencepost.states.files import Files
 from fencepost.states.kinds import Kind, agree, converted, from_column, merged, plain, to_column
 from fencepost.states.manifest import StateSpace
@@ -281,9 +281,9 @@ def test_what_a_file_is_written_again_as_does_not_depend_on_when_it_was_written(
     early, final = kind_of_all(values[:at]), kind_of_all(values)
     for value in values[:at]:
         kind, held = plain(value)
-        column = pa.array([to_column(converted(held, kind, early), early)], arrow_type(early, pa.string())).to_pylist()
+        column = pa.array([to_column(converted(held, kind, early), early)], field_of("", early).type).to_pylist()
         assert converted(from_column(column[0], early), early, final) == converted(held, kind, final)
-        pa.array([to_column(converted(held, kind, final), final)], arrow_type(final, pa.string()))
+        pa.array([to_column(converted(held, kind, final), final)], field_of("", final).type)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.integers(0, 6))
@@ -293,11 +293,11 @@ def test_what_was_unknown_becomes_known_without_looking_at_values(values: list[A
 
     def column(kind: Kind) -> Any:
         found = [converted(held, one, kind) for one, held in map(plain, values[:at])]
-        return pa.array([to_column(value, kind) for value in found], arrow_type(kind, pa.string()))
+        return pa.array([to_column(value, kind) for value in found], field_of("", kind).type)
 
     early, final = kind_of_all(values[:at]), kind_of_all(values)
     if agree(early, final):
-        got, expected = completed(column(early), arrow_type(final, pa.string())), column(final)
+        got, expected = completed(column(early), field_of("", final).type), column(final)
         got.validate(full=True)
         assert got.type == expected.type and got.to_pylist() == expected.to_pylist()
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
 
 import msgspec
 
-from fencepost import errors, output
+from fencepost import errors, extras, output
 from fencepost.commands import serving
 from fencepost.errors import OptionError
 from fencepost.store.autorecovery.settings import Settings, descriptions
@@ -22,7 +21,7 @@ VERBS = ("run", "status", "enable", "disable")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be typed."""
+    """Declare the options."""
     parser.description = (
         "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end"
         " it cleanly."
@@ -46,10 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
-    over: dict[str, Any] = dict(map(one_setting, given.set))
-    if given.metadata is not None:
-        over["metadataServiceUri"] = given.metadata
+    """Run the command; the exit code."""
+    over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
     settings = Settings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
     from fencepost.store.autorecovery.process import serve
@@ -57,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
     def ready(name: str) -> None:
         output.say(f"auto-recovery {name} runs")
 
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         if given.verb == "run":
             runner.run(serve(settings, ready))
         else:

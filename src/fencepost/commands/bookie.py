@@ -17,12 +17,12 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost import errors, output
-from fencepost.commands import operator, serving
+from fencepost import errors, extras, output
+from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
@@ -42,7 +42,7 @@ VERBS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be typed."""
+    """Declare the options."""
     parser.usage = (
         "fencepost bookie DIR --metadata URI [options]\n"
         "       fencepost bookie inspect DIR [--verify] [--json]\n"
@@ -90,9 +90,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
-    if verb in operator.VERBS and rest:
+    if verb not in ("run", "inspect") and rest:
+        from fencepost.commands import operator
+
         return operator.run(given, _settings(given), verb, *rest)
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:
@@ -105,14 +107,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    over: dict[str, Any] = dict(map(one_setting, given.set))
-    if given.metadata is not None:
-        over["metadataServiceUri"] = given.metadata
-    if given.port is not None:
-        over["bookiePort"] = given.port
-    if given.trace is not None:
-        over["traceDirectory"] = given.trace
-    return Settings.read(given.settings, over)
+    options = serving.typed(given, metadata="metadataServiceUri", port="bookiePort", trace="traceDirectory")
+    return Settings.read(given.settings, dict(map(one_setting, given.set)) | options)
 
 
 def _serve(given: argparse.Namespace, directory: str) -> int:
@@ -124,7 +120,7 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         gc.freeze()  # what is there stays, and need not be looked at for garbage again
         output.say(f"bookie {bookie_id} serves")
 
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         runner.run(serve(directory, settings, ready))
     return errors.HOLDS
 
@@ -154,13 +150,13 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
         }
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
-        output.say("\n".join(_told(cookie, inspection, given.verify)))
+        output.say("\n".join(_lines(cookie, inspection, given.verify)))
     for problem in problems:
         output.complain(problem, None, False)
     return errors.SYSTEM_FAILED if problems else errors.HOLDS
 
 
-def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[str]:
+def _lines(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[str]:
     yield f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}"
     for journal in inspection.journals:
         needed = "" if journal.needed else ", of which nothing is needed any more"

@@ -1,16 +1,17 @@
-"""What commands share that are clients of a store: how they reach it, and the password of what they open."""
+"""The options of commands that are clients of a store, how they connect to it, and how they print results."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import fencepost
-from fencepost import arguments, errors
+from fencepost import arguments, errors, output
 from fencepost.client import Client
 from fencepost.errors import OptionError
 
@@ -88,6 +89,11 @@ def on_store(
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(connected())
     return errors.HOLDS
+
+
+def say(given: argparse.Namespace, document: Mapping[str, Any], text: str) -> None:
+    """Print a result: a line of JSON or, without the option ``--json``, text."""
+    output.say(json.dumps(document) if given.json else text)
 
 
 def password(given: argparse.Namespace) -> bytes:

@@ -20,7 +20,7 @@ ACTIONS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost cluster``."""
+    """Declare the options of ``fencepost cluster``."""
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
     starting = commands.add_parser("up", help="start a cluster, and run it until Ctrl-C", allow_abbrev=False)
     _directory(starting, "where it keeps everything; made if it is missing, started again if there is a cluster in it")
@@ -79,7 +79,7 @@ def _bookies(text: str) -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     if given.action == "up":
         _up(given)
     elif given.action == "status":
@@ -140,8 +140,6 @@ def _down(directory: Path) -> dict[str, Any]:
 
 def _tell(given: argparse.Namespace, facts: dict[str, Any]) -> None:
     if given.json:
-        from fencepost.trace.json import dumps
-
-        output.put(dumps(facts, indent=2) + "\n")
+        output.write_json("-", facts)
     else:
         output.say(views.table(facts))

@@ -29,14 +29,8 @@ def run(given: argparse.Namespace) -> int:
     from fencepost.states.witness import witness
 
     one, other = StateSpace(given.space), StateSpace(given.other)
-    if given.json not in (None, "-"):
-        output.must_be_writable("json", given.json)
+    output.check_files(given, "json")
     found = difference(one, other, tables.asked(given), arguments.names(given.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
-    if given.json is not None:
-        from fencepost.trace.json import dumps
-
-        output.write_lines("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
-    if given.json != "-":
-        output.say(story(found, traces, output.width()))
+    output.show(given, story(found, traces, output.width()), data(found, traces))
     return errors.HOLDS

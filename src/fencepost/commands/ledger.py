@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import fencepost
-from fencepost import arguments, output
-from fencepost.commands.client import client_options, on_store, password, quorum_options, quorums
+from fencepost import arguments
+from fencepost.commands.client import client_options, on_store, password, quorum_options, quorums, say
 from fencepost.commands.streams import (
     Counted,
     Output,
     format_option,
-    note,
+    inform,
     progress,
     reporting,
     shown_as,
@@ -39,7 +39,7 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost ledger``."""
+    """Declare the options of ``fencepost ledger``."""
     parser.description = (
         "Create, write and read ledgers: numbered sequences of entries on several bookies, written once, by one writer."
     )
@@ -114,7 +114,7 @@ def _custom(text: str) -> tuple[str, bytes]:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return on_store(action, given)
 
@@ -134,7 +134,7 @@ def _new(given: argparse.Namespace) -> dict[str, Any]:
 
 async def _create(store: Store, given: argparse.Namespace) -> None:
     ledger = await store.reserve_ledger(**_new(given))
-    output.say(json.dumps({"ledger": ledger}) if given.json else str(ledger))
+    say(given, {"ledger": ledger}, str(ledger))
 
 
 async def _append(store: Store, given: argparse.Namespace) -> None:
@@ -148,13 +148,11 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
         async with opening as ledger:
             if given.ledger is None:
-                note(f"appending to ledger {ledger.id}")
+                inform(f"appending to ledger {ledger.id}")
             await counted.append_to(ledger.append_many, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
-    told = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
-    output.say(
-        json.dumps(told) if given.json else f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed"
-    )
+    document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
+    say(given, document, f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed")
 
 
 def _acknowledged(ledger: int, last: int, read: int) -> str:
@@ -204,10 +202,8 @@ async def _recover(store: Store, given: argparse.Namespace) -> None:
         metadata = await store.recover_ledger(
             given.ledger, password=password(given), progress=lambda found: line.report(found + 1, None, None)
         )
-    if given.json:
-        output.say(json.dumps(_as_object(given.ledger, metadata)))
-    else:
-        output.say(f"ledger {given.ledger}: {metadata.last_entry + 1:,} entries, {metadata.length:,} bytes, closed")
+    text = f"ledger {given.ledger}: {metadata.last_entry + 1:,} entries, {metadata.length:,} bytes, closed"
+    say(given, _as_object(given.ledger, metadata), text)
 
 
 async def _show(store: Store, given: argparse.Namespace) -> None:
@@ -217,22 +213,20 @@ async def _show(store: Store, given: argparse.Namespace) -> None:
         async with store.open_ledger(given.ledger, password=password(given)) as reader:
             metadata, last = reader.metadata, await reader.read_last_add_confirmed()
     held = await holdings(store, given.ledger, metadata, last)
-    if given.json:
-        told = {**_as_object(given.ledger, metadata), "last_add_confirmed": last}
-        output.say(json.dumps({**told, "bookies": {each.bookie: each.runs for each in held}}))
-    else:
-        output.say(draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
+    bookies = {each.bookie: each.runs for each in held}
+    document = {**_as_object(given.ledger, metadata), "last_add_confirmed": last, "bookies": bookies}
+    say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
 
 
 async def _list(store: Store, given: argparse.Namespace) -> None:
     if not given.long:
         async for ledger in store.list_ledgers():
-            output.say(json.dumps({"ledger": ledger}) if given.json else str(ledger))
+            say(given, {"ledger": ledger}, str(ledger))
         return
     async for ledger in store.list_ledgers():
         with contextlib.suppress(fencepost.NoSuchLedgerError):  # deleted meanwhile
             metadata = await store.ledger_metadata(ledger)
-            output.say(json.dumps(_as_object(ledger, metadata)) if given.json else _as_row(ledger, metadata))
+            say(given, _as_object(ledger, metadata), _as_row(ledger, metadata))
 
 
 def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
@@ -262,4 +256,4 @@ def _as_object(ledger: int, metadata: LedgerMetadata) -> dict[str, Any]:
 async def _delete(store: Store, given: argparse.Namespace) -> None:
     for ledger in given.ledgers:
         await store.delete_ledger(ledger)
-        output.say(json.dumps({"deleted": ledger}) if given.json else f"ledger {ledger} is deleted")
+        say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost import arguments, output
+from fencepost import arguments
 from fencepost.client import Client
-from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums
+from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums, say
 from fencepost.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
 from fencepost.errors import OptionError
 from fencepost.log.cursors import Acknowledged
@@ -19,6 +19,7 @@ from fencepost.log.log import Log, LogView
 from fencepost.log.metadata import names
 from fencepost.log.position import EARLIEST, End, Position, position_of
 from fencepost.log.reader import LogEntry
+from fencepost.numbers import plural
 
 _EXAMPLES = """\
 examples:
@@ -32,7 +33,7 @@ The environment variable FENCEPOST_METADATA stands in for --metadata."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost log``."""
+    """Declare the options of ``fencepost log``."""
     parser.description = (
         "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
     )
@@ -145,7 +146,7 @@ def _place(text: str) -> Position | End | datetime:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     action: Callable[[Client, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
     return on_store(action, given)
 
@@ -155,7 +156,7 @@ def run(given: argparse.Namespace) -> int:
 
 async def _create(store: Client, given: argparse.Namespace) -> None:
     await store.log(given.log).create(**quorums(given))
-    output.say(json.dumps({"log": given.log}) if given.json else f"log {given.log} is made")
+    say(given, {"log": given.log}, f"log {given.log} is made")
 
 
 async def _append(store: Client, given: argparse.Namespace) -> None:
@@ -175,15 +176,11 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
     ):
         async with opening as writer:
             positions = await counted.append_to(writer.append_many, lambda: writer.confirmed)
-    told: dict[str, Any] = {"log": given.log, "entries": len(positions), "bytes": counted.bytes}
+    document: dict[str, Any] = {"log": given.log, "entries": len(positions), "bytes": counted.bytes}
     if positions:
-        told |= {"first": str(positions[0]), "last": str(positions[-1])}
-    between = f", {told['first']} to {told['last']}" if positions else ""
-    output.say(
-        json.dumps(told)
-        if given.json
-        else f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}"
-    )
+        document |= {"first": str(positions[0]), "last": str(positions[-1])}
+    between = f", {document['first']} to {document['last']}" if positions else ""
+    say(given, document, f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}")
 
 
 # -- tail -------------------------------------------------------------------------------------------------------------
@@ -209,7 +206,7 @@ async def _write_out(
 ) -> Position | None:
     """Write entries to standard output until all are or nobody listens; the last one that was written.
 
-    What is written is acknowledged once a second, if that is to be.
+    With ``acknowledge``, the entries that were written are acknowledged once a second.
     """
     out = Output()
     shown = shown_as(given, _as_json)
@@ -244,10 +241,10 @@ async def _write_out(
 
 
 def _as_json(entry: LogEntry) -> bytes:
-    told = {"position": str(entry.position), "time": entry.time, **text_or_base64("data", "base64", entry.data)}
+    document = {"position": str(entry.position), "time": entry.time, **text_or_base64("data", "base64", entry.data)}
     if entry.key is not None:
-        told |= text_or_base64("key", "key_base64", entry.key)
-    return json.dumps(told).encode() + b"\n"
+        document |= text_or_base64("key", "key_base64", entry.key)
+    return json.dumps(document).encode() + b"\n"
 
 
 # -- show, trim and seal ----------------------------------------------------------------------------------------------
@@ -256,10 +253,10 @@ def _as_json(entry: LogEntry) -> bytes:
 async def _show(store: Client, given: argparse.Namespace) -> None:
     if given.log is None:
         for name in await names(store.metadata):
-            output.say(json.dumps({"log": name}) if given.json else name)
+            say(given, {"log": name}, name)
         return
     view = await store.log(given.log).show()
-    output.say(json.dumps(_as_object(view)) if given.json else _drawn(view))
+    say(given, _as_object(view), _drawn(view))
 
 
 def _as_object(view: LogView) -> dict[str, Any]:
@@ -291,7 +288,7 @@ def _drawn(view: LogView) -> str:
     lines = [f"log {view.name}   {state}   {led}   {quorums}   {settings.get('digest', '?')}", ""]
     count = len(chain.links)
     trimmed = f", after {chain.trimmed:,} that were trimmed" if chain.trimmed else ""
-    lines.append(f"  {count:,} {'ledger' if count == 1 else 'ledgers'}{trimmed}")
+    lines.append(f"  {plural(count, 'ledger')}{trimmed}")
     at = [*range(count)] if count <= _SHOWN else [*range(_SHOWN // 2), -1, *range(count - _SHOWN // 2, count)]
     for index in at:
         if index < 0:
@@ -330,16 +327,14 @@ async def _trim(store: Client, given: argparse.Namespace) -> None:
         raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
     keep = given.keep if given.keep_seconds is None else timedelta(seconds=given.keep_seconds)
     gone = await log.trim(before=given.before, keep=keep, keep_unread=given.keep_unread)
-    if given.json:
-        output.say(json.dumps({"log": given.log, "deleted": [*gone]}))
-    else:
-        output.say(f"log {given.log}: {len(gone):,} {'ledger is' if len(gone) == 1 else 'ledgers are'} deleted")
+    text = f"log {given.log}: {plural(len(gone), 'ledger is', 'ledgers are')} deleted"
+    say(given, {"log": given.log, "deleted": [*gone]}, text)
 
 
 async def _seal(store: Client, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
     await log.seal()
-    output.say(json.dumps({"log": given.log, "sealed": True}) if given.json else f"log {given.log} is sealed")
+    say(given, {"log": given.log, "sealed": True}, f"log {given.log} is sealed")
 
 
 async def _delete(store: Client, given: argparse.Namespace) -> None:
@@ -347,13 +342,8 @@ async def _delete(store: Client, given: argparse.Namespace) -> None:
     if not given.yes:
         count = len((await log.chain()).links)
         raise OptionError(
-            f"the log {given.log} has {count:,} {'ledger' if count == 1 else 'ledgers'}, which would be gone for good:"
-            " give --yes to delete it"
+            f"the log {given.log} has {plural(count, 'ledger')}, which would be gone for good: give --yes to delete it"
         )
     count = await log.delete()
-    told = {"log": given.log, "deleted_ledgers": count}
-    output.say(
-        json.dumps(told)
-        if given.json
-        else f"log {given.log} is deleted, with {count:,} {'ledger' if count == 1 else 'ledgers'}"
-    )
+    document = {"log": given.log, "deleted_ledgers": count}
+    say(given, document, f"log {given.log} is deleted, with {plural(count, 'ledger')}")

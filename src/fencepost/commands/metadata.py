@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from fencepost import arguments, errors, output
 from fencepost.commands import serving
 from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
-from fencepost.metadata_service.settings import Settings, descriptions
+from fencepost.metadata_service.settings import Settings
+from fencepost.store.settings import described
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost metadata``."""
+    """Declare the options of ``fencepost metadata``."""
     parser.description = (
         "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the"
         " only one. SIGTERM and Ctrl-C end it cleanly."
@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        type=_listener,
+        type=lambda text: endpoint(text, "0.0.0.0:9093"),
         help=(
             "where it listens to the other members, if that is not the endpoint by which they reach it: there is a"
             " proxy or a forwarded port between"
@@ -80,16 +80,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(descriptions())
+    parser.epilog = serving.settings_help(described(Settings))
 
 
 def run(given: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    over: dict[str, Any] = {}
-    if given.port is not None:
-        over["clientPort"] = given.port
-    if given.address is not None:
-        over["clientPortAddress"] = given.address
+    over = serving.typed(given, port="clientPort", address="clientPortAddress")
     settings = Settings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
     service.run(given.directory, settings, _say, given.trace, _quorum(given))
@@ -103,24 +99,28 @@ def _say(member: Member) -> None:
     output.say(f"metadata service zk://{host}:{port} (controller {me.key.host_id}@{me.endpoint}) serves")
 
 
-def _listener(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as 0.0.0.0:9093")
+def endpoint(text: str, example: str = "127.0.0.1:9093") -> str:
+    """An endpoint as it is typed: ``HOST:PORT``."""
+    if not _is_endpoint(text):
+        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as {example}")
     return text
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 65_536
 
 
 def controllers(text: str) -> dict[int, str]:
     """Members of a quorum as they are typed: ``ID@HOST:PORT,...``."""
     found: dict[int, str] = {}
     for each in text.split(","):
-        number, _, endpoint = each.partition("@")
-        host, _, port = endpoint.rpartition(":")
-        if not number.isdecimal() or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        number, _, place = each.partition("@")
+        if not number.isdecimal() or not _is_endpoint(place):
             raise argparse.ArgumentTypeError(f"{each} is no controller: ID@HOST:PORT is, as 1@127.0.0.1:9093")
         if int(number) in found:
             raise argparse.ArgumentTypeError(f"two controllers have the id {number}")
-        found[int(number)] = endpoint
+        found[int(number)] = place
     return found
 
 

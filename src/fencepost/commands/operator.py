@@ -1,4 +1,4 @@
-"""What an operator does about a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
+"""The work of an operator on a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import argparse
 import asyncio
 import datetime
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from fencepost import errors, output
+from fencepost import errors, extras, output
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.bookie import by_hand
+from fencepost.store.bookie.directories import Directories
 from fencepost.store.bookie.settings import Settings
-
-if TYPE_CHECKING:
-    from fencepost.store.rules.cookies import Cookie
-
-VERBS = ("cookie", "recover", "decommission", "list")
+from fencepost.store.client.replication import Copied, Pace, replace
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.store import Store
+from fencepost.store.errors import NoSuchLedgerError, StoreError
+from fencepost.store.metadata.client import MetadataClient
+from fencepost.store.metadata.underreplication import UnderReplication
+from fencepost.store.rules.cookies import Cookie
 
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
 
 def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -> int:
-    """Do what was typed; the exit code."""
+    """Run the command; the exit code."""
     if verb == "cookie":
         verb, *rest = about
         if verb not in COOKIE_VERBS:
@@ -44,23 +49,11 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
             " metadataServiceUri"
         )
     serving.be_quiet_about_connections()
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         return runner.run(_DOES[verb](given, settings, rest[0]))
 
 
-async def _show(given: argparse.Namespace, settings: Settings, directory: str) -> int:
-    return await _show_cookies(given, settings, "show", directory)
-
-
-async def _validate(given: argparse.Namespace, settings: Settings, directory: str) -> int:
-    return await _show_cookies(given, settings, "validate", directory)
-
-
-async def _show_cookies(given: argparse.Namespace, settings: Settings, verb: str, directory: str) -> int:
-    from fencepost.store.bookie import by_hand
-    from fencepost.store.bookie.directories import Directories
-    from fencepost.store.metadata.client import MetadataClient
-
+async def _show_cookies(given: argparse.Namespace, settings: Settings, directory: str, verb: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await by_hand.look(client, Directories.of(directory, settings), settings)
     problem = found.problem()
@@ -75,7 +68,7 @@ async def _show_cookies(given: argparse.Namespace, settings: Settings, verb: str
         output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     elif verb == "show":
         for place, cookie in places:
-            output.say(f"{place}: {_cookie_told(cookie)}")
+            output.say(f"{place}: {_cookie_text(cookie)}")
     elif not problem:
         output.say(f"bookie {found.own.bookie_id} starts: its cookies agree")
     if problem and verb == "validate":
@@ -85,10 +78,6 @@ async def _show_cookies(given: argparse.Namespace, settings: Settings, verb: str
 
 
 async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory: str) -> int:
-    from fencepost.store.bookie import by_hand
-    from fencepost.store.bookie.directories import Directories
-    from fencepost.store.metadata.client import MetadataClient
-
     directories = Directories.of(directory, settings)
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         found = await by_hand.look(client, directories, settings)
@@ -114,9 +103,6 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
 
 
 async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
-    from fencepost.store.bookie import by_hand
-    from fencepost.store.metadata.client import MetadataClient
-
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         _, version = await client.read_cookie(bookie_id)
         stake = await by_hand.stake_of(client, bookie_id)
@@ -143,7 +129,7 @@ def _fields(cookie: Cookie) -> dict[str, Any]:
     }
 
 
-def _cookie_told(cookie: Cookie | None) -> str:
+def _cookie_text(cookie: Cookie | None) -> str:
     if cookie is None:
         return "no cookie"
     directories = ", ".join(dict.fromkeys((*cookie.journal_directories, *cookie.ledger_directories)))
@@ -155,16 +141,10 @@ def _cookie_told(cookie: Cookie | None) -> str:
 
 async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
     """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
-    from fencepost.store.bookie import by_hand
-    from fencepost.store.client.replication import Copied, Pace, replace
-    from fencepost.store.client.settings import ClientSettings
-    from fencepost.store.client.store import Store
-    from fencepost.store.errors import NoSuchLedgerError, StoreError
-
     async with await Store.connect(settings.metadata_service_uri, ClientSettings()) as store:
         stake = await by_hand.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
-        told = (
+        has = (
             f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
         )
         if stake.is_registered:
@@ -173,11 +153,11 @@ async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str
             )
         if given.dry_run:
             output.say(
-                f"{told}: those are closed by a recovery if they still write to it, and all get another bookie in its"
+                f"{has}: those are closed by a recovery if they still write to it, and all get another bookie in its"
                 " place"
             )
             return errors.HOLDS
-        output.say(told)
+        output.say(has)
         copied, pace, failed, replaced = Copied(), Pace(settings.replication_rate_by_bytes), 0, 0
         for ledger in ledgers:
             try:
@@ -204,9 +184,6 @@ async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id
 
 async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
     """Tell which ledgers are under-replicated, as auditors have it."""
-    from fencepost.store.metadata.client import MetadataClient
-    from fencepost.store.metadata.underreplication import UnderReplication
-
     ledgers: list[dict[str, Any]] = []
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()
@@ -216,7 +193,7 @@ async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
             worker = await nodes.worker_of(each.ledger)
             ledgers.append({"ledger": each.ledger, "missing": each.missing, "since": since, "worker": worker})
             if not given.json:
-                output.say(_under_replicated_told(ledgers[-1]))
+                output.say(_under_replicated_text(ledgers[-1]))
     if given.json:
         output.say(msgspec.json.format(msgspec.json.encode(ledgers), indent=2).decode())
     else:
@@ -224,7 +201,7 @@ async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
     return errors.HOLDS
 
 
-def _under_replicated_told(each: dict[str, Any]) -> str:
+def _under_replicated_text(each: dict[str, Any]) -> str:
     since = ""
     if each["since"] is not None:
         since = f" since {datetime.datetime.fromtimestamp(each['since'], datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -233,8 +210,8 @@ def _under_replicated_told(each: dict[str, Any]) -> str:
 
 
 _DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, Any, int]]] = {
-    "cookie show": _show,
-    "cookie validate": _validate,
+    "cookie show": partial(_show_cookies, verb="show"),
+    "cookie validate": partial(_show_cookies, verb="validate"),
     "cookie fix": _fix_cookies,
     "cookie delete": _delete_cookie,
     "recover": _recover,

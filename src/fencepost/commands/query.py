@@ -29,9 +29,7 @@ def run(given: argparse.Namespace) -> int:
     from fencepost.states.questions import answered
 
     space = StateSpace(given.space)
-    for option in ("json", "csv"):
-        if getattr(given, option) not in (None, "-"):
-            output.must_be_writable(option, getattr(given, option))
+    output.check_files(given, "json", "csv")
     with answered(space, given.sql, tables.asked(given)) as answer:
         files = [(written.as_json, given.json, "json"), (written.as_csv, given.csv, "csv")]
         for render, path, option in files:

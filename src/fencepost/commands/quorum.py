@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from fencepost import arguments, errors, output
-from fencepost.commands.metadata import controllers
+from fencepost.commands.metadata import controllers, endpoint
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost quorum``."""
+    """Declare the options of ``fencepost quorum``."""
     parser.description = (
         "See how the quorum of a replicated metadata service stands, and add and remove voters while it runs."
     )
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         options = verbs.add_parser(verb, help=purpose, description=f"{purpose[:1].upper()}{purpose[1:]}.")
         if verb == "add":
             options.add_argument(
-                "endpoint", metavar="HOST:PORT", type=_endpoint, help="where the observer listens to members"
+                "endpoint", metavar="HOST:PORT", type=endpoint, help="where the observer listens to members"
             )
         elif verb == "remove":
             options.add_argument(
@@ -114,15 +114,8 @@ def _fields(replica: ReplicaProgress, most: int) -> dict[str, Any]:
     }
 
 
-def _endpoint(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as 127.0.0.1:9093")
-    return text
-
-
 def _endpoints(text: str) -> list[str]:
-    return list(controllers(text).values()) if "@" in text else [_endpoint(each) for each in text.split(",")]
+    return list(controllers(text).values()) if "@" in text else [endpoint(each) for each in text.split(",")]
 
 
 def _replica(text: str) -> tuple[int, str]:

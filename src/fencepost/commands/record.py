@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from fencepost import arguments, errors, output
+from fencepost import arguments, errors, extras, numbers, output
 from fencepost.commands import serving
 from fencepost.store.record import process
 from fencepost.store.record.process import Asked, Done, Recording
@@ -35,7 +35,7 @@ faults:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost record``."""
+    """Declare the options of ``fencepost record``."""
     parser.description = (
         "Stand between clients and bookies, theirs or ours, and write down every message and every version of the"
         " metadata of ledgers. SIGTERM and Ctrl-C end it cleanly."
@@ -125,32 +125,28 @@ def run(given: argparse.Namespace) -> int:
             output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
         output.say(f"records to {given.trace}")
 
-    with asyncio.Runner(loop_factory=serving.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
         done = runner.run(process.record(asked, open_trace, ready))
-    output.say(_told(done))
+    output.say(_summary(done))
     for rule in done.unused:
         output.complain(f"a fault was never due: {rule}", None, False)
     return errors.HOLDS
 
 
-def _told(done: Done) -> str:
+def _summary(done: Done) -> str:
     counts = done.counts
     missed = f", {done.missed:,} missed" if done.missed else ""
-    told = [
+    figures = [
         (
-            f"{_many(counts.requests, 'request')} and {_many(counts.responses, 'response')} of"
-            f" {_many(counts.connections, 'connection')}"
+            f"{numbers.plural(counts.requests, 'request')} and {numbers.plural(counts.responses, 'response')} of"
+            f" {numbers.plural(counts.connections, 'connection')}"
         ),
-        f"{_many(done.seen, 'version')} of metadata{missed}",
-        _many(counts.faults, "fault"),
+        f"{numbers.plural(done.seen, 'version')} of metadata{missed}",
+        numbers.plural(counts.faults, "fault"),
     ]
     if counts.unparsed:
-        told.append(f"{_many(counts.unparsed, 'time')} bytes that are no message")
-    return ", ".join(told)
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+        figures.append(f"{numbers.plural(counts.unparsed, 'time')} bytes that are no message")
+    return ", ".join(figures)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -1,7 +1,8 @@
-"""What the commands share that run a process of the store or of its metadata service, or look after one."""
+"""The common parts of commands that run a process of the store or of its metadata service, or look after one."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 import textwrap
 from collections.abc import Iterable
@@ -31,15 +32,12 @@ def settings_help(descriptions: Iterable[tuple[str, str, str]]) -> str:
     )
 
 
+def typed(given: argparse.Namespace, **settings: str) -> dict[str, Any]:
+    """The options that stand for a setting, where they were typed, by the names of these settings."""
+    options = {name: getattr(given, option) for option, name in settings.items()}
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def port_or_any(text: str) -> int:
     """A port as it is typed; 0 is any free one."""
     return 0 if text == "0" else arguments.port(text)
-
-
-def loop_factory() -> Any:
-    """uvloop's event loop, where that is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop

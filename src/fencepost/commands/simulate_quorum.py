@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost import errors, numbers
+from fencepost import numbers
 from fencepost.commands import simulating
-from fencepost.engines.resources import cores
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.campaign import Campaign, run_of
 from fencepost.quorum.sim.cluster import Outcome, simulate
-from fencepost.store.sim.seeds import Run, traced, without_of
-from fencepost.tracing import RunsFile
+from fencepost.store.sim.seeds import Run, without_of
 
 COMMAND = "simulate-quorum"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost simulate-quorum``."""
+    """Declare the options of ``fencepost simulate-quorum``."""
     parser.description = "Run whole quorums under seeded faults, on virtual time."
     what = parser.add_argument_group("what is simulated")
     simulating.add(what, "seeds", "without", "jobs", "replay", run="quorum", simulated="quorum")
@@ -27,33 +25,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run the seeds, or one of them."""
-    protections = simulating.protections_without(given.without, ALL)
-    simulating.must_be_writable(given)
-    campaign = Campaign(given.seeds, protections, given.jobs or cores(), given.trace)
-    if given.replay is not None:
-        return _replay(given, campaign)
-    return simulating.run_campaign(given, COMMAND, campaign, lambda seen: _data(seen, protections), (0, 1))
+    return simulating.run_campaign(given, COMMAND, Campaign, ALL, _replay, _data, (0, 1))
 
 
 def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
     lines: list[str] = []
 
-    def tell(now: int, where: str, what: str) -> None:
+    def add_line(now: int, where: str, what: str) -> None:
         lines.append(f"{now / 1000:>10.3f} ms  {where:<9} {what}")
 
-    seen = run_of(simulate(given.replay, campaign.protections, tell))
-    if given.trace is not None:
-        name = f"{campaign.run_name(given.replay)}-replayed"
-        with RunsFile(given.trace / f"{name}.parquet") as file:
-            campaign.simulated(given.replay, traced(file, name))
-    verdict = [f"VIOLATED  {seen.promise}", seen.what] if seen.promise else ["HELD  no promise was broken"]
+    seen = run_of(simulate(given.replay, campaign.protections, add_line))
     case = seen.outcome.case
     hosts = f"{numbers.plural(case.hosts, 'host')}, of which {case.voters} voted in the beginning"
     records = f"{numbers.plural(seen.counts['committed'], 'record')} committed"
-    end = f"{records} in {numbers.seconds(seen.time / 1e6)} of virtual time, hash {seen.hash}"
-    lines += ["", *verdict, f"{COMMAND}  seed {seen.seed}{simulating.off(campaign.protections)}", f"{hosts}; {end}"]
-    simulating.tell(given, "\n".join(lines), _data(seen, campaign.protections))
-    return errors.SAFETY_VIOLATED if seen.promise else errors.HOLDS
+    document = _data(seen, campaign.protections)
+    return simulating.show_replay(given, COMMAND, campaign, seen, lines, seen.promise, f"{hosts}; {records}", document)
 
 
 def _data(seen: Run[Outcome], protections: Protections) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import PROFILES, drawn, with_settings
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.judge import PROMISES
-from fencepost.store.sim.seeds import Tally, traced
+from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
 from fencepost.store.sim.workload import simulate
-from fencepost.tracing import RunsFile
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +63,10 @@ def run(given: argparse.Namespace) -> int:
     if given.profile not in PROFILES:
         raise OptionError(f"--profile {given.profile}: there are {', '.join(PROFILES)}")
     protections = simulating.protections_without(given.without, ALL)
-    for option in ("json", "sequence", "html"):
-        path = getattr(given, option)
-        if option != "json" and path is not None and given.replay is None:
+    for option in ("sequence", "html"):
+        if getattr(given, option) is not None and given.replay is None:
             raise OptionError(f"--{option} shows one run: give --replay SEED too")
-        if path == "-" and option != "json":
-            raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
-        if path not in (None, "-"):
-            output.must_be_writable(option, path)
+    output.check_files(given, "json", "sequence", "html")
     if given.replay is None and given.define:
         raise OptionError("-D sets what one seed would choose: give --replay SEED too")
     for name in given.promise:
@@ -89,7 +84,7 @@ def run(given: argparse.Namespace) -> int:
     failed = None if tally.failed is None else report.outcome_data(tally.failed.outcome)
     document = simulating.data(tally, failed, hashed="trace_hash", promises=[*promises])
     document = {"profile": given.profile, **document, "smallest": smallest and report.outcome_data(smallest)}
-    simulating.tell(given, _story(tally, campaign, smallest), document)
+    output.show(given, _story(tally, campaign, smallest), document)
     return simulating.exit_code(tally)
 
 
@@ -126,13 +121,9 @@ def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
         settings[name] = value
     story = Story()
     case = with_settings(drawn(given.replay, given.profile, campaign.protections, campaign.promises), settings)
-    if given.trace is None:
-        outcome = simulate(case, story)
-    else:
-        name = f"{campaign.run_name(given.replay)}-replayed"
-        with RunsFile(given.trace / f"{name}.parquet") as file:
-            outcome = simulate(case, story, traced(file, name))
-    simulating.tell(given, report.replay_text(outcome, story), report.outcome_data(outcome))
+    with simulating.traced_replay(given, campaign) as trace:
+        outcome = simulate(case, story, trace)
+    output.show(given, report.replay_text(outcome, story), report.outcome_data(outcome))
     for option, draw in (("sequence", report.sequence), ("html", report.html)):
         path = getattr(given, option)
         if path is not None:

@@ -1,4 +1,4 @@
-"""What the commands that run simulators share: their options, their progress, and how a campaign is shown."""
+"""The common parts of the commands that run simulators: options, progress, and the result of a campaign."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fencepost import arguments, errors, numbers, output
+from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.progress import Seeds
 from fencepost.spec.values import Record
 from fencepost.store.sim import seeds
 from fencepost.store.sim.seeds import Campaign, Run, Tally, without_of
-from fencepost.trace.json import dumps
+from fencepost.store.sim.trace import SimTrace
+from fencepost.tracing import RunsFile
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Record)
+C = TypeVar("C", bound=Campaign[Any])
 
 Row = tuple[str, str, str]
 """A line of the table of a campaign: a name, a value and a remark."""
@@ -156,33 +159,61 @@ def data(tally: Tally[T], failed: Mapping[str, Any] | None, hashed: str = "hash"
 def run_campaign(
     given: argparse.Namespace,
     command: str,
-    campaign: Campaign[T],
-    shown: Callable[[Run[T]], dict[str, Any]],
+    campaign_of: Callable[[range, P, int, Path | None], C],
+    protections: P,
+    replay: Callable[[argparse.Namespace, C], int],
+    shown: Callable[[Run[T], P], dict[str, Any]],
     digits: Sequence[int],
 ) -> int:
-    """Run a campaign and show what came of it; gives the exit code. ``shown`` is a run for programs, with the command
-    that replays it; ``digits`` are those behind the point of each count for a seed.
+    """Run a campaign and show its result, or ``replay`` one seed of it; gives the exit code. ``protections``: all that
+    there are. ``shown`` is a run for programs, with the command that replays it; ``digits`` are those behind the point
+    of each count for a seed.
     """
+    protections = protections_without(given.without, protections)
+    output.check_files(given, "json")
+    campaign = campaign_of(given.seeds, protections, given.jobs or cores(), given.trace)
+    if given.replay is not None:
+        return replay(given, campaign)
     tally = run(campaign)
-    failed = None if tally.failed is None else shown(tally.failed)
-    about = f"{command}  {seeds_of(campaign)}{off(campaign.protections)}"
+    failed = None if tally.failed is None else shown(tally.failed, protections)
+    about = f"{command}  {seeds_of(campaign)}{off(protections)}"
     rows = [row(tally, name, after) for name, after in zip(campaign.counted, digits, strict=True)]
-    tell(given, story(tally, about, [f"  {failed['replay']}"] if failed else [], rows), data(tally, failed))
+    output.show(given, story(tally, about, [f"  {failed['replay']}"] if failed else [], rows), data(tally, failed))
     return exit_code(tally)
 
 
-def tell(given: argparse.Namespace, text: str, document: Mapping[str, Any]) -> None:
-    """Show a result as text, as JSON or as both."""
-    if given.json is not None:
-        output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
-    if given.json != "-":
-        output.say(text)
+@contextlib.contextmanager
+def traced_replay(given: argparse.Namespace, campaign: Campaign[T]) -> Iterator[SimTrace | None]:
+    """The trace of the seed that is replayed; None if none was asked for."""
+    if given.trace is None:
+        yield None
+        return
+    name = f"{campaign.run_name(given.replay)}-replayed"
+    with RunsFile(given.trace / f"{name}.parquet") as file:
+        yield seeds.traced(file, name)
 
 
-def must_be_writable(given: argparse.Namespace) -> None:
-    """Raises unless the file for JSON can be written."""
-    if given.json not in (None, "-"):
-        output.must_be_writable("json", given.json)
+def show_replay(
+    given: argparse.Namespace,
+    command: str,
+    campaign: Campaign[T],
+    seen: Run[T],
+    events: Sequence[str],
+    broken: str,
+    counted: str,
+    document: Mapping[str, Any],
+) -> int:
+    """Show the run of one seed, and trace it if that was asked for; gives the exit code. ``events``: the lines about
+    what happened; ``broken``: the promise that was, in words; ``counted``: the figures of the run.
+    """
+    with traced_replay(given, campaign) as trace:
+        if trace is not None:
+            campaign.simulated(given.replay, trace)
+    verdict = [f"VIOLATED  {broken}", seen.what] if seen.promise else ["HELD  no promise was broken"]
+    about = f"{command}  seed {seen.seed}{off(campaign.protections)}"
+    end = f"{counted} in {numbers.seconds(seen.time / 1e6)} of virtual time, hash {seen.hash}"
+    output.show(given, "\n".join([*events, "", *verdict, about, end]), document)
+    return errors.SAFETY_VIOLATED if seen.promise else errors.HOLDS
 
 
 def exit_code(tally: Tally[T]) -> int:

@@ -1,4 +1,4 @@
-"""What goes in and out of commands that append and read: entries on standard input and output, and how far they are."""
+"""Entries on standard input and output, for the commands that append and read, and their progress."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Entry(Protocol):
 
     @property
     def data(self) -> bytes:
-        """What was appended."""
+        """The bytes that were appended."""
         ...
 
 
@@ -87,7 +87,7 @@ class Source:
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def share(self) -> float | None:
-        """Which share of all was read; None if nobody knows how much there is."""
+        """The share of all that was read; None if nobody knows how much there is."""
         return self.read / self.size if self.size else None
 
     def _read(self) -> None:
@@ -178,7 +178,7 @@ class Counted:
             yield
         except (FencepostError, asyncio.CancelledError) as error:
             if self.confirmed is not None:
-                note(acknowledged(self.confirmed(), self.entries))
+                inform(acknowledged(self.confirmed(), self.entries))
                 if isinstance(error, StoreError):
                     error.args = (f"not all could be appended: {error}",)
             raise
@@ -238,8 +238,8 @@ def reporting(report: Callable[[], None]) -> Iterator[None]:
         reporting.cancel()
 
 
-def note(text: str) -> None:
-    """Say something that is no result."""
+def inform(text: str) -> None:
+    """Write a line that is no result to standard error."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{text}\n")

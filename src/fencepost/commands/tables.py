@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which engine answers, and where Spark is."""
+    """Declare the options that say which engine answers, and where Spark is."""
     parser.add_argument(
         "--engine", choices=("auto", "duckdb", "spark"), default="auto",
         help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fencepost import arguments, errors, extras, output, tracing
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Notes, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Observer, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
@@ -35,7 +35,7 @@ LAST = 12
 _LIMITS = Limits()
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
-"""What traces have visited: of the protocol, and of a state space."""
+"""The coverage of the protocol by traces, and that of a state space."""
 
 Report = Callable[[int, int, int], None]
 """Takes how many traces are done, with how many steps, of how many."""
@@ -45,7 +45,7 @@ Report = Callable[[int, int, int], None]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed after ``fencepost validate``."""
+    """Declare the options of ``fencepost validate``."""
     parser.description = (
         "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one"
         " trace."
@@ -78,19 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help="who does it: auto is this process, and Spark with --master or --conf",
     )
-    how.add_argument(
-        "--master",
-        metavar="URL",
-        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
-    )
-    how.add_argument(
-        "--conf",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="a setting of Spark; can be given several times",
-    )
+    arguments.add_spark(how)
     live = parser.add_argument_group("while systems write traces")
     live.add_argument(
         "--follow",
@@ -125,16 +113,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
         "are the nearest that were not",
     )  # fmt: skip
-    told = parser.add_argument_group("results")
-    told.add_argument(
+    results = parser.add_argument_group("results")
+    results.add_argument(
         "--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else"
     )
-    told.add_argument(
+    results.add_argument(
         "--sequence",
         metavar="FILE",
         help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
     )
-    told.add_argument(
+    results.add_argument(
         "--last",
         metavar="N",
         type=arguments.count,
@@ -184,12 +172,7 @@ def _look_at_files(given: argparse.Namespace) -> None:
         raise OptionError("--states says of which states to tell the coverage: give --coverage too")
     if given.follow and given.coverage:
         raise OptionError("--coverage is of traces that are there: leave out --follow or --coverage")
-    if given.sequence == "-":
-        raise OptionError("--sequence - is not possible: only --json can go to standard output")
-    for option in ("json", "sequence"):
-        path = getattr(given, option)
-        if path not in (None, "-"):
-            output.must_be_writable(option, path)
+    output.check_files(given, "json", "sequence")
     for path in given.traces:
         if "://" not in path and not Path(path).exists():
             raise OptionError(f"there are no traces at {path}")
@@ -220,17 +203,17 @@ def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> tupl
 def _here(
     given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
 ) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    from fencepost.conform.coverage import Coverage, noting
+    from fencepost.conform.coverage import Coverage
     from fencepost.report.validation import explaining
 
     collect_rarely()
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects, conformance.subjects)
     explain = explaining(given.last, output.width())
     coverage = Coverage()
-    notes = noting(coverage) if given.coverage else None
+    on_verdict = coverage.add if given.coverage else None
     with _line() as line:
         report = line.report if line is not None else lambda done, steps, of: None
-        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, notes, report)
+        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, on_verdict, report)
     return outcomes, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
 
 
@@ -240,18 +223,23 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
     within = InSpace(conformance, space)
     for run, subject in traces.names():
         if subject:
-            within.note(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
+            within.follow(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
     return in_space(space, within.visited)
 
 
 def _judged(
-    traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report
+    traces: Traces,
+    validator: Validator,
+    shuffle: int | None,
+    explain: Explain,
+    on_verdict: Observer | None,
+    report: Report,
 ) -> list[Outcome]:
     names = traces.names()
     found, steps = [], 0
     for run, subject in names:
         events = partial(traces.events, (run, subject))
-        outcome = judged(validator, run, subject, events, shuffle, explain, notes)
+        outcome = judged(validator, run, subject, events, shuffle, explain, on_verdict)
         found.append(outcome)
         steps += outcome.steps
         report(len(found), steps, len(names))
@@ -288,7 +276,7 @@ def _named(given: argparse.Namespace) -> str:
 
 
 def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
-    """All verdicts, each of which is told when it is certain."""
+    """All verdicts, each of which is shown when it is certain."""
     outcomes: list[Outcome] = []
 
     def tell(found: list[Outcome]) -> None:
@@ -331,7 +319,7 @@ def _line() -> Iterator[TracesLine | None]:
         yield line
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def _tell(
@@ -344,14 +332,12 @@ def _tell(
     from fencepost.report import coverage, validation
 
     if given.json is not None:
-        from fencepost.trace.json import dumps
-
         document: dict[str, Any] = validation.data(
             outcomes, _protocol(conformance, outcomes), conformance.name, seconds
         )
         if covered is not None:
             document["coverage"] = coverage.data(conformance.protocol, *covered)
-        output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
+        output.write_json(given.json, document)
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if given.sequence is not None and drawn is not None:
         output.write_lines("sequence", given.sequence, iter([drawn]))
@@ -362,21 +348,21 @@ def _tell(
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
-            told = (
+            where = (
                 f"Its last steps as a sequence diagram: {given.sequence}"
                 if drawn
                 else f"There are no steps before a rejection: {given.sequence} is not written."
             )
-            output.say(f"\n{told}")
+            output.say(f"\n{where}")
 
 
 def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
-    """What traces were held to: it may depend on who wrote them."""
+    """The protocols that traces were held to: they may depend on the writer of a trace."""
     found = sorted({outcome.protocol for outcome in outcomes if outcome.protocol})
     return " and ".join(found) or conformance.protocol.name
 
 
 def _what(given: argparse.Namespace, protocol: str) -> str:
-    """What was held to what."""
+    """The traces, and the protocol that they were held to, in a line."""
     refined = f"{protocol}, for {given.protocol}" if given.protocol == "bookkeeper" else protocol
     return f"validate  {', '.join(given.traces)}  against {refined}"

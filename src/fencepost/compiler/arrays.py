@@ -1,8 +1,8 @@
 """The arrays of the compiled protocol, as compiled loops take them: shapes, types, and who may write them.
 
 Sizes: R roots (properties first, then actions), O outcomes, L leaves, T tries, E entries, S slots, V bit-set words for
-slots (a slot of a step counts as two), G images of a state (none without symmetry). What a single number means is in
-`encoding`. A list that belongs to outcomes is flat: that of outcome o is at [start[o], start[o + 1]).
+slots (a slot of a step counts as two), G images of a state (none without symmetry). The meaning of a single number
+is in `encoding`. A list that belongs to outcomes is flat: that of outcome o is at [start[o], start[o + 1]).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Growing(NamedTuple):
-    """What growing a trie works on. It is written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
+    """The arrays by which tries grow, written by `native` and :class:`fencepost.compiler.tables.Tables` alone."""
 
     pool: Array
     """int32: nodes, one after the other."""
@@ -89,7 +89,7 @@ class Entries(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What the loops read that expand, build and judge states; valid until the tables grow.
+    """The arrays that the loops read which expand, build and judge states; valid until the tables grow.
 
     The last four are for canonical labellings, and empty without: see `canonical` and `programs`.
     """

@@ -34,15 +34,15 @@ NUMBERS, CHANGED, SPLIT, CELL, REST = range(1, 6)
 each choice: the colours it was made with, and the members it is between.
 """
 AT, SIZE, FRESH, SEEN = range(4)
-"""What is counted of a choice: the number of the member tried, of members, whether that trial has come to no end yet,
+"""The counts of a choice: the number of the member tried, of members, whether that trial has come to no end yet,
 hashes seen.
 """
 
 
 class Scratch(NamedTuple):
-    """What one worker needs to label states. ``most``: labellings of one state that are compared. ``terms``: where the
-    program of each term begins, and which members are in it. ``remembered``: fingerprints and keys, low and high
-    halves. ``row``: a state.
+    """The scratch memory of one worker that labels states. ``most``: labellings of one state that are compared.
+    ``terms``: where the program of each term begins, and which members are in it. ``remembered``: fingerprints and
+    keys, low and high halves. ``row``: a state.
     """
 
     most: Array

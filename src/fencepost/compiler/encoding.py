@@ -114,8 +114,8 @@ def reference_outcome(reference: N) -> N:
 
 @accessor
 def pack_link(parent: N, outcome: N) -> N:
-    """What is kept for good of how a state was discovered: the number of its parent in the level before, and the
-    outcome.
+    """The part that is kept for good of how a state was discovered: the number of its parent in the level before, and
+    the outcome.
     """
     return parent << OUTCOME_BITS | outcome
 
@@ -260,7 +260,7 @@ MAX_TRIES = 1 << 26
 MAX_ENTRIES = 1 << 28
 
 FORK_ENTRY = (1 << 31) - 1
-"""What an entry has instead of a place if its trie begins with a fork."""
+"""The number that an entry has instead of a place if its trie begins with a fork."""
 ENTRY_BITS = 32
 
 
@@ -341,7 +341,7 @@ def entry_node(entry: N) -> N:
 # -- what workers count -----------------------------------------------------------------------------------------------
 
 COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT, BASE, LEAF_BASE, ASKED = range(12)
-"""What a worker counts (int64): states in its region, parked ones, leaves; its table's capacity, entries, whether it
+"""The counts of a worker (int64): states in its region, parked ones, leaves; its table's capacity, entries, whether it
 holds 0; the place in the level of the first state without successors (or -1); states outside a constraint; those whose
 key is not the only one of their orbit; where its region begins, in the positions of an arena and in the leaves; the
 questions for Python that it has written down.
@@ -350,8 +350,8 @@ COUNTERS = 16
 """Room for them: two cache lines."""
 
 NEXT, END, STOP = 0, 8, 16
-"""What the workers of a simulation share (int64), each in a cache line of its own: the number of the next walk to
-begin, the number at which to end, whether to come back to the driver.
+"""The numbers that the workers of a simulation share (int64), each in a cache line of its own: the number of the next
+walk to begin, the number at which to end, whether to come back to the driver.
 """
 CONTROLS = 32
 """Room for them."""

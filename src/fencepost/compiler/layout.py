@@ -106,7 +106,9 @@ def packed(ids: Array, places: Array, words: int) -> Array:
 
 
 def unpacked(rows: Array, places: Array) -> Array:
-    """What :func:`packed` packed: in the smallest type that has room for every slot, column after column in memory."""
+    """The numbers that :func:`packed` has packed: in the smallest type that has room for every slot, column after
+    column in memory.
+    """
     widest = int(place_bits(places).max(initial=0))
     kind = np.uint8 if widest <= 8 else np.uint16 if widest <= 16 else np.uint32
     columns = np.zeros((len(places), len(rows)), kind)

@@ -8,7 +8,7 @@ recorded. The others are **residual** tries: the master trie of one root, specia
 is known to have read and written. They grow natively, one path at a time, from the master. A path is a fact about the
 protocol, so neither ever goes stale.
 
-What a refinement reads first is the **change** that a step is, a number that each outcome has (see `step.refinement`).
+A refinement reads first the **change** that a step is, a number that each outcome has (see `step.refinement`).
 When an outcome gets another one, because more is known of what computed parts read, its residual trie is another one
 too. States that were found before may know their way through the **older** one only, and it is right about them.
 """
@@ -69,7 +69,7 @@ def inner(function: Any) -> Any:
 
 
 STACK_WORDS = 2 * MAX_WAYS
-"""What :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two words
+"""Words that :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two
 for each.
 """
 
@@ -135,7 +135,7 @@ def widened(pool, top, node, value):
 
 @inner
 def field(cells, row, place):
-    """What stands at a place of the row that begins at ``cells[row]``; see `layout`."""
+    """The number at a place of the row that begins at ``cells[row]``; see `layout`."""
     bits = load(cells, row + place_word(place)) >> np.uint64(place_shift(place))
     return np.int64(bits & ((np.uint64(1) << np.uint64(place_bits(place))) - np.uint64(1)))
 
@@ -204,7 +204,7 @@ def walk(pool, places, cells, row, word, out, n, stack):
 
 @inner
 def new_value(g, outcome, slot, old):
-    """What a slot holds after an outcome, given what it held before."""
+    """The value of a slot after an outcome, given the one before."""
     for k in range(g.known_start[outcome], g.known_start[outcome + 1]):
         if g.known_slot[k] == slot:
             return np.int64(g.known_new[k])
@@ -376,7 +376,7 @@ def touches(changed, slots):
 
 @inner
 def copy_drops(g, outcome, like):
-    """What one outcome changes the result of, another one does as well."""
+    """Let an outcome change the results of the same tries as another one."""
     for i in range(g.drop.shape[1]):
         g.drop[outcome, i] = g.drop[like, i]
 
@@ -458,7 +458,9 @@ def gate_of(pool, places, word):
 
 @njit
 def row_deltas(g, places, first, end, deltas):
-    """What the outcomes [first, end) do to a row, by exclusive or: of a slot that they write they know what it held."""
+    """The changes of the outcomes [first, end) to a row, by exclusive or: an outcome knows the old value of each slot
+    that it writes.
+    """
     for outcome in range(first, end):
         delta = deltas[outcome]
         for x in range(delta.size):

@@ -174,8 +174,8 @@ class Tables:
     def record(self, root: int, branch: Branch) -> None:
         """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
 
-        What that means for the outcomes of other roots is worked out by :meth:`spread`, which must be called before the
-        tables are used.
+        :meth:`spread` works out the consequences for the outcomes of other roots. It must be called before the tables
+        are used.
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
@@ -387,7 +387,7 @@ class Tables:
         return reserve(count * self.permutations, np.uint64).reshape(count, self.permutations)
 
     def image_hashes(self, slot: int, value: int) -> Array:
-        """What a value of a slot adds to the fingerprint of each image of a state: low halves, high halves."""
+        """The share of a value of a slot in the fingerprint of each image of a state: low halves, high halves."""
         known = self._image_hashes.get((slot, value))
         if known is None:
             assert self.symmetry is not None
@@ -504,7 +504,7 @@ class Tables:
         )  # fmt: skip
 
     def _row_deltas(self) -> Array:
-        """What each outcome does to a row: worked out for those that are new, and for all once slots have moved."""
+        """The change of each outcome to a row: worked out for those that are new, and for all once slots have moved."""
         version, done = self._laid_out
         if version != self.layout.version:
             self._row_delta, done = reserve(MAX_OUTCOMES * self.layout.words, np.uint64).reshape(MAX_OUTCOMES, -1), 0

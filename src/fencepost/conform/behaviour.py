@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from fencepost.conform.conformance import Event, Step
 from fencepost.conform.follow import Follower, Taken
-from fencepost.spec.values import Value, show
 from fencepost.step.state import State
 from fencepost.trace import behaviour
+from fencepost.trace.replay import actor
 
 Path = Sequence[tuple[Event, Step, Taken]]
 
@@ -27,18 +27,8 @@ def behaviour_of(follower: Follower, path: Path, last: int) -> behaviour.Trace:
         follower.apply(row, taken.writes)
         after = State(follower.store, row)
         parameters = dict(step.parameters)
-        by = _actor(follower, step.action, parameters)
+        by = actor(follower.actions[step.action].by, parameters)
         changes = follower.in_order(after.changes(before))
         steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, changes))
         before = after
     return behaviour.Trace(follower.protocol, initial, tuple(steps))
-
-
-def _actor(follower: Follower, action: str, parameters: dict[str, Value]) -> str | None:
-    """The process that takes an action, as :func:`fencepost.trace.replay.actor` says."""
-    by = follower.actions[action].by
-    if by is None:
-        return show(next(iter(parameters.values()))) if parameters else None
-    if isinstance(by, str) and by in parameters:
-        return show(parameters[by])
-    return by if isinstance(by, str) else show(by)

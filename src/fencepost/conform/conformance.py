@@ -110,9 +110,7 @@ class Conformance(ABC):
 
     @classmethod
     def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
-        """How this trace is held to a protocol: by this conformance, or by another one that knows better who has
-        written it.
-        """
+        """The conformance that holds this trace to a protocol: this one, or one that knows its writer better."""
         return cls(subject, events)
 
     @abstractmethod

@@ -9,11 +9,10 @@ import msgspec
 from fencepost.conform.conformance import Step
 from fencepost.conform.follow import Follower, Taken
 from fencepost.conform.lines import Ran
-from fencepost.conform.outcome import Notes
 from fencepost.conform.validate import Verdict
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
-from fencepost.spec.values import show
+from fencepost.spec.values import show_parameters
 
 NOTHING = "nothing changes"
 """The effect of a step that writes nothing and tells nothing."""
@@ -57,7 +56,7 @@ class Coverage:
         self._add_ways()
         return self._visits
 
-    def note(self, verdict: Verdict) -> None:
+    def add(self, verdict: Verdict) -> None:
         """Count the steps of a trace, as far as it got."""
         follower, visits = verdict.follower, self._visits
         if follower is None:
@@ -66,9 +65,7 @@ class Coverage:
         for _, step, taken in verdict.path:
             assert step.action is not None
             visits.taken[step.action] = visits.taken.get(step.action, 0) + 1
-            _count(
-                visits.parameters, step.action, ", ".join(f"{name}={show(value)}" for name, value in step.parameters)
-            )
+            _count(visits.parameters, step.action, show_parameters(dict(step.parameters)))
             way = self._ways.get((step.action, id(taken)))
             if way is None:
                 way = self._ways[step.action, id(taken)] = self._learn(follower, row, step, taken)
@@ -142,8 +139,3 @@ def effect(follower: Follower, taken: Taken) -> str:
 def part_name(slot: Slot) -> str:
     """The name of a part of the state, whoever it is about: ``client.lac``."""
     return ".".join(part for part in slot.path if isinstance(part, str))
-
-
-def noting(coverage: Coverage | None) -> Notes | None:
-    """A function that adds each verdict to ``coverage``; None without a coverage."""
-    return (lambda verdict, events: coverage.note(verdict)) if coverage is not None else None

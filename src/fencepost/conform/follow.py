@@ -1,9 +1,9 @@
 """Follows a protocol along steps that somebody else says were taken.
 
 The author's Python is run as everywhere: a step reads, chooses and writes the state. A choice is not explored: it is
-taken as the trace says. What was read and written is kept as a path of a decision trie, one for each action with its
-parameters and picks, as the compiler does; whoever comes the same way again walks the trie, whichever trace it is, and
-no Python of the author is run.
+taken as the trace says. The reads and writes of a step are kept as a path of a decision trie, one trie for each action
+with its parameters and picks, as the compiler does. A later step that comes the same way, of whichever trace, walks the
+trie, and no Python of the author is run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import NotAValue, Record, Value, freeze, show
-from fencepost.step.state import State, Store, encode_path
+from fencepost.step.state import Store, encode_path
 
 MOST_LEARNT = 500_000
 """Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
@@ -199,7 +199,7 @@ def _some(options: Sequence[Value]) -> str:
 class Follower:
     """A protocol with its constants, and all that was learnt of its steps. It can follow one trace after another.
 
-    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. What was learnt is
+    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. The tries are
     forgotten after ``most_learnt`` evaluations, also within a trace. ``fingerprints``: whether somebody will ask for
     those of states.
     """
@@ -274,10 +274,6 @@ class Follower:
             index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return self.store.values[index][row[index] if index < len(row) else 0]
 
-    def state(self, row: list[int]) -> State:
-        """A row as a state for people."""
-        return State(self.store, row)
-
     def in_order(self, changes: Iterable[tuple[Slot, Value, Value]]) -> list[tuple[Slot, Value, Value]]:
         """Changes of a state with its parts as they are declared. Those that appear when they are touched come last, in
         that order.
@@ -346,7 +342,7 @@ class Follower:
     def _chain(
         self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused
     ) -> _Chain | Taken | Refused:
-        """What is left of a path that nobody else has come."""
+        """The rest of a path that no other evaluation has come."""
         if not slots:
             return leaf
         known = self._readers.get(slots)
@@ -403,7 +399,7 @@ class _Chain:
 
 
 def _refusal(raised: BaseException, reason: str) -> Refused:
-    """Which line of the author asked for something that is not so."""
+    """The refusal, with the line of the author that asked for something that is not so."""
     frame, found = raised.__traceback__, None
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename

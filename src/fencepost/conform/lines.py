@@ -1,4 +1,4 @@
-"""Which lines of a protocol's Python the steps of traces have run, and which options its choices have taken.
+"""The lines of a protocol's Python that the steps of traces have run, and the options that its choices have taken.
 
 Actions are run once more for each way through them that traces have gone, under a tracer of Python's. Their lines are
 those of their functions and of all functions that these name: of the protocol and of the modules beside it.
@@ -189,7 +189,7 @@ def run_by(
 
 
 def _choice(frame: FrameType, chosen: list[tuple[str, int, Any, Sequence[Any]]]) -> Callable[..., Any]:
-    """Takes note of what a choice returns, where the author asks for it."""
+    """A tracer that keeps the option that a choice returns, and where the author asks for it."""
     at = frame.f_back
     while at is not None and not _is_authors(at.f_code.co_filename):
         at = at.f_back
@@ -215,7 +215,7 @@ class Ran:
         return {(line.file, at): self.place(line) for line in lines for at in range(line.first, line.last + 1)}
 
     def place(self, line: Line) -> str:
-        """Where a statement is."""
+        """The place of a statement."""
         return place(self.protocol, line.file, line.first)
 
     def by(self, follower: Follower, row: list[int], step: Step) -> tuple[list[str], list[Choice]]:

@@ -15,7 +15,7 @@ from fencepost.conform.conformance import Step
 
 
 class PartialOrder:
-    """Which steps must come before which. A step is known by its number.
+    """The order of steps that their causes ask for. A step is known by its number.
 
     ``lines``: the numbers of the steps of each node, in their order.
     """

@@ -71,14 +71,14 @@ class Outcome(msgspec.Struct):
 Explain = Callable[[Verdict], tuple[str, str]]
 """The last steps of a verdict: the story, and the sequence diagram."""
 
-Notes = Callable[[Verdict, Sequence[Event]], None]
-"""Called with a verdict, and with the events that it is about."""
+Observer = Callable[[Verdict], None]
+"""Called with each verdict."""
 
 
 def judged(
     validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None,
     explain: Explain | None = None,
-    on_verdict: Notes | None = None,
+    on_verdict: Observer | None = None,
 ) -> Outcome:  # fmt: skip
     """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other
     trace's.
@@ -88,14 +88,13 @@ def judged(
     if not subject:
         return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
     try:
-        found = events()
-        verdict = validator.validate(subject, found, shuffle)
+        verdict = validator.validate(subject, events(), shuffle)
     except FencepostError as error:
         return Outcome(run, subject, False, problem=str(error))
     except Exception as error:
         return Outcome(run, subject, False, problem=f"the conformance fails at this trace: {_failure(error)}")
     if on_verdict is not None:
-        on_verdict(verdict, found)
+        on_verdict(verdict)
     return outcome_of(verdict, run, explain if not verdict.accepted else None)
 
 

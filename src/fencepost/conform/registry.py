@@ -1,6 +1,4 @@
-"""Which conformance is meant: the one of a protocol that comes with Fencepost, by name, or one from a file of the
-user's.
-"""
+"""Finds a conformance: that of a protocol that comes with Fencepost, by name, or one from a file of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of an explored state space traces have visited: its states, its steps, and the nearest steps that they
+"""The part of an explored state space that traces have visited: its states, its steps, and the nearest steps that they
 never took.
 """
 
@@ -14,7 +14,7 @@ from fencepost.conform.conformance import Conformance, Event, Step
 from fencepost.conform.follow import Follower
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
-from fencepost.states.columns import parameters_text
+from fencepost.spec.values import show_parameters
 from fencepost.states.manifest import StateSpace
 
 MOST_UNVISITED = 20
@@ -113,7 +113,7 @@ class InSpace:
         self._labels: dict[Any, Label] = {}
         self.visited = Visited()
 
-    def note(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
+    def follow(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
         """Follow a trace; ``events`` reads it."""
         visited = self.visited
         visited.traces += 1
@@ -148,7 +148,7 @@ class InSpace:
             given = dict(step.parameters)
             label = self._labels[key] = (
                 step.action,
-                parameters_text({name: given[name] for name in self._follower.actions[step.action].domains}),
+                show_parameters({name: given[name] for name in self._follower.actions[step.action].domains}),
             )
         return label
 
@@ -162,8 +162,8 @@ class InSpace:
 
 
 def in_space(space: StateSpace, visited: Visited, most: int = MOST_UNVISITED) -> SpaceCoverage:
-    """Which part of a state space was visited, with at the most ``most`` of the steps that were not taken. All of it is
-    held in this process.
+    """The part of a state space that was visited, with at the most ``most`` of the steps that were not taken. The whole
+    space is held in this process.
     """
     table = _Table(space)
     is_visited = np.isin(table.fingerprints, np.fromiter(visited.states, np.int64, len(visited.states)))
@@ -229,7 +229,7 @@ class _Table:
         ]
 
     def places(self, fingerprints: Any) -> Any:
-        """Where states with these fingerprints are, -1 for those that are none."""
+        """The places of states with these fingerprints, -1 for those that are none."""
         if not len(self._sorted):
             return np.full(len(fingerprints), -1)
         at = np.minimum(np.searchsorted(self._sorted, fingerprints), len(self._sorted) - 1)

@@ -220,7 +220,7 @@ class _Walk:
         return True
 
     def _differs(self, step: Step, taken: Taken) -> str:
-        """How the step differs from what the trace tells of it; empty if it does not."""
+        """The difference of the step from the trace, in words; empty if there is none."""
         differs = self._holds_not(step.after, "then")
         if differs:
             return differs
@@ -235,7 +235,7 @@ class _Walk:
         return ""
 
     def _holds_not(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
-        """Which part of the state is not as the trace tells; empty if there is none."""
+        """The first part of the state that is not as the trace tells, in words; empty if there is none."""
         for path, expected in parts:
             found = self.follower.value(self.row, path)
             if not (expected.matches(found) if type(expected) is Has else found == expected):

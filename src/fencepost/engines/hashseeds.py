@@ -130,7 +130,7 @@ def compare(
         here = Sample(Stepper(protocol, invariants, True, deadline)).explore()
         if here.raised is not None:
             key, error = here.raised
-            # What was changed once may stay as it is, so that the search itself would not notice.
+            # A value that was changed once may stay as it is, so that the search itself would not notice.
             return _ended(here, key, error, began) if isinstance(error.__cause__, Misbehaved) else None
         late = began + min(PATIENCE, timeout or PATIENCE)
         for other in others:

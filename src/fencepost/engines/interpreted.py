@@ -292,7 +292,7 @@ def _after(row: list[int], outcome: Outcome, width: int) -> list[int]:
 def _flatten(branch: Branch, reads: dict[int, int], outcomes: list[Outcome]) -> None:
     """One way through a decision tree: every read, those of a fork's branches one after the other, and all outcomes.
 
-    Which slot is read next follows from the values read before it, in this order too.
+    The slot that is read next follows from the values read before it, in this order too.
     """
     while isinstance(branch, Read):
         reads[branch.slot] = branch.value

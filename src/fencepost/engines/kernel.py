@@ -114,8 +114,8 @@ class Arena(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one worker alone writes: its table, its counts, its scratch. N positions are its region; R roots, O outcomes
-    and L leaves as in `fencepost.compiler.arrays`.
+    """The arrays that one worker alone writes: its table, its counts, its scratch. N positions are its region; R roots,
+    O outcomes and L leaves as in `fencepost.compiler.arrays`.
     """
 
     table: Array
@@ -616,8 +616,8 @@ def admit(w, candidates, n, wide):
             fresh[found] = i
             found += insert(table, counts, fps[i], highs[i], wide)
         return found
-    # What is not new is written where nobody reads: cheaper than a branch that nobody can predict, and its line stays
-    # clean.
+    # A fingerprint that is not new is written where nobody reads: cheaper than a branch that nobody can predict, and
+    # its line stays clean.
     nowhere, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
     for i in range(min(n, AHEAD)):
         prefetch(table, bucket(fps[i], lines))

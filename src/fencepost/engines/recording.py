@@ -134,8 +134,8 @@ def put_in_order(children, kinds, begin, end, child, kind):
 
 @njit
 def list_truths(c, arena, w, order, begin, roots, truths):
-    """Which predicates are true in each state, from evaluation number ``begin`` on (state by state, predicate by
-    predicate); the number of the first one without a known path, or of all.
+    """List the predicates that are true in each state, from evaluation number ``begin`` on (state by state, predicate
+    by predicate). Returns the number of the first one without a known path, or of all.
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size

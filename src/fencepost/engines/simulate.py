@@ -332,7 +332,7 @@ class Simulation:
                     break
                 self.watch()
                 self._end_when_met()
-                # What is parked has waited long enough.
+                # The parked walks have waited long enough.
                 if self.enough() or any(w.counts[PARKS] for w in self.work):
                     self.control[STOP] = 1
             except KeyboardInterrupt as error:

@@ -5,12 +5,12 @@ lane then waits, **parked**, while the others go on; when all of them wait, or a
 what is parked with :func:`complete_walks` and Python, for many walks at once. So Python is asked in batches, and a lane
 that runs has its state in the cache.
 
-What a walk does depends on the seed and its number alone. They give 64 random bits for each step, and 64 that make its
-taste: to each action with its parameters, and to each of an action's choices, a walk is inclined more or less. One
+The steps of a walk depend on the seed and its number alone. They give 64 random bits for each step, and 64 that make
+its taste: to each action with its parameters, and to each of an action's choices, a walk is inclined more or less. One
 loses every second message, the next one hardly any; in one a bookie is slow, in another a client gives up early. Rare
 combinations are met far more often than if every walk did everything (Groce and others, "Swarm testing", 2012), and
-nothing becomes impossible. What is random is mixed with the content of what may be chosen (names, parameters, choices),
-never with a number that was given on the way, so neither the number of workers nor the order in which the tables grew
+nothing becomes impossible. Random bits are mixed with the content of the options (names, parameters, choices), never
+with a number that was given on the way, so neither the number of workers nor the order in which the tables grew
 can change a walk.
 """
 

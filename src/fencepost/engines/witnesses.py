@@ -1,5 +1,5 @@
-"""What is to be sometimes true: under which name it is reported, when a search has found all of it, and what was never
-reached.
+"""The properties that are to be sometimes true: the names by which they are reported, whether a search has found all of
+them, and those that were never reached.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from fencepost.step import Stepper, Symmetry
 def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
     """For each root the name by which it is reported, once: an invariant's is that of all its bindings.
 
-    What is to be sometimes true must be so for every binding, so each has a name of its own; those that a symmetry
-    takes to each other share one, for a state in which the one is true stands for states in which the others are.
+    A property that is to be sometimes true must be so for every binding, so each binding has a name of its own. Those
+    that a symmetry takes to each other share one: a state in which the one is true stands for states in which the
+    others are.
     """
     names = [root.name for root in stepper.roots]
     roots = stepper.of_kind("sometimes")

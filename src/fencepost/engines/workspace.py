@@ -381,7 +381,7 @@ class Workspace:
     # -- what was found -----------------------------------------------------------------------------------------------
 
     def raised_at(self) -> Raised | None:
-        """What the author's Python raised, by the position of the state."""
+        """The error that the author's Python raised, by the position of the state."""
         return None if self.raised is None else Raised(self.raised[2], self.raised[1])
 
     def violations(self) -> Iterator[tuple[Root, int]]:

@@ -203,7 +203,7 @@ class Search:
 
     @property
     def finding(self) -> Finding:
-        """How far it is."""
+        """The state of the search now."""
         found = self._finding
         return replace(found, said="Stopping") if found.running and self._stopped is not None else found
 

@@ -100,8 +100,8 @@ class Worker:
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
-        """What has to be sent to the worker of the way to these nodes, parents first. It knows those with numbers below
-        ``known``.
+        """The links of the way to these nodes that the worker does not have yet, parents first. It knows the nodes with
+        numbers below ``known``.
         """
         found: list[Link] = []
         for node in nodes:
@@ -147,8 +147,8 @@ class Copy:
 
 def _forked() -> int:
     with warnings.catch_warnings():
-        # Python warns of forking where there are threads: a copy must not wait for what one of them holds. What runs in
-        # these is Python and what it compiles itself, and Python looks after its own locks.
+        # Python warns of forking where there are threads: a copy must not wait for a lock that one of them holds. The
+        # threads here run Python and code that Python compiles itself, and Python looks after its own locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return os.fork()

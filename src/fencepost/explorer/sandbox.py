@@ -1,8 +1,8 @@
 """The rights that a process gives up before it evaluates an expression that somebody typed: its environment, files,
 other programs, and the network.
 
-What an expression may use is a list already (:mod:`fencepost.trace.allowed`), but the author's own functions are on it.
-All of this is for the rest of the process, which can not take it back.
+A list says already which functions an expression may use (:mod:`fencepost.trace.allowed`), but the author's own are on
+it. The loss of these rights is for the rest of the process, which can not take it back.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Sought:
-    """What is to be sometimes true: the ``bindings`` of its parameters for which it is so at a node (one empty text if
-    it has none).
+    """A property that is to be sometimes true: the ``bindings`` of its parameters for which it is true at a node (one
+    empty text if it has none).
     """
 
     name: str
@@ -213,14 +213,14 @@ class Session:
     def _all_enabled(self, node: Node) -> list[Action]:
         found = []
         for number, root in enumerate(self.actions):
-            doc = root.declared.doc.split("\n\n")[0]
+            by, doc = actor(root.declared.by, root.parameters), root.declared.doc.split("\n\n")[0]
             try:
                 offers = tuple(self._offer(node, number, root, o) for o in self._outcomes(root, node.state.ids))
             except FencepostError as error:
-                found.append(Action(root.title, actor(root), doc, (), str(error)))
+                found.append(Action(root.title, by, doc, (), str(error)))
                 continue
             if offers:
-                found.append(Action(root.title, actor(root), doc, offers))
+                found.append(Action(root.title, by, doc, offers))
         return found
 
     def _outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
@@ -282,7 +282,7 @@ class Session:
         return taken(self.stepper, node.state, root, outcome)
 
     def visit(self, node: Node) -> None:
-        """Take note that the line through ``node`` is the one being walked."""
+        """Make the line through ``node`` the one that is being walked."""
         for child in node.line[1:]:
             assert child.parent is not None
             child.parent.next = child
@@ -374,8 +374,8 @@ class Session:
         return found
 
     def sought(self, node: Node) -> list[Sought]:
-        """What is to be sometimes true, and whether it is at a node (it is not where it raises). What is off by default
-        is left out.
+        """The properties that are to be sometimes true, with the bindings for which they are true at a node. A property
+        that raises is not true there. Those that are off by default are left out.
         """
         found = self._sought.get(node.number)
         if found is None:
@@ -396,7 +396,8 @@ class Session:
         found = self._temporal.get(tip.number)
         if found is None:
             trace = self.trace(tip) if self.loop(tip) is not None else None
-            found = [self._promise(root, trace) for root in self._promised.values()]
+            promised = {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
+            found = [self._promise(root, trace) for root in promised.values()]
             if trace is not None:
                 self._temporal = {tip.number: found}
         return found
@@ -404,10 +405,6 @@ class Session:
     def _promise(self, root: Root, trace: Trace | None) -> Promise:
         broken = looked_at(trace, root.kind, root.name) if trace is not None else None
         return Promise(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
-
-    @cached_property
-    def _promised(self) -> dict[str, Root]:
-        return {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
 
     def broken(self, node: Node) -> list[str]:
         """The invariants that do not hold at a node, though they did, as far as is known, before the step to it."""

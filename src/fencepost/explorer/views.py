@@ -151,9 +151,7 @@ def _offer(offer: Offer, label: str) -> dict[str, Any]:
 
 
 def _label(step: Step) -> str:
-    """What was chosen, in words: what is received, what is delivered and what is lost, and whatever else there was to
-    choose.
-    """
+    """The choices of a step, in words: the messages that are received, delivered and lost, and all other choices."""
     if not step.choices:
         return ""
     sends = [event for event in step.events if event.kind == "send"]
@@ -219,7 +217,7 @@ def _row(row: Row, group: str) -> str:
 
 
 def _change(before: str | None, after: str) -> str:
-    """What was there and what is there now; of what takes many lines, only the lines that differ."""
+    """The value before a step and the one after it; of values with many lines, only the lines that differ."""
     if before is None:
         return f"<ins>{escape(after)}</ins>"
     if "\n" not in before or "\n" not in after:

@@ -45,15 +45,10 @@ READABLE: ACLs = (ACL(READ, ANYONE),)
 
 def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
     """Whether somebody with these identities has one of the permissions."""
-    for entry in acl:
-        if entry.perms & perms and entry.id == ANYONE:
-            return True
-    if not acl or SUPER in ids:
+    permitted = [entry.id for entry in acl if entry.perms & perms]
+    if ANYONE in permitted or not acl or SUPER in ids:
         return True
-    for entry in acl:
-        if entry.perms & perms and any(_matches(identity, entry.id) for identity in ids):
-            return True
-    return False
+    return any(_matches(identity, each) for each in permitted for identity in ids)
 
 
 def resolved(acl: ACLs | None, ids: Ids) -> ACLs:

@@ -1,12 +1,12 @@
 """A metadata service as a member of a quorum: the log is the replicated one, and the tree what it leaves on every
 member.
 
-A client is connected to any member. What it wants to change goes to the leader, which stamps it with the time and puts
-it into the log; when it is committed, every member applies it, and the one that it came from answers. So every client
-sees its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have
-the same ones, and they only rise. Reads are answered by the member, from what it has applied. A sync, and a session
-that comes to another connection, go through the log, too: everything that was
-acknowledged to anybody before is applied ahead of them.
+A client is connected to any member. Its changes go to the leader, which stamps each with the time and puts it into the
+log; when a change is committed, every member applies it, and the one that it came from answers. So every client sees
+its own changes, and watches fire where they are. Zxids count the changes that were applied, so all members have the
+same ones, and they only rise. Reads are answered by the member, from the changes that it has applied. A sync, and a
+session that comes to another connection, go through the log, too: everything that was acknowledged to anybody before is
+applied ahead of them.
 
 Every connection has a token. A session belongs to the connection that opened it or came with it last, by the log; what
 another one still has under way for it is not done, as in ZooKeeper (-118, session moved). So the changes of a session
@@ -68,7 +68,7 @@ class Attach(protocol.Request, frozen=True, gc=False):
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member wants in the log. ``number`` is its own, by which it knows it again; ``token`` that of the
+    """A request that a member wants in the log. The member knows it again by ``number``; ``token`` is that of the
     connection.
     """
 

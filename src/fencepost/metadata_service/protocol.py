@@ -52,7 +52,6 @@ CREATE_SESSION = -10
 CLOSE_SESSION = -11
 
 NOTIFICATION_XID = -1
-PING_XID = -2
 
 # -- flags of a create ------------------------------------------------------------------------------------------------
 
@@ -249,7 +248,6 @@ class NullACL(JuteError):
 
 # -- reading requests -------------------------------------------------------------------------------------------------
 
-ANY_WATCHER = 3
 WATCHER_KINDS = range(1, 6)
 """Children, data, any, persistent, persistent recursive."""
 

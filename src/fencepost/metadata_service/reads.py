@@ -45,7 +45,6 @@ from fencepost.metadata_service.tree import (
     NODE_CREATED,
     NODE_DATA_CHANGED,
     NODE_DELETED,
-    Node,
     Tree,
 )
 from fencepost.metadata_service.watches import ONCE, Watches
@@ -89,21 +88,21 @@ def _exists(tree: Tree, watches: Watches[W], asker: Asker[W], request: Exists) -
     if "\0" in path:
         raise Refusal(Code.BAD_ARGUMENTS)
     if path in tree.nodes:
-        _readable(tree, asker, path)
+        tree.permitted(path, acls.READ, asker.ids)
     if request.watch:
         watches.data.add(path, asker.watcher, ONCE)
     return StatOf(tree.stat(path, tree.node(path)))
 
 
 def _get_data(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetData) -> Result:
-    node = _readable(tree, asker, request.path)
+    node = tree.permitted(request.path, acls.READ, asker.ids)
     if request.watch:
         watches.data.add(request.path, asker.watcher, ONCE)
     return DataOf(node.data, tree.stat(request.path, node))
 
 
 def _get_children(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetChildren) -> Result:
-    node = _readable(tree, asker, request.path)
+    node = tree.permitted(request.path, acls.READ, asker.ids)
     if request.watch:
         watches.children.add(request.path, asker.watcher, ONCE)
     stat = tree.stat(request.path, node) if request.stat else None
@@ -111,9 +110,7 @@ def _get_children(tree: Tree, watches: Watches[W], asker: Asker[W], request: Get
 
 
 def _get_acl(tree: Tree, _: Watches[W], asker: Asker[W], request: GetACL) -> Result:
-    node = tree.node(request.path)
-    if not acls.permits(node.acl, acls.READ | acls.ADMIN, asker.ids):
-        raise Refusal(Code.NO_AUTH)
+    node = tree.permitted(request.path, acls.READ | acls.ADMIN, asker.ids)
     acl = node.acl if acls.permits(node.acl, acls.ADMIN, asker.ids) else acls.masked(node.acl)
     return ACLOf(acl, tree.stat(request.path, node))
 
@@ -126,7 +123,7 @@ def _get_ephemerals(tree: Tree, _: Watches[W], asker: Asker[W], request: GetEphe
 
 
 def _get_all_children_number(tree: Tree, _: Watches[W], asker: Asker[W], request: GetAllChildrenNumber) -> Result:
-    _readable(tree, asker, request.path)
+    tree.permitted(request.path, acls.READ, asker.ids)
     if request.path == "/":
         return NumberOf(len(tree.nodes) - 1)
     below = request.path + "/"
@@ -203,13 +200,6 @@ def _remove_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: Remo
     if not watches.remove(request.path, request.kind, asker.watcher):
         raise Refusal(Code.NO_WATCHER)
     return Answer(None)
-
-
-def _readable(tree: Tree, asker: Asker[Any], path: str) -> Node:
-    node = tree.node(path)
-    if not acls.permits(node.acl, acls.READ, asker.ids):
-        raise Refusal(Code.NO_AUTH)
-    return node
 
 
 _HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer]] = {

@@ -94,7 +94,7 @@ class Latencies:
 class Service:
     """A metadata service: the state and everybody who is connected.
 
-    Whoever puts changes in order is one of these: :class:`fencepost.metadata_service.member.Member`.
+    A service that puts changes in order is derived from it: :class:`fencepost.metadata_service.member.Member`.
     ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace``, if
     it is set, takes what is written, once it is durable; whoever sets it closes it.
     """
@@ -153,7 +153,7 @@ class Service:
             where = f"{settings.client_port_address}:{settings.client_port}"
             raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error
         self.address = server.sockets[0].getsockname()[:2]
-        # What came while the loop was busy is read before anybody is taken to be gone.
+        # Messages that came while the loop was busy are read before a session is taken to be over.
         self._every(settings.tick_time, lambda: self._loop.call_soon(self._tick))
         self._every(settings.container_check_interval, self._delete_containers)
         return server

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost import extras
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
@@ -68,7 +69,7 @@ def run(
         raise SystemFailure(f"{directory} can not be used: {error.strerror}") from error
     _allow_many_connections()
     try:
-        with _runner() as runner:
+        with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
             runner.run(_serve(files, settings, serving, trace, quorum))
     finally:
         lock.release()
@@ -141,15 +142,6 @@ async def _serve(
 async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:
     if tracing is not None:
         await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
-
-
-def _runner() -> asyncio.Runner:
-    """A runner on uvloop, where that is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
 def _allow_many_connections() -> None:

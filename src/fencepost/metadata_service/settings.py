@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from fencepost.store.settings import FileOfSettings, described
+from fencepost.store.settings import FileOfSettings
 
 MIB = 1 << 20
 
@@ -27,7 +27,7 @@ def _name(field: str) -> str:
 
 
 class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_unknown_fields=True):
-    """What can be set of a metadata service. The help of ``fencepost metadata`` lists the fields."""
+    """The settings of a metadata service. The help of ``fencepost metadata`` lists the fields."""
 
     command: ClassVar[str] = "fencepost metadata"
 
@@ -148,8 +148,3 @@ def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             found[before + name] = value
     return found
-
-
-def descriptions() -> list[tuple[str, str, str]]:
-    """Name, default and description of every setting, in their order."""
-    return described(Settings)

@@ -1,10 +1,10 @@
 """The znodes and the sessions: a deterministic state machine without I/O.
 
-Everything that changes the state is a :class:`Transaction`: an entry of a log. What a driver draws, as the time or a
-password, is in the entry. So every server that applies the same entries in the same order has the same state, gives the
-same results and tells of the same events. A request is examined when its entry is applied: one that is refused has an
-entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when there are several
-reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
+Everything that changes the state is a :class:`Transaction`: an entry of a log. The values that a driver draws, such as
+the time or a password, are in the entry. So every server that applies the same entries in the same order has the same
+state, gives the same results and tells of the same events. A request is examined when its entry is applied: one that is
+refused has an entry, and a zxid, too. The order in which a request is examined, and so the error that it gets when
+there are several reasons to refuse it, is ZooKeeper's (``PrepRequestProcessor``).
 """
 
 from __future__ import annotations
@@ -134,6 +134,15 @@ class Tree:
             raise Refusal(Code.NO_NODE)
         return found
 
+    def permitted(self, path: str, perms: int, ids: Ids) -> Node:
+        """The znode at a path, for somebody with these identities; refuses with NO_NODE, and with NO_AUTH unless the
+        identities have one of the permissions.
+        """
+        node = self.node(path)
+        if not acls.permits(node.acl, perms, ids):
+            raise Refusal(Code.NO_AUTH)
+        return node
+
     def names(self, path: str) -> dict[str, None]:
         """The names of the children of a znode, in the order in which they were created."""
         return self.children.get(path or paths.ROOT, _NONE)
@@ -191,9 +200,7 @@ class Tree:
             raise Refusal(Code.BAD_ARGUMENTS)
         acl = acls.resolved(request.acl, entry.ids)
         parent_path = paths.parent(path)
-        parent = self.node(parent_path)
-        if not acls.permits(parent.acl, acls.CREATE, entry.ids):
-            raise Refusal(Code.NO_AUTH)
+        parent = self.permitted(parent_path, acls.CREATE, entry.ids)
         if flags in protocol.SEQUENTIAL_MODES:
             path = f"{path}{parent.cversion:010d}"
         if not paths.is_valid(path):
@@ -217,9 +224,7 @@ class Tree:
     def _delete(self, entry: Transaction, request: Delete) -> Done:
         path = request.path
         self._refuse_system(path)
-        parent = self.node(paths.parent(path))
-        if not acls.permits(parent.acl, acls.DELETE, entry.ids):
-            raise Refusal(Code.NO_AUTH)
+        self.permitted(paths.parent(path), acls.DELETE, entry.ids)
         _next_version(self.node(path).version, request.version)
         if self.names(path):
             raise Refusal(Code.NOT_EMPTY)
@@ -240,9 +245,7 @@ class Tree:
         path = request.path
         if not paths.is_valid(path):
             raise Refusal(Code.BAD_ARGUMENTS)
-        node = self.node(path)
-        if not acls.permits(node.acl, acls.WRITE, entry.ids):
-            raise Refusal(Code.NO_AUTH)
+        node = self.permitted(path, acls.WRITE, entry.ids)
         version = _next_version(node.version, request.version)
         node = Node(
             request.data, node.acl, node.czxid, entry.zxid, node.ctime, entry.time, version, node.cversion,
@@ -258,9 +261,7 @@ class Tree:
         if not paths.is_valid(path):
             raise Refusal(Code.BAD_ARGUMENTS)
         acl = acls.resolved(request.acl, entry.ids)
-        node = self.node(path)
-        if not acls.permits(node.acl, acls.ADMIN, entry.ids):
-            raise Refusal(Code.NO_AUTH)
+        node = self.permitted(path, acls.ADMIN, entry.ids)
         node = _replace(node, acl=acl, aversion=_next_version(node.aversion, request.version))
         self._put(path, node)
         return StatOf(self.stat(path, node))
@@ -268,9 +269,7 @@ class Tree:
     def _check(self, entry: Transaction, request: Check) -> Done:
         if not paths.is_valid(request.path):
             raise Refusal(Code.BAD_ARGUMENTS)
-        node = self.node(request.path)
-        if not acls.permits(node.acl, acls.READ, entry.ids):
-            raise Refusal(Code.NO_AUTH)
+        node = self.permitted(request.path, acls.READ, entry.ids)
         _next_version(node.version, request.version)
         return _DONE
 

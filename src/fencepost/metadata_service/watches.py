@@ -28,9 +28,10 @@ class Watches(Generic[W]):
     def __init__(self) -> None:
         self.data: Table[W] = Table()
         self.children: Table[W] = Table()
+        self.tables = self.data, self.children
 
     def __len__(self) -> int:
-        return self.data.count + self.children.count
+        return sum(table.count for table in self.tables)
 
     def add(self, path: str, watcher: W, recursive: bool) -> None:
         """Watch a path until the watch is removed: the znode and its children, or everything from there on down."""

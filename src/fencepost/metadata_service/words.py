@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.server import Service
-from fencepost.metadata_service.settings import descriptions
+from fencepost.metadata_service.settings import Settings
+from fencepost.store.settings import described
 from fencepost.version import VERSION
 
 
@@ -24,14 +25,6 @@ def _answer(word: str, service: Service) -> str:
     if word not in allowed and "*" not in allowed:
         return f"{word} is not executed because it is not in the whitelist.\n"
     return _WORDS[word](service)
-
-
-def _ruok(_: Service) -> str:
-    return "imok"
-
-
-def _isro(_: Service) -> str:
-    return "rw"
 
 
 def _srvr(service: Service) -> str:
@@ -80,7 +73,7 @@ def _envi(_: Service) -> str:
 
 
 def _conf(service: Service) -> str:
-    values = {name: service.settings.value(name) for name, _, _ in descriptions()}
+    values = {name: service.settings.value(name) for name, _, _ in described(Settings)}
     least, most = service.settings.timeouts
     return _lines(
         "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}
@@ -114,34 +107,25 @@ def _mntr(service: Service) -> str:
 
 
 def _wchs(service: Service) -> str:
-    tables = (service.watches.data, service.watches.children)
-    return (
-        "\n".join(
-            f"{len(table.by_watcher)} connections watching {len(table.by_path)} paths\nTotal watches:{table.count}"
-            for table in tables
-        )
-        + "\n"
+    return "".join(
+        f"{len(table.by_watcher)} connections watching {len(table.by_path)} paths\nTotal watches:{table.count}\n"
+        for table in service.watches.tables
     )
 
 
 def _wchp(service: Service) -> str:
-    def lines() -> Iterator[str]:
-        for table in (service.watches.data, service.watches.children):
-            for path, watchers in table.by_path.items():
-                yield path
-                yield from (f"\t{watcher.session:#x}" for watcher in watchers)
-
-    return "".join(f"{line}\n" for line in lines()) + "\n"
+    paths = (item for table in service.watches.tables for item in table.by_path.items())
+    return _indented((path, [f"{watcher.session:#x}" for watcher in watchers]) for path, watchers in paths)
 
 
 def _wchc(service: Service) -> str:
-    def lines() -> Iterator[str]:
-        for table in (service.watches.data, service.watches.children):
-            for watcher, paths in table.by_watcher.items():
-                yield f"{watcher.session:#x}"
-                yield from (f"\t{path}" for path in paths)
+    watchers = (item for table in service.watches.tables for item in table.by_watcher.items())
+    return _indented((f"{watcher.session:#x}", paths) for watcher, paths in watchers)
 
-    return "".join(f"{line}\n" for line in lines()) + "\n"
+
+def _indented(groups: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """Each group as a line, its members indented in lines below."""
+    return "".join(f"{name}\n" + "".join(f"\t{each}\n" for each in members) for name, members in groups) + "\n"
 
 
 def _statistics(service: Service) -> str:
@@ -177,13 +161,13 @@ def _lines(between: str, values: Mapping[str, object]) -> str:
 
 
 def _version() -> str:
-    """What clients parse is a version of ZooKeeper: the one whose protocol is spoken."""
+    """The version of ZooKeeper whose protocol is spoken: clients parse it."""
     return f"3.9.3-fencepost-{VERSION}"
 
 
 _WORDS: dict[str, Callable[[Service], str]] = {
-    "ruok": _ruok,
-    "isro": _isro,
+    "ruok": lambda _: "imok",
+    "isro": lambda _: "rw",
     "srvr": _srvr,
     "stat": _stat,
     "cons": _cons,

@@ -249,7 +249,7 @@ class LedgerChaining(Protocol):
         self.md_ledgers[ledger_id].version += 1
 
     def _fence(self, ledger_id: int) -> None:
-        """Whoever fences a ledger that the bookies do not have creates it, empty and fenced."""
+        """A client that fences a ledger which the bookies do not have creates it, empty and fenced."""
         stored = self.b_ledgers[ledger_id]
         self.b_ledgers[ledger_id] = stored.replace(fenced=True) if stored else LedgerOnBookies(NO_ENTRY, fenced=True)
 

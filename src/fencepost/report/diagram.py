@@ -15,7 +15,7 @@ from fencepost.spec.values import ModelValue, show
 from fencepost.trace import Trace
 from fencepost.trace.behaviour import Step
 from fencepost.trace.messages import DROPPED, RECEIVED, At, Passage, passages
-from fencepost.trace.words import Change, changes
+from fencepost.trace.words import Change, changed
 
 CHANGED = "changed"
 """The fate of an arrow that is no message but a change of something that another one holds."""
@@ -171,7 +171,7 @@ class _Drawing:
         ]
         held: dict[str, list[str]] = {}
         owners: set[str | None] = set()
-        for change in changes(self.trace.protocol, step):
+        for change in changed(self.trace.protocol, step.changes):
             holder = self.holders.get(change.slot.path[0])
             owners.add(holder)
             if holder is None or step.by in (None, holder):
@@ -197,7 +197,7 @@ class _Drawing:
         """Those that take part; peers (members of one constant) together and in their order, holders last."""
         seen: dict[str, None] = {}
         for step in self.trace.steps:
-            for name in [step.by, *(show(end) for e in step.events if e.kind != "note" for end in (e.source, e.dest))]:
+            for name in [step.by, *(show(end) for e in step.events for end in (e.source, e.dest))]:
                 if name is not None:
                     seen.setdefault(name)
         for passage in self.passages:  # those in flight from the start

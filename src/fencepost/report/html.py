@@ -319,8 +319,8 @@ def _numbers(result: Findings) -> str:
         return ""
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td class="figure">{escape(value)}</td><td'
-        f' class="remark">{escape(note)}</td></tr>'
-        for name, value, note in statistics(result)
+        f' class="remark">{escape(remark)}</td></tr>'
+        for name, value, remark in statistics(result)
     )
     found = f'<section class="numbers">\n<div><h2>Statistics</h2><table class="statistics">{rows}</table></div>\n'
     if result.actions:

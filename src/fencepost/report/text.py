@@ -15,7 +15,6 @@ from fencepost.engines.interface import Walks
 from fencepost.findings import Findings, Violation, Witness
 from fencepost.liveness.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
 from fencepost.report.advice import EXPLODING, advice
-from fencepost.report.diagram import event_text
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
@@ -56,7 +55,7 @@ STYLES = {
     BAD: "bold red",
     OPEN: "bold yellow",
 }
-"""How Rich shows what the lines below mark."""
+"""The styles of Rich for the marks of lines."""
 
 FEW = 4
 """Up to how many fairness conditions that the loop never enables are named."""
@@ -195,10 +194,7 @@ class _Story:
         if violation.fairness and trace.loop is not None:
             yield Line()
             yield self.heading("The loop is fair")
-            rows = fairness(violation.fairness, trace.loop)
-            column = max(len(condition) for condition, _ in rows)
-            for condition, how in rows:
-                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(condition, "", how))
+            yield from self.rows(fairness(violation.fairness, trace.loop))
 
     def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
         """Why the last step is none of the protocol that is refined."""
@@ -214,10 +210,10 @@ class _Story:
             yield from self.wrapped("", f"The nearest actions of {found.other.name}", "heading")
             yield from self.rows([(near.title, why(found, near)) for near in found.nearest])
 
-    def rows(self, rows: Sequence[tuple[str, str]]) -> Iterator[Line]:
+    def rows(self, rows: Sequence[tuple[str, str]], margin: int = 4) -> Iterator[Line]:
         column = min(max((len(what) for what, _ in rows), default=0), max(20, self.width // 2))
         for what, how in rows:
-            yield from self.row(4, column, Happening(what, "", how))
+            yield from self.row(margin, column, Happening(what, "", how))
 
     def witnesses(self, result: Findings) -> Iterator[Line]:
         """The ways to what was reached; how long they are, if something else is reported first."""
@@ -315,10 +311,8 @@ class _Story:
             yield Line(((" " * start + piece, "dim"),))
 
     def evidence(self, seen: list[tuple[Slot, list[Value]]]) -> Iterator[Line]:
-        column = min(max(len(slot.name) for slot, _ in seen[:MAX_EVIDENCE]), max(20, self.width // 2))
-        for slot, values in seen[:MAX_EVIDENCE]:
-            texts = [abridged(_channel_text(v) if isinstance(v, Channel) else show(v)) for v in values]
-            yield from self.row(4, column, Happening(slot.name, "", ARROW.join(texts)))
+        shown = [(slot.name, ARROW.join(map(_seen_text, values))) for slot, values in seen[:MAX_EVIDENCE]]
+        yield from self.rows(shown)
         if len(seen) > MAX_EVIDENCE:
             yield Line(((f"    and {len(seen) - MAX_EVIDENCE} more parts of the state", "dim"),))
 
@@ -360,15 +354,15 @@ class _Story:
 
     def statistics(self, result: Findings) -> Iterator[Line]:
         yield self.heading("Statistics")
-        yield from self.table([(name, value, note) for name, value, note in statistics(result)])
+        yield from self.table(statistics(result))
 
     def table(self, rows: list[tuple[str, str, str]]) -> Iterator[Line]:
         """Names, numbers flush right, and remarks."""
         names = max(len(name) for name, _, _ in rows)
         values = max(len(value) for _, value, _ in rows)
         room = self.width - names - values - 6
-        for name, value, note in rows:
-            fitting = note if len(note) <= room else note[: room - 1] + "…" if room > 8 else ""
+        for name, value, remark in rows:
+            fitting = remark if len(remark) <= room else remark[: room - 1] + "…" if room > 8 else ""
             yield Line(((f"  {name:<{names}}  {value:>{values}}", ""), (f"  {fitting}" if fitting else "", "dim")))
 
     def coverage(self, result: Findings) -> Iterator[Line]:
@@ -395,10 +389,8 @@ class _Story:
 
     def unseen(self, walks: Walks) -> Iterator[Line]:
         yield self.heading("Values never seen")
-        shown = list(walks.unseen.items())[:MAX_EVIDENCE]
-        column = min(max(len(name) for name, _ in shown), max(20, self.width // 2))
-        for name, values in shown:
-            yield from self.row(2, column, Happening(name, "", ", ".join(map(show, values))))
+        shown = [(name, ", ".join(map(show, values))) for name, values in walks.unseen.items()]
+        yield from self.rows(shown[:MAX_EVIDENCE], 2)
         if len(walks.unseen) > MAX_EVIDENCE:
             yield Line(((f"  and in {len(walks.unseen) - MAX_EVIDENCE} more parts of the state", "dim"),))
 
@@ -619,10 +611,8 @@ def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happ
         elif event.kind == "receive":
             origin = next((p.sent.step for p in found if p.ended == at), 0)
             yield Happening(f"received  {ends}", "received", text, f"← step {origin}" if origin else "")
-        elif event.kind == "timeout":
-            yield Happening(f"timed out {ends}", "timed out", text)
         else:
-            yield Happening("note", "", abridged(event_text(event)))
+            yield Happening(f"timed out {ends}", "timed out", text)
     for passage in found:
         if passage.fate == fate.DROPPED and passage.ended == At(number):
             ends = f"{passage.source} → {passage.dest}"
@@ -718,5 +708,8 @@ def set_up(trace: Trace) -> list[Happening]:
     return [Happening(c.name, "", c.text) for c in changed(trace.protocol, trace.initial.changes(declared))]
 
 
-def _channel_text(channel: Channel) -> str:
-    return "; ".join(f"{what}: {', '.join(messages)}" for what, messages in channel_lines(channel)) or "empty"
+def _seen_text(value: Value) -> str:
+    """A value that a property looked at; a channel by its messages."""
+    if not isinstance(value, Channel):
+        return abridged(show(value))
+    return abridged("; ".join(f"{what}: {', '.join(messages)}" for what, messages in channel_lines(value)) or "empty")

@@ -86,7 +86,7 @@ class VisitTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         within = InSpace(self.find(), StateSpace(self.states))
         for subject, events in self.traces_of(batches):
-            within.note(subject, events)
+            within.follow(subject, events)
             if len(within.visited.steps) >= MOST_HELD:
                 yield rows_of(within.take())
         yield rows_of(within.take())

@@ -152,12 +152,12 @@ def read_set(storage: Storage, partitions: Sequence[Partition], bits: Bits) -> A
 
 
 def members(words: Array, numbers: Array) -> Array:
-    """Which of the states with these numbers are in a set."""
+    """For each of the states with these numbers, whether it is in a set."""
     return np.asarray((words[numbers >> 6] >> (numbers & 63).astype(np.uint64)) & np.uint64(1) != 0)
 
 
 def mask_of(words: Array, partition: Partition) -> Array:
-    """Which states of a partition are in a set (bool)."""
+    """For each state of a partition, whether it is in a set."""
     return _unpacked(_words_of(words, partition), partition)
 
 
@@ -182,18 +182,18 @@ def _packed(partition: Partition, mask: Array) -> Array:
 
 
 def read_mask(storage: Storage, partition: Partition, file: str) -> Array:
-    """Which states of a partition are in a set (bool)."""
+    """For each state of a partition, whether it is in the set in a file."""
     return _unpacked(storage.read(file, np.uint64, 0, partition.words), partition)
 
 
 def write_mask(storage: Storage, name: str, partition: Partition, mask: Array) -> str:
-    """Write which states of a partition are in a set."""
+    """Write a mask of the states of a partition, which :func:`read_mask` reads."""
     storage.write(name, _packed(partition, mask))
     return name
 
 
 def has(masks: Array, number: int) -> Array:
-    """Which masks contain a requirement, or a predicate (bool)."""
+    """For each mask, whether it contains a fairness condition, or a predicate."""
     return np.asarray(masks[:, number >> 6] & np.uint64(1 << (number & 63)) != 0)
 
 

@@ -309,9 +309,9 @@ class _Trimming:
                 if not obligations:
                     raise TooLarge(self._too_large(left, steps))
                 obligation = obligations.pop(0)
-                kind, requirement = obligation[0]
+                kind, condition = obligation[0]
                 keep = self._reaching(plan, alive, obligation, left, steps)
-                cut = cut._replace(keep=keep, spared=requirement if kind == "strong" else None)
+                cut = cut._replace(keep=keep, spared=condition if kind == "strong" else None)
 
     def _too_large(self, left: int, steps: int) -> str:
         return (
@@ -332,9 +332,9 @@ class _Trimming:
         found: list[tuple[Obligation, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, requirement in enumerate(self.terms.requirements):
-            if requirement.strong:
-                # A cycle may keep away from the states of a strong requirement: states of others are spared.
+        for number, condition in enumerate(self.terms.requirements):
+            if condition.strong:
+                # A cycle may keep away from the states of a strong condition: states of others are spared.
                 found.append((("strong", number), False))
             else:
                 found += [(("weak", number), False), (("weak", number), True)]

@@ -2,7 +2,7 @@
 liveness.
 
 A **record file** is about some states of one level: their fingerprints, the number of their steps, the fairness
-requirements that are enabled and the predicates that are true in each state; then the target and the kind of each step.
+conditions that are enabled and the predicates that are true in each state; then the target and the kind of each step.
 The embedded engine keeps the same of a level in memory.
 """
 

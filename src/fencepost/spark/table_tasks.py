@@ -44,12 +44,12 @@ def write_steps(plan: Plan, partition: int, c: Compiled, old: Arena, work: Work)
         return None
     columns = plan.output.columns.value
     roots = np.arange(plan.roots, dtype=np.uint16)
-    no_requirements = np.zeros((plan.roots, 0), np.uint64)
+    no_conditions = np.zeros((plan.roots, 0), np.uint64)
 
     def blocks() -> Iterator[Any]:
         for begin in range(0, len(old.fp), LISTED_STATES):
             order: Array = np.arange(begin, min(begin + LISTED_STATES, len(old.fp)))
-            counts, targets, taken, _ = steps_of(c, old, work, order, roots, no_requirements)
+            counts, targets, taken, _ = steps_of(c, old, work, order, roots, no_conditions)
             sources = np.repeat(old.fp[order], counts)
             for at in range(0, len(sources), BLOCK):
                 block = slice(at, at + BLOCK)

@@ -73,8 +73,8 @@ def sets_of(states: States, property: Property, terms: Measures) -> PropertySets
 
 Obligation = tuple[str, int]
 """An obligation of every fair cycle: ``("must", 0)``, to visit a state that the property names; ``("weak", n)``, to
-take a step of fairness requirement n or to visit a state in which it is not enabled; ``("strong", n)``, to take a step
-of requirement n.
+take a step of fairness condition n or to visit a state in which it is not enabled; ``("strong", n)``, to take a step
+of condition n.
 """
 
 
@@ -108,7 +108,7 @@ class AwaitedFound(msgspec.Struct, tag="awaited"):
 
 class Trimmed(msgspec.Struct, tag="trimmed"):
     """The rest of a partition: its steps; the first level that a step back leads to (``low``) and the last level that
-    one leads out of (``high``); the fairness requirements of which there are steps (``stepped``), that are not enabled
+    one leads out of (``high``); the fairness conditions of which there are steps (``stepped``), that are not enabled
     in some state (``missing``) and that are enabled in some (``somewhere``); how many states are in ``must``.
     """
 
@@ -209,7 +209,7 @@ class FindAwaited(PropertyStage):
 
 class Cut(NamedTuple):
     """The states that can be on a fair cycle: of levels from ``low`` to ``high``, which steps back span; in which no
-    strong requirement without steps (``starved``) is enabled; and in the set ``keep``, or where the requirement
+    strong condition without steps (``starved``) is enabled; and in the set ``keep``, or where the condition
     ``spared`` is not enabled.
     """
 
@@ -273,7 +273,7 @@ class Seed(PropertyStage):
         self.alive, self.obligation = alive, obligation
 
     def task(self, number: int) -> Grown:
-        plan, (kind, requirement) = self.plan, self.obligation
+        plan, (kind, condition) = self.plan, self.obligation
         storage, partition, states, sets = self._read(number)
         words = read_set(storage, plan.partitions, self.alive)
         if kind == "must":
@@ -281,9 +281,9 @@ class Seed(PropertyStage):
         else:
             out = within(read_steps(storage, plan.out[number], True), partition, words)
             seeds = np.zeros(partition.size, bool)
-            seeds[row_of_each(out)[has(plan.terms.masks, requirement)[out.kinds]]] = True
+            seeds[row_of_each(out)[has(plan.terms.masks, condition)[out.kinds]]] = True
             if kind == "weak":
-                seeds |= ~has(states.enabled, requirement)
+                seeds |= ~has(states.enabled, condition)
         seeds &= mask_of(words, partition)
         name = write_mask(storage, self._name("seed", number), partition, seeds)
         return Grown(number, name, int(seeds.sum()))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from fencepost import tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import Event
-from fencepost.conform.coverage import Coverage, Visits, noting
+from fencepost.conform.coverage import Coverage, Visits
 from fencepost.conform.outcome import Alternative, Outcome, judged
 from fencepost.conform.space import SpaceCoverage
 from fencepost.conform.traces import must_be_there, natural
@@ -327,10 +327,10 @@ class ValidateTask:
         validator = validator_of(request)
         explain = explaining(request.last, request.width)
         coverage = Coverage() if request.coverage else None
-        take_coverage = noting(coverage)
+        on_verdict = coverage.add if coverage is not None else None
         for run, subject, rows in traces_of(batches):
             trace = partial(_events_of, rows)
-            yield row_of(judged(validator, run, subject, trace, request.shuffle, explain, take_coverage))
+            yield row_of(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict))
         if coverage is not None:
             yield _row({"covered_by": msgspec.msgpack.encode(coverage.visits)})
 

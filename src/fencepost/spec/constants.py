@@ -70,7 +70,7 @@ class Constant:
             return self._model_values(given)
         default = self.default
         if type(given) is str and type(default) is not str:
-            return self._parse(given)
+            return self._parse_like(default, given)
         if isinstance(default, frozenset) and isinstance(given, (set, frozenset, list, tuple)):
             return Set(self._frozen(tuple(given)))
         if isinstance(default, tuple) and isinstance(given, (list, tuple)):
@@ -84,9 +84,6 @@ class Constant:
             return freeze(given)
         except NotAValue as error:
             raise OptionError(f"constant {self.name} can not be {error}") from None
-
-    def _parse(self, text: str) -> Value:
-        return self._parse_like(self.default, text)
 
     def _parse_like(self, default: Value, text: str) -> Value:
         if type(default) is str:

@@ -59,8 +59,11 @@ class Declared:
         self.name = name
 
 
-def _declare(kind: str, function: Callable[..., Any], **details: Any) -> Any:
-    return Declared(kind, function, **details)
+def _decorated(kind: str, function: Any, **details: Any) -> Any:
+    """A method as a declaration, or the decorator that makes one, if only its details are given."""
+    if function is not None:
+        return Declared(kind, function)
+    return lambda f: Declared(kind, f, **details)
 
 
 @overload
@@ -74,9 +77,7 @@ def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
     iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's
     name.
     """
-    if function is not None:
-        return _declare("action", function)
-    return lambda f: _declare("action", f, domains=domains, by=by)
+    return _decorated("action", function, domains=domains, by=by)
 
 
 @overload
@@ -90,9 +91,7 @@ def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
     The parts that it reads together are remembered together, so an invariant over all bookies is best written over
     each: ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
     """
-    if function is not None:
-        return _declare("invariant", function)
-    return lambda f: _declare("invariant", f, when=when, domains=domains)
+    return _decorated("invariant", function, when=when, domains=domains)
 
 
 @overload
@@ -103,9 +102,7 @@ def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any)
     """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
     every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
     """
-    if function is not None:
-        return _declare("step_invariant", function)
-    return lambda f: _declare("step_invariant", f, when=when, domains=domains)
+    return _decorated("step_invariant", function, when=when, domains=domains)
 
 
 @overload
@@ -120,9 +117,7 @@ def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
     explored and it was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant
     that it is never so. ``when`` turns it off by default, as for :func:`invariant`.
     """
-    if function is not None:
-        return _declare("sometimes", function)
-    return lambda f: _declare("sometimes", f, when=when, domains=domains)
+    return _decorated("sometimes", function, when=when, domains=domains)
 
 
 TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
@@ -130,12 +125,6 @@ TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
 
 JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
 """The kinds of properties that a check judges, and that can be picked by name."""
-
-
-def _temporal(kind: str, function: Any, when: Any, domains: Mapping[str, Any]) -> Any:
-    if function is not None:
-        return _declare(kind, function)
-    return lambda f: _declare(kind, f, when=when, domains=domains)
 
 
 @overload
@@ -148,7 +137,7 @@ def always_eventually(function: Any = None, /, *, when: Any = None, **domains: A
 
     ``when`` turns it off by default, as for :func:`invariant`. Fair: see :attr:`Protocol.fairness`.
     """
-    return _temporal("always_eventually", function, when, domains)
+    return _decorated("always_eventually", function, when=when, domains=domains)
 
 
 @overload
@@ -159,7 +148,7 @@ def eventually_always(function: Any = None, /, *, when: Any = None, **domains: A
     """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
     there on.
     """
-    return _temporal("eventually_always", function, when, domains)
+    return _decorated("eventually_always", function, when=when, domains=domains)
 
 
 @overload
@@ -170,32 +159,32 @@ def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> An
     """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
     or later.
     """
-    return _temporal("leads_to", function, when, domains)
+    return _decorated("leads_to", function, when=when, domains=domains)
 
 
 def constraint(function: F, /) -> F:
     """A state constraint: states in which it is false are checked but neither counted nor explored further."""
-    return cast(F, _declare("constraint", function))
+    return cast(F, Declared("constraint", function))
 
 
 def step_constraint(function: F, /) -> F:
     """A step constraint: ``def f(self, after)``; steps of which it is false are not taken."""
-    return cast(F, _declare("step_constraint", function))
+    return cast(F, Declared("step_constraint", function))
 
 
 def assumption(function: F, /) -> F:
     """An assumption about the constants, checked before anything is explored."""
-    return cast(F, _declare("assumption", function))
+    return cast(F, Declared("assumption", function))
 
 
 def initial(function: F, /) -> F:
     """Sets up the initial state, starting from the declared values; with ``one_of`` there is a set of them."""
-    return cast(F, _declare("initial", function))
+    return cast(F, Declared("initial", function))
 
 
 def view(function: F, /) -> F:
     """A view: two states for which it returns equal values count as one state."""
-    return cast(F, _declare("view", function))
+    return cast(F, Declared("view", function))
 
 
 # -- fairness ---------------------------------------------------------------------------------------------------------

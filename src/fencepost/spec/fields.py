@@ -242,13 +242,15 @@ class TableShape(Shape):
 class View:
     """A variable of several slots as the author sees it. It is equal to anything that holds the same value."""
 
-    __slots__ = ()
-    _cursor: Cursor
-    _path: tuple[Any, ...]
+    __slots__ = ("_cursor", "_path", "_shape")
+
+    def __init__(self, shape: Any, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        self._shape = shape
+        self._cursor = cursor
+        self._path = path
 
     def __value__(self) -> Value:
-        shape: Shape = self._shape  # type: ignore[attr-defined]
-        return shape.value(self._cursor.read, self._path)
+        return self._shape.value(self._cursor.read, self._path)
 
     def __eq__(self, other: object) -> bool:
         return bool(self.__value__() == (other.__value__() if isinstance(other, View) else other))
@@ -276,7 +278,7 @@ def record_shape(view: RecordView) -> Struct:
 class RecordView(View):
     """A record that lives in the state: its fields are read and assigned one by one."""
 
-    __slots__ = ("_cursor", "_path", "_shape")
+    __slots__ = ()
 
     _shape: Struct
 
@@ -316,20 +318,24 @@ class PerKey(Generic[K, V]):
         def __iter__(self) -> Iterator[K]: ...
         def __len__(self) -> int: ...
         def __contains__(self, key: object) -> bool: ...
-        def keys(self) -> Iterable[K]: ...
-        def values(self) -> Iterable[V]: ...
-        def items(self) -> Iterable[tuple[K, V]]: ...
+
+    def keys(self) -> Iterable[K]:
+        """The keys, in the order of the map."""
+        return list(self)
+
+    def values(self) -> Iterable[V]:
+        """The values, in the order of their keys."""
+        return [self[k] for k in self]
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """The keys with their values."""
+        return [(k, self[k]) for k in self]
 
 
 class PerKeyView(View, PerKey[K, V]):
     """A map over constant keys that lives in the state."""
 
-    __slots__ = ("_cursor", "_path", "_shape")
-
-    def __init__(self, shape: PerKeyShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        self._shape = shape
-        self._cursor = cursor
-        self._path = path
+    _shape: PerKeyShape
 
     def _element(self, key: K) -> Shape:
         element = self._shape.element(key)
@@ -353,15 +359,6 @@ class PerKeyView(View, PerKey[K, V]):
     def __contains__(self, key: object) -> bool:
         return self._shape.element(key) is not None
 
-    def keys(self) -> Iterable[K]:
-        return list(self)
-
-    def values(self) -> Iterable[V]:
-        return [self[k] for k in self]
-
-    def items(self) -> Iterable[tuple[K, V]]:
-        return [(k, self[k]) for k in self]
-
 
 class Table(PerKey[K, V]):
     """The type of a map whose keys appear as they are written; absent until then. Its values are immutable values."""
@@ -379,12 +376,7 @@ class Table(PerKey[K, V]):
 class TableView(View, Table[K, V]):
     """A table that lives in the state."""
 
-    __slots__ = ("_cursor", "_path", "_shape")
-
-    def __init__(self, shape: TableShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        self._shape = shape
-        self._cursor = cursor
-        self._path = path
+    _shape: TableShape
 
     def __getitem__(self, key: K) -> V:
         cell = self._cursor.read(self._shape.cell(self._path, freeze(key)))
@@ -427,15 +419,6 @@ class TableView(View, Table[K, V]):
 
     def __len__(self) -> int:
         return len(self._cursor.read(self._shape.keys(self._path)))
-
-    def keys(self) -> Iterable[K]:
-        return list(self)
-
-    def values(self) -> Iterable[V]:
-        return [self[k] for k in self]
-
-    def items(self) -> Iterable[tuple[K, V]]:
-        return [(k, self[k]) for k in self]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

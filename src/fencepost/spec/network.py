@@ -293,12 +293,9 @@ class NetworkShape(Shape):
 class Network(View):
     """A network that lives in the state. Every method reads only the channels that its arguments name."""
 
-    __slots__ = ("_cursor", "_path", "_shape")
+    __slots__ = ()
 
-    def __init__(self, shape: NetworkShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
-        self._shape = shape
-        self._cursor = cursor
-        self._path = path
+    _shape: NetworkShape
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -357,8 +354,8 @@ class Network(View):
                 raise FencepostError(f"{kind.__name__} has no channel to {show(to)}")
             source = one_of(sources)
         in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
-        candidates = [m for m in _receivable(in_flight, self._shape.ordered) if where is None or where(m)]
-        message = one_of(candidates)
+        receivable = in_flight[:1] if self._shape.ordered else in_flight
+        message = one_of([m for m in receivable if where is None or where(m)])
         self._cursor.emit(Event("receive", source, to, (message,)))
         self._put(message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)
@@ -385,8 +382,8 @@ class Network(View):
         return self._knows(self._cursor.read(self._slot_for(message, source, dest)), message, source, dest)
 
     def lose(self, kind: type[Message], source: ModelValue, dest: ModelValue) -> None:
-        """What is in flight on this channel is lost after all, as if it had been lost when it was sent: its receiver
-        crashed.
+        """Lose the messages in flight on this channel after all, as if they had been lost when they were sent: its
+        receiver crashed.
         """
         for slot in self._parts(kind, source, dest):
             in_flight: Any = self._cursor.read(slot)
@@ -481,10 +478,6 @@ class Network(View):
             return (*in_flight, message) if self._shape.duplicates or message not in in_flight else in_flight
         copies = in_flight.get(message, 0) + 1 if self._shape.duplicates else 1
         return in_flight.set(message, copies)
-
-
-def _receivable(in_flight: Any, ordered: bool) -> list[Any]:
-    return list(in_flight[:1]) if ordered else list(in_flight)
 
 
 def _without(in_flight: Any, message: Message) -> Any:

@@ -31,7 +31,7 @@ from fencepost.spec.context import Cursor
 from fencepost.spec.declarations import NO_VERDICT, Configuration, Declared, Fairness
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
-from fencepost.spec.values import NotAValue, Value, show
+from fencepost.spec.values import NotAValue, Value, show_parameters
 
 
 class Variable:
@@ -190,8 +190,7 @@ class Protocol(metaclass=_ProtocolType):
         raise AttributeError(f"{name} is not a state variable of {self.name}: declare it with state(...) to assign it")
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{n}={show(v)}" for n, v in self.constants.items())
-        return f"{type(self).__name__}({given})"
+        return f"{type(self).__name__}({show_parameters(self.constants)})"
 
 
 def _check_names(cls: type[Protocol], inherited: Mapping[str, Any]) -> None:

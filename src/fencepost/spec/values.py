@@ -601,3 +601,13 @@ def show(value: Value) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
     return repr(value)
+
+
+def show_parameters(parameters: Mapping[str, Value]) -> str:
+    """Parameters, or constants, with their values: ``b=b1, e=2``."""
+    return ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
+
+
+def show_call(name: str, parameters: Mapping[str, Value]) -> str:
+    """A name with its parameters: ``bookie_confirms_add(b=b1)``. It stands alone if there are none."""
+    return f"{name}({show_parameters(parameters)})" if parameters else name

@@ -1,8 +1,8 @@
 """The columns of a table: what the numbers of values, of a state's parts and of actions, are for a reader.
 
-Only the driver of a search can tell what a number stands for. What it has told is plain values, which go to other
-processes as they are: whoever has the columns turns rows of numbers into rows that anything can read, and needs no
-protocol.
+Only the driver of a search knows the value that a number stands for. It turns these values into plain ones, which go to
+other processes as they are: a process that has the columns turns rows of numbers into rows that anything can read, and
+needs no protocol.
 
 Parts of the state may appear later, and so may values of another kind. A part that appears late is null as long as it
 holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool` for
@@ -19,7 +19,7 @@ import numpy as np
 
 from fencepost.compiler.arrays import Array
 from fencepost.errors import OptionError
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show_parameters
 from fencepost.states.kinds import (
     Kind,
     Plain,
@@ -55,11 +55,6 @@ columns.
 """
 
 Kinds = dict[str, Kind]
-
-
-def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
-    """The type of a column in which anything may be null. ``text``: that of a column of text."""
-    return field_of("", kind, text=text).type
 
 
 def field_of(name: str, kind: Kind, values: Sequence[Plain] | None = None, text: Any = STRING) -> Any:
@@ -145,11 +140,6 @@ def completed(array: Any, kind: Any) -> Any:
             array.offsets, completed(array.values, kind.value_type), type=kind, mask=missing
         )
     return pa.nulls(len(array), kind)
-
-
-def parameters_text(parameters: dict[str, Value]) -> str:
-    """The parameters of an action as the column ``parameters`` has them: ``b=b1, e=2``."""
-    return ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
 
 
 class Column:
@@ -238,7 +228,7 @@ class Columns:
         self._no_step = len(steps)
         texts_by_column = {
             "action": [root.name if root else None for root in steps],
-            "parameters": [parameters_text(root.parameters) if root else None for root in steps],
+            "parameters": [show_parameters(root.parameters) if root else None for root in steps],
         }
         self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in texts_by_column.items()}
 

@@ -26,7 +26,9 @@ SAME = (
     exp.LogicalOr, exp.LogicalAnd,
     exp.Array, exp.ArraySize, exp.ArrayFilter, exp.Lambda, exp.Lateral, exp.Explode, exp.Posexplode, exp.DataType,
 )  # fmt: skip
-"""What means the same in both wherever it stands. Much else does under a condition: see :data:`UNDER_CONDITION`."""
+"""Expressions that mean the same in both wherever they stand. Much else does under a condition: see
+:data:`UNDER_CONDITION`.
+"""
 
 
 def _number(node: exp.Expression | None, least: int) -> bool:
@@ -66,7 +68,7 @@ UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = 
     exp.Cast: lambda n: _plain_type(n.to),
     exp.TryCast: lambda n: _plain_type(n.to),
 }
-"""What means the same in both if the condition is met, or is translated by :func:`_translate`."""
+"""Expressions that mean the same in both if the condition is met, or are translated by :func:`_translate`."""
 
 AGGREGATES = {
     exp.Count: "count",
@@ -84,19 +86,11 @@ class Otherwise(Exception):
 
 
 class NoColumn(Exception):
-    """A question about a column that there is not; ``name`` is the column."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    """A question about a column that there is not; the message is the name of the column."""
 
 
 class NoTable(Exception):
-    """A question about a table that there is not; ``name`` is the table."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    """A question about a table that there is not; the message is the name of the table."""
 
 
 def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
@@ -178,7 +172,7 @@ def _translate(query: exp.Query) -> None:
 
 
 def _names(query: exp.Query) -> list[str]:
-    """What Spark calls the columns of an answer; empty if that is what DuckDB calls them."""
+    """Spark's names for the columns of an answer; empty if DuckDB has the same."""
     first = query
     while isinstance(first, exp.SetOperation):
         first = first.this

@@ -211,8 +211,8 @@ def _on_spark(spaces: tuple[StateSpace, StateSpace], shared: list[str], by: By) 
 
 
 def _columns(space: StateSpace, shared: list[str], quote: str, json_of: str) -> list[str]:
-    """What the comparison takes of the states of one side, in an engine's own SQL: its ``quote`` around names, and how
-    it makes JSON.
+    """The columns of the states of one side that are compared, in an engine's own SQL: its ``quote`` around names, and
+    how it makes JSON.
     """
     columns = ["fingerprint", "depth"]
     for place, name in enumerate(shared):

@@ -3,7 +3,7 @@
 A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else
 writes: what a process that was killed, or a task that was tried again, has left behind is no part of the table.
 
-What the columns are is only certain at the end, before which other processes have written files. One that lacks a
+The columns are only certain at the end, before which other processes have written files. One that lacks a
 column, or has one of another kind, is then written again (:meth:`Place.rewrite`).
 """
 
@@ -31,7 +31,7 @@ FILE_ROWS = 1 << 22
 """Rows after which a file is full."""
 
 UNFINISHED = "_"
-"""What the name of a file begins with that is no part of the table."""
+"""The beginning of the names of files that are no part of the table."""
 
 FINGERPRINTS = {"states": ("fingerprint", "parent"), "edges": ("source", "target")}
 """The columns of each table that hold random numbers: there is nothing to compress, and few values are there twice."""
@@ -93,7 +93,7 @@ class Place:
         return part
 
     def rewritten(self, file: File) -> File | None:
-        """What :meth:`rewrite` made of a file; None if it holds something else."""
+        """The file that :meth:`rewrite` made of one; None if it holds something else."""
         files, folder = self.storage.arrow()
         path = f"{folder}/{file.name}"
         try:
@@ -301,7 +301,7 @@ class Files:
                 self.place.storage.remove(name)
 
     def damage(self) -> str | None:
-        """What is wrong with a file that is spoken of, if anything is. One may have been written again, with other
+        """The damage of a file that is spoken of, if there is any. A file may have been written again, with other
         columns, before the end.
         """
         sizes = self.place.storage.sizes()

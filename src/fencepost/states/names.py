@@ -10,7 +10,7 @@ from fencepost.errors import OptionError
 from fencepost.states.manifest import EDGES, StateSpace
 
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\w+|.""", re.DOTALL)
-"""What SQL is cut into to find the names of columns outside of strings, quoted names and comments."""
+"""The pieces that SQL is cut into to find the names of columns outside of strings, quoted names and comments."""
 
 
 def quoted(sql: str, columns: Iterable[str]) -> str:

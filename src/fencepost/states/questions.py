@@ -26,8 +26,6 @@ ENGINES = ("auto", "duckdb", "spark")
 TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
 """Spark's names for the types of columns that are not text."""
 
-"""A map whose keys have parts: as such DuckDB gives it as two lists."""
-
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
 
 BLOCK = 10_000
@@ -45,7 +43,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class By:
-    """Who is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for Spark."""
+    """The engine that is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for
+    Spark.
+    """
 
     engine: str = "auto"
     master: str | None = None
@@ -126,9 +126,9 @@ def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
     try:
         translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats)
     except NoColumn as error:
-        raise names.no_column(space, error.name) from None
+        raise names.no_column(space, str(error)) from None
     except NoTable as error:
-        raise names.no_table(space, error.name) from None
+        raise names.no_table(space, str(error)) from None
     except Otherwise as error:
         must_be_for_spark(by, str(error))
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.states.columns import parameters_text
+from fencepost.spec.values import show_parameters
 from fencepost.states.manifest import StateSpace
 from fencepost.step import State, Stepper
 from fencepost.step.state import LOW
@@ -30,7 +30,7 @@ def witness(space: StateSpace, fingerprint: int, depth: int) -> Trace:
         steps = [
             (root.index, outcome)
             for root in stepper.of_kind("action")
-            if root.name == action and parameters_text(root.parameters) == parameters
+            if root.name == action and show_parameters(root.parameters) == parameters
             for outcome in sorted(stepper.outcomes(root, row), key=lambda o: o.choices)
             if stepper.store.fingerprint(stepper.apply(row, outcome)) & LOW == child & LOW
         ]

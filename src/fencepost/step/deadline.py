@@ -91,7 +91,7 @@ class Deadline:
             yield
         finally:
             while True:
-                # What was sent may arrive here just as well.
+                # A signal that was sent may arrive here just as well.
                 with contextlib.suppress(LimitReached):
                     over.set()
                     watch.join()
@@ -117,7 +117,7 @@ class Deadline:
         that.
         """
         while True:
-            # What was sent may arrive here just as well.
+            # A signal that was sent may arrive here just as well.
             with contextlib.suppress(LimitReached):
                 self._running = None
                 if not self._interrupted_at:

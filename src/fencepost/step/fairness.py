@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.errors import NotAProtocol
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show_parameters
 from fencepost.step.roots import Root
 
 
@@ -39,7 +39,7 @@ def fairness_conditions(protocol: Protocol, actions: Sequence[Root]) -> list[Fai
             groups.setdefault(tuple(root.parameters[n] for n in fairness.per), []).append(root)
         what = ", ".join(dict.fromkeys(r.name for r in roots)) if fairness.actions else "any action"
         for values, group in groups.items():
-            bound = ", ".join(f"{n}={show(v)}" for n, v in zip(fairness.per, values, strict=True))
+            bound = show_parameters(dict(zip(fairness.per, values, strict=True)))
             title = f"{what} with {bound}" if bound else what
             found.append(FairnessCondition(fairness.strong, title, frozenset(r.index for r in group)))
     return found

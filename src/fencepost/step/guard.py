@@ -78,7 +78,7 @@ class _Watch:
 
     def __call__(self, frame: FrameType, event: str, subject: Any) -> None:
         if self.importing is not None:
-            # What a module does while it is imported is not what the step does.
+            # The effects of a module that is imported are none of the step.
             if event == "return" and frame is self.importing:
                 self.importing = None
             return

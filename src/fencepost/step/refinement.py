@@ -23,7 +23,7 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol, constants_of
-from fencepost.spec.values import NotAValue, Value, encode, freeze, show
+from fencepost.spec.values import NotAValue, Value, encode, freeze, show_call
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
 from fencepost.step.state import Store
@@ -104,8 +104,7 @@ class Action(NamedTuple):
     @property
     def title(self) -> str:
         """The name with its parameters."""
-        bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
-        return f"{self.declared.name}({bound})" if bound else self.declared.name
+        return show_call(self.name, self.parameters)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fencepost.errors import NotAProtocol
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show_call
 from fencepost.step.authors import brief
 from fencepost.step.deadline import Deadline
 
@@ -56,8 +56,7 @@ class Root:
     @property
     def title(self) -> str:
         """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
-        bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
-        return f"{self.name}({bound})" if bound else self.name
+        return show_call(self.name, self.parameters)
 
     def __str__(self) -> str:
         kind = {"action": "action", "initial": "initial state"}.get(self.kind, self.kind.replace("_", " "))

@@ -9,16 +9,16 @@ A root that looks at one state reads slot ``i`` as ``i``. A root that looks at a
 from __future__ import annotations
 
 CHANGE = (1 << 24) - 1
-"""What the trie of a refinement reads first, in the place of a slot: the number of the change that a step is."""
+"""Stands for a slot in the trie of a refinement, which reads it first: the number of the change that a step is."""
 
 
 def slot_before(slot: int) -> int:
-    """What a step property reads a slot as, in the state before the step."""
+    """A slot as a step property reads it in the state before the step."""
     return slot << 1
 
 
 def slot_after(slot: int) -> int:
-    """What a step property reads a slot as, in the state after the step."""
+    """A slot as a step property reads it in the state after the step."""
     return slot << 1 | 1
 
 

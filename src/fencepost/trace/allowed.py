@@ -3,7 +3,7 @@
 An expression is typed by someone who watches a protocol, perhaps into a page of a browser, and must not change what it
 looks at or reach anything else. So it is not Python with some things forbidden: each attribute, each call and each
 operator that can make something large passes through here, and what is not listed is refused. An author's own functions
-and methods are listed. What they and everything else hand out is made immutable on the way.
+and methods are listed. All values that are handed out are made immutable on the way.
 """
 
 from __future__ import annotations

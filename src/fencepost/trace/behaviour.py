@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show_call
 from fencepost.step.state import State
 
 
@@ -30,8 +30,7 @@ class Step:
     @property
     def title(self) -> str:
         """``bookie_confirms_add(b=b1)``."""
-        bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
-        return f"{self.action}({bound})" if bound else self.action
+        return show_call(self.action, self.parameters)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Graph:
             self.edges.setdefault((path[-1], path[-1]), {}).setdefault("nothing more happens")
         number = {found: place for place, found in enumerate(self.states)}
         lines = [
-            f"digraph {_quoted(self.stepper.protocol.name)} {{",
+            f'digraph "{_escaped(self.stepper.protocol.name)}" {{',
             '  node [shape=box, style="rounded", fontname="monospace", fontsize=10];',
             '  edge [fontname="sans-serif", fontsize=9];',
         ]
@@ -137,7 +137,3 @@ def _held(kind: str, value: Value) -> str:
 
 def _escaped(text: str) -> str:
     return printable(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'

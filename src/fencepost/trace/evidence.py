@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.spec.values import NotAValue, Value, show
+from fencepost.spec.values import NotAValue, Value, show_call
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.words import held, kind_of
@@ -59,8 +59,7 @@ def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
     if declared is None or kind not in JUDGED:
         return None
     for parameters in declared.parameters(trace.protocol):
-        bound = ", ".join(f"{n}={show(v)}" for n, v in parameters.items())
-        title = f"{declared.name}({bound})" if bound else declared.name
+        title = show_call(declared.name, parameters)
         if name not in (declared.name, title):
             continue
         try:

@@ -11,14 +11,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
-from fencepost.step.authors import is_authors
+from fencepost.step.authors import authors_frame, is_authors
 from fencepost.step.mapping import Side
 from fencepost.step.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
 from fencepost.trace.behaviour import Trace
@@ -119,9 +118,7 @@ class _Forgiving(Trial):
 
     def forgive(self) -> None:
         """Take down where the action asked for what is not so."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not is_authors(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = authors_frame(sys._getframe(1))
         if frame is not None:
             self.refusals.append(_refusal(frame.f_code.co_filename, frame.f_lineno))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.spec.values import show
+from fencepost.spec.values import Value, show
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 
@@ -46,14 +47,14 @@ def replay(
 def taken(stepper: Stepper, state: State, root: Root, outcome: Outcome) -> Step:
     """The step that an outcome of an action is, from ``state``."""
     after = State(stepper.store, stepper.apply(state.ids, outcome))
-    return Step(root.name, root.parameters, actor(root), outcome.labels, outcome.events, after, after.changes(state))
+    by = actor(root.declared.by, root.parameters)
+    return Step(root.name, root.parameters, by, outcome.labels, outcome.events, after, after.changes(state))
 
 
-def actor(root: Root) -> str | None:
-    """The actor of an action: the one in its ``by``, else its first parameter, else None."""
-    by = root.declared.by
+def actor(by: Any, parameters: Mapping[str, Value]) -> str | None:
+    """The actor of an action with these parameters: the one in its ``by``, else its first parameter, else None."""
     if by is None:
-        return show(next(iter(root.parameters.values()))) if root.parameters else None
-    if isinstance(by, str) and by in root.parameters:
-        return show(root.parameters[by])
+        return show(next(iter(parameters.values()))) if parameters else None
+    if isinstance(by, str) and by in parameters:
+        return show(parameters[by])
     return by if isinstance(by, str) else show(by)

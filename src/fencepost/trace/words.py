@@ -1,7 +1,7 @@
 """Changes, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
 
 Used by everything that shows a behaviour. A channel of a network is never shown as a raw value: what its messages went
-through is in `messages`, and :func:`changes` leaves those slots out.
+through is in `messages`, and :func:`changed` leaves those slots out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from fencepost.spec.fields import KEYS, PerKeyShape, Shape, Struct, TableShape
 from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Record, Value, show
-from fencepost.trace.behaviour import Step
 
 ARROW = " → "
 
@@ -86,13 +85,10 @@ def held(kind: str, value: Value) -> Value:
     return value
 
 
-def changes(protocol: Protocol, step: Step) -> list[Change]:
-    """The changes of a step, network channels and the bookkeeping of tables and views left out."""
-    return changed(protocol, step.changes)
-
-
 def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
-    """The differences between two states (slot, old, new) in words, left out what :func:`changes` leaves out."""
+    """The differences between two states (slot, old, new) in words, network channels and the bookkeeping of tables and
+    views left out.
+    """
     found = []
     for slot, old, new in differences:
         kind = kind_of(protocol, slot)

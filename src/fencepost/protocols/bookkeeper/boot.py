@@ -1026,7 +1026,7 @@ class BookKeeperBoot(Protocol):
 
     @invariant(entry_id=lambda p: p.entry_ids)
     def every_acknowledged_entry_has_a_copy(self, entry_id: int) -> bool:
-        """What the writer has acknowledged, or what a closed ledger has, is still stored by somebody."""
+        """An entry that the writer has acknowledged, or that a closed ledger has, is still stored by some bookie."""
         if entry_id > self.writer.lac and entry_id > self.meta.last_entry:
             return True
         return any(entry_id in self.bookie[b].entries for b in self.bookies)

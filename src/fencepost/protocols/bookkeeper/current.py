@@ -721,8 +721,8 @@ class BookKeeper(SingleLedger):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its
-        ensemble.
+        """An entry that a client takes for committed, if it owns the ledger or has closed it, is stored by a bookie of
+        the entry's ensemble.
         """
         client = self.client[c]
         if client.status not in (ClientStatus.OPEN, ClientStatus.CLOSED) or client.lac < entry_id:
@@ -751,7 +751,7 @@ class BookKeeper(SingleLedger):
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
-        """What a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has got is not cut off when the ledger is closed."""
         reader = self.reader[r]
         if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
             return True

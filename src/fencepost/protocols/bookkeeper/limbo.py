@@ -94,7 +94,7 @@ class ClientStatus(enum.Enum):
 
 
 class ReadCode(enum.Enum):
-    """What a bookie answers to a read: that it has the entry, that it has not, or (in limbo) that it does not know."""
+    """The answer of a bookie to a read: it has the entry, it has not, or (in limbo) it does not know."""
 
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"

@@ -383,7 +383,7 @@ class KRaftJoin(KRaft):
 
     @action(s=servers, by=ADMIN)
     def administrator_gives_up(self, s: ModelValue) -> None:
-        """Who was asked is lost, and will never answer."""
+        """The server that was asked is lost, and will never answer."""
         admin = self.administrator
         require(admin.asked == s and self.server[s].state is ServerState.DEAD_NO_STATE)
         require(

@@ -1062,8 +1062,8 @@ class KRaft(Protocol):
 
     @invariant(s=servers)
     def roles_match_logs(self, s: ModelValue) -> bool:
-        """Who is alive is a voter if the last configuration in its log says so, which is the one it goes by, and else
-        an observer.
+        """A server that is alive is a voter if the last configuration in its log says so, which is the one it goes by,
+        and else an observer.
         """
         me = self.server[s]
         if me.role is None:
@@ -1157,7 +1157,7 @@ class KRaft(Protocol):
 
     @leads_to(v=values, when=liveness_is_tested)
     def values_eventually_acked(self, v: ModelValue) -> tuple[bool, bool]:
-        """Whoever writes a value is told at last that it is committed, or that it is not known to be, and not both."""
+        """The writer of a value learns at last that it is committed, or that it is not known to be, and not both."""
         return self.inv_sent[v], self.inv_pos_acked[v] != self.inv_neg_acked[v]
 
     @always_eventually(config_id=reconfigurations, when=liveness_is_tested)

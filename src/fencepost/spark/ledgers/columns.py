@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from fencepost.log.entries import Frames
 from fencepost.spark.ledgers.decoders import decoder_of, type_of
 from fencepost.spark.ledgers.parts import Range
@@ -53,8 +56,6 @@ class Rows:
         Raises :class:`ValueError` if the decoder gives something else than a value for each entry, and
         :class:`LogFormatError` for entries that are none of a log.
         """
-        import pyarrow as pa
-
         frames = None if self.log is None else Frames(batch.data, batch.offsets, part.created)
         arrays = [self._column(field, part.ledger, metadata, batch, frames) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -62,9 +63,6 @@ class Rows:
     def _column(
         self, field: Any, ledger: int, metadata: LedgerMetadata, batch: EntryBatch, frames: Frames | None
     ) -> Any:
-        import numpy as np
-        import pyarrow as pa
-
         count = len(batch)
         if field.name == "value":
             return self._values(field, batch, frames)
@@ -99,8 +97,6 @@ class Rows:
         return pa.nulls(count, field.type)
 
     def _values(self, field: Any, batch: EntryBatch, frames: Frames | None) -> Any:
-        import pyarrow as pa
-
         data, offsets = (batch.data, batch.offsets) if frames is None else frames.packed()
         values = _binary(
             pa.large_binary() if self.decode is None and field.type == pa.large_binary() else pa.binary(), data, offsets
@@ -121,9 +117,6 @@ class Rows:
 
 
 def _binary(kind: Any, data: memoryview, offsets: memoryview, validity: Any = None) -> Any:
-    import numpy as np
-    import pyarrow as pa
-
     places = np.frombuffer(offsets, np.int64)
     buffers = [
         validity,
@@ -135,9 +128,6 @@ def _binary(kind: Any, data: memoryview, offsets: memoryview, validity: Any = No
 
 def _keys(frames: Frames) -> Any:
     """The keys of entries; null where there is none."""
-    import numpy as np
-    import pyarrow as pa
-
     has_key = frames.key_starts >= 0
     if not has_key.any():
         return pa.nulls(len(frames), pa.binary())
@@ -150,6 +140,4 @@ def _keys(frames: Frames) -> Any:
 
 
 def _numbers(values: Any) -> Any:
-    import pyarrow as pa
-
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])

@@ -107,8 +107,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which log is to be written. ``write_id``: what a write that is no stream is known by, if it is to be made once
-    only. ``lead_timeout``: seconds to wait for leading the log.
+    """The log to write to. ``write_id``: the name of a write that is no stream, if it is to be made once only.
+    ``lead_timeout``: seconds to wait for leading the log.
     """
 
     metadata: str

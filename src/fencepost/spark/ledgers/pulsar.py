@@ -24,6 +24,8 @@ import struct
 import zlib
 from typing import Any
 
+import pyarrow as pa
+
 from fencepost.store.protobuf import message_classes
 
 BROKER, CHECKSUM = b"\x0e\x02", b"\x0e\x01"
@@ -85,8 +87,6 @@ def pulsar(values: Any) -> Any:
     Raises :class:`ValueError` for an entry that is none of Pulsar's or is damaged, and for payloads that are encrypted,
     chunks of a larger message, or compressed by what is not known here.
     """
-    import pyarrow as pa
-
     timestamp = pa.timestamp("us", tz="UTC")
     message = {
         "key": pa.binary(),
@@ -209,8 +209,6 @@ def _parsed(kind: Any, data: bytes, what: str) -> Any:
 
 
 def _decompressed(payload: bytes, codec: int, size: int) -> bytes:
-    import pyarrow as pa
-
     if codec == NONE:
         return payload
     if codec != ZLIB and codec not in CODECS:
@@ -241,8 +239,6 @@ def _fits(payload: bytes, size: int, codec: str) -> bool:
     """Whether a payload has so many bytes at most. Arrow fills what a payload lacks with anything, so the size is to be
     known.
     """
-    import pyarrow as pa
-
     try:
         pa.decompress(payload, size, codec, asbytes=True)
     except _DAMAGED:

@@ -11,8 +11,7 @@ import msgspec
 
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import Slot
-from fencepost.spec.values import Value
-from fencepost.states.columns import parameters_text
+from fencepost.spec.values import Value, show_parameters
 from fencepost.step import Outcome, Root, Stepper
 from fencepost.step.state import LOW
 from fencepost.store.checked.store import Store as Protocol
@@ -227,7 +226,7 @@ class Driver:
         self.protections = protections or protocol.protections
         self.stepper = Stepper(protocol)
         self.actions: dict[tuple[str, str], Root] = {
-            (root.name, parameters_text(root.parameters)): root for root in self.stepper.of_kind("action")
+            (root.name, show_parameters(root.parameters)): root for root in self.stepper.of_kind("action")
         }
         quorums = (protocol.bookies_of_an_ensemble, protocol.write_quorum, protocol.ack_quorum)
         self.settings = Settings(
