@@ -41,10 +41,10 @@ MOST = 1 << 19
 
 
 @njit(cache=False)
-def admitted(w: Work, candidates: Candidates, n: int, wide: bool) -> int:
+def admitted(levels: Levels, w: Work, candidates: Candidates, n: int) -> int:
     """:func:`kernel.admit`, with room made before, as a round does it."""
-    kernel.make_room(w.table, w.counts, w.held, w.fill, wide, w.counts[USED] + n)
-    return kernel.admit(w, candidates, n, wide)  # type: ignore[no-any-return]
+    kernel.make_room(w, levels.wide, w.counts[USED] + n)
+    return kernel.admit(levels, w, candidates, n)  # type: ignore[no-any-return]
 
 
 def work_of(wide: bool) -> Work:
@@ -56,7 +56,6 @@ def work_of(wide: bool) -> Work:
         table=np.zeros((4 * MOST + 2 * kernel.SLACK) * (2 if wide else 1), np.uint64),
         held=np.zeros(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
         fill=np.zeros(kernel.MOVED // 4, np.int64),
-        fresh=np.zeros(MOST, np.int64),
         full=np.zeros(MOST, np.int64),
     )
 
@@ -84,19 +83,24 @@ def fingerprints(generator: np.random.Generator, count: int, kind: str) -> Array
 def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wide: bool) -> None:
     generator = np.random.default_rng(7)
     w, known, all_fps, all_highs = work_of(wide), set[Any](), np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    arena = arena_for(MOST, 1)
+    levels = Levels(arena, arena, np.zeros(0, np.int64), arena.fp, wide, True, 1, MOST)
     while len(known) < most:
         n = int(generator.integers(1, most // 4))
         fps, highs = fingerprints(generator, n, kind), generator.integers(0, 2, n, np.uint64)
         all_fps, all_highs = np.concatenate([all_fps, fps]), np.concatenate([all_highs, highs])
         again = generator.integers(0, len(all_fps), n // 2)
         fps[: n // 2], highs[: n // 2] = all_fps[again], all_highs[again]
-        found = admitted(w, Candidates(fps, highs, np.zeros(n, np.int64)), n, wide)
+        found = admitted(levels, w, Candidates(fps, highs, np.arange(n)), n)
         places = []
         for i, state in enumerate(zip(fps.tolist(), highs.tolist(), strict=True) if wide else fps.tolist()):
             if state not in known:
                 known.add(state)
                 places.append(i)
-        assert sorted(w.fresh[:found].tolist()) == places, "the first of each, and no other"
+        first = arena.ref[:found]
+        assert sorted(first.tolist()) == places, "the first of each, and no other"
+        assert np.array_equal(arena.fp[:found], fps[first])
+        assert not wide or np.array_equal(arena.fp_high[:found], highs[first])
         assert w.counts[USED] == len(known)
         if not wide:
             held = w.table[: w.counts[CAPACITY] + kernel.SLACK]

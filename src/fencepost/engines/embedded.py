@@ -405,9 +405,7 @@ class Embedded(Executor):
         for block in reader.fingerprints():
             lows, highs = (block[::2].copy(), block[1::2].copy()) if own.wide else (block, block)
             for t, work in enumerate(own.work):
-                kernel.make_room(
-                    work.table, work.counts, work.held, work.fill, own.wide, int(work.counts[USED]) + len(lows)
-                )
+                kernel.make_room(work, own.wide, int(work.counts[USED]) + len(lows))
                 kernel.insert_all(work.table, work.counts, lows, highs, t, own.workers, own.wide)
         if sum(int(w.counts[USED]) for w in own.work) != sum(kept.levels):
             raise SystemFailure(

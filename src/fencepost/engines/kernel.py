@@ -138,8 +138,6 @@ class Work(NamedTuple):
     """int64[O]: how often a step constraint cut an outcome."""
     new_count: Array
     """int64[O]: how many states an outcome discovered."""
-    fresh: Array
-    """int64: the numbers of the candidates that are new."""
     full: Array
     """int64: scratch of :func:`admit`: the numbers of the candidates whose first line of the table is full."""
     held: Array
@@ -209,8 +207,7 @@ class Candidates(NamedTuple):
 
 class Shared(NamedTuple):
     """Where workers meet, W of them. What one of them has ready for a round, for the others to read, is in the place of
-    its turn. A row of 8 is a cache line of its own, of which the first
-    number counts.
+    its turn. A row of 8 is a cache line of its own, of which the first number counts.
     """
 
     ready: Array
@@ -287,12 +284,13 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 
 
 @njit
-def make_room(table, counts, held, fill, wide, entries):
-    """Enlarge a table in place, by half and again, until ``entries`` are within its load.
+def make_room(w, wide, entries):
+    """Enlarge a worker's table in place, by half and again, until ``entries`` are within its load.
 
     Buckets are proportional to fingerprints, so blocks taken from the far end move further out and never land on what
     has not been moved yet: no second table is needed at any time.
     """
+    table, counts, held = w.table, w.counts, w.held
     width = 2 if wide else 1
     while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
         before, end = counts[CAPACITY] >> 3, counts[CAPACITY] + SLACK
@@ -315,7 +313,7 @@ def make_room(table, counts, held, fill, wide, entries):
                     insert(table, counts, held[i], held[i + 1], wide)
             else:
                 first, last = (begin >> 3) * lines // before, (end >> 3) * lines // before
-                move_lines(table, held, fill[: last - first + 8], n, first, lines)
+                move_lines(table, held, w.fill[: last - first + 8], n, first, lines)
             end = begin
         counts[USED] = used
 
@@ -601,40 +599,42 @@ def generate(c, levels, w, labels, begin, end, candidates, filled):
 
 
 @inner
-def admit(w, candidates, n, wide):
-    """Look the first ``n`` candidates up and add the new ones to the table; how many, with their numbers in
-    ``w.fresh``.
+def admit(levels, w, candidates, n):
+    """Look the first ``n`` candidates up, add the new ones to the table, and lay them out behind the states of the
+    level that are there: fingerprint and reference. How many.
     """
-    fps, highs = candidates.fp, candidates.high
-    table, fresh, counts = w.table, w.fresh, w.counts
-    lines = counts[CAPACITY] >> 3
-    found = 0
-    if wide:
+    fps, highs, refs, new = candidates.fp, candidates.high, candidates.ref, levels.new
+    table, counts = w.table, w.counts
+    lines, position = counts[CAPACITY] >> 3, counts[BASE] + counts[COUNT]
+    if levels.wide:
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(table, 2 * bucket(fps[i + AHEAD], lines))
-            fresh[found] = i
-            found += insert(table, counts, fps[i], highs[i], wide)
-        return found
+                prefetch(table, 2 * bucket(load(fps, i + AHEAD), lines))
+            store(new.fp, position, load(fps, i))
+            store(new.fp_high, position, load(highs, i))
+            store(new.ref, position, load(refs, i))
+            position += insert(table, counts, load(fps, i), load(highs, i), True)
+        return position - counts[BASE] - counts[COUNT]
     # A fingerprint that is not new is written where nobody reads: cheaper than a branch that nobody can predict, and
     # its line stays clean.
     nowhere, full, overflowing = counts[CAPACITY] + SLACK, w.full, 0
     for i in range(min(n, AHEAD)):
-        prefetch(table, bucket(fps[i], lines))
+        prefetch(table, bucket(load(fps, i), lines))
     for i in range(n):
         if i + AHEAD < n:
             prefetch(table, bucket(load(fps, i + AHEAD), lines))
         fp = load(fps, i)
-        store(fresh, found, i)
+        store(new.fp, position, fp)
+        store(new.ref, position, load(refs, i))
         if fp == 0:
-            found += 1 - counts[ZERO]
+            position += 1 - counts[ZERO]
             counts[ZERO] = 1
             continue
         place = bucket(fp, lines)
         at = find_in_line(table, place, fp)
         is_new, is_full = at >> 4, at == 8
         store(table, place + (at & 7) if is_new else nowhere, fp)
-        found += is_new
+        position += is_new
         store(full, overflowing, i)
         overflowing += is_full
         if is_full:
@@ -649,22 +649,23 @@ def admit(w, candidates, n, wide):
             place += 8
             at = find_in_line(table, place, fp)
         store(table, place + (at & 7) if at >> 4 else nowhere, fp)
-        store(fresh, found, i)
-        found += at >> 4
+        store(new.fp, position, fp)
+        store(new.ref, position, load(refs, i))
+        position += at >> 4
+    found = position - counts[BASE] - counts[COUNT]
     counts[USED] += found
     return found
 
 
 @inner
-def build(c, levels, w, candidates, found):
-    """Rows of the ``found`` candidates that are new, whose numbers are in ``w.fresh``: values, properties, enabled
-    leaves. Those that fall off a trie are parked.
+def build(c, levels, w, found):
+    """Build the rows of the next ``found`` states of the level, of which fingerprints and references are there: values,
+    properties, enabled leaves. Those that fall off a trie are parked.
     """
     old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
-    fps, highs, refs = candidates.fp, candidates.high, candidates.ref
     width, words = new.cells.shape[1], c.row_delta.shape[1]
     old_flat, new_flat, row_delta = old.cells.reshape(-1), new.cells.reshape(-1), c.row_delta.reshape(-1)
-    counts, fresh = w.counts, w.fresh
+    counts = w.counts
     stepwise = c.step_trie.size > 0
     at = counts[LEAF_BASE] + counts[LEAF_TOP]
     position = counts[BASE] + counts[COUNT]
@@ -673,16 +674,11 @@ def build(c, levels, w, candidates, found):
     symmetric = new.image.size > 0
     for j in range(found):
         if j + AHEAD < found:
-            ahead = reference_parent(load(refs, load(fresh, j + AHEAD)))
+            ahead = reference_parent(load(new.ref, position + AHEAD))
             prefetch(old_flat, ahead * width)
             prefetch(old.meta, ahead)
-        i = load(fresh, j)
-        ref = load(refs, i)
+        ref = load(new.ref, position)
         outcome, parent = reference_outcome(ref), reference_parent(ref)
-        store(new.fp, position, load(fps, i))
-        store(new.ref, position, ref)
-        if wide:
-            store(new.fp_high, position, load(highs, i))
         row = position * width
         if symmetric:
             move_images(new.image, position, old.image, parent, c.image_delta, outcome)
@@ -810,13 +806,12 @@ def expand(worker, c, levels, w, labels, shared, first, block):
                     yield_processor()
             incoming += shared.filled[turn, source, worker, 0]
         if (w.counts[USED] + incoming) * LOAD_DENOMINATOR > w.counts[CAPACITY] * LOAD_NUMERATOR:
-            make_room(w.table, w.counts, w.held, w.fill, levels.wide, w.counts[USED] + incoming)
+            make_room(w, levels.wide, w.counts[USED] + incoming)
         for source in range(workers):
             theirs = Candidates(
                 shared.fp[turn, source, worker], shared.high[turn, source, worker], shared.ref[turn, source, worker]
             )
-            found = admit(w, theirs, shared.filled[turn, source, worker, 0], levels.wide)
-            build(c, levels, w, theirs, found)
+            build(c, levels, w, admit(levels, w, theirs, shared.filled[turn, source, worker, 0]))
         leave = shared.leave[turn, 0] != 0
         for t in range(workers):
             leave |= shared.parks[turn, t, 0] > PARK_LIMIT

@@ -69,7 +69,7 @@ def walkers_for(base: int, lanes: int, roots: int, temporal: Temporal, depth: in
         counted=np.zeros(n, np.int64), longest=np.zeros(1, np.int64), sketch=np.zeros(1 << SKETCH_BITS, np.uint8),
         chosen=reserve(MAX_OUTCOMES, np.int64), lowest=np.full(roots + 1, -1, np.int64),
         lowest_step=np.full(roots + 1, -1, np.int64),
-        lowest_loop=np.full(roots + 1, -1, np.int64), ref=np.zeros(1, np.int64), fp=np.zeros(1, np.uint64),
+        lowest_loop=np.full(roots + 1, -1, np.int64),
         past=_past(n, temporal, depth),
     )  # fmt: skip
 

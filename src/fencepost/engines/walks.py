@@ -45,7 +45,7 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.instructions import atomic_add, atomic_load
 from fencepost.compiler.native import has_bit, inner, mixed, njit, set_bit
 from fencepost.engines import kernel
-from fencepost.engines.kernel import Candidates, Levels, build, complete, ends_in, is_cut, walk_or_ask
+from fencepost.engines.kernel import Levels, build, complete, ends_in, is_cut, walk_or_ask
 
 LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
@@ -142,8 +142,6 @@ class Walkers(NamedTuple):
     lowest: Array
     lowest_step: Array
     lowest_loop: Array
-    ref: Array
-    fp: Array
     past: Past
 
 
@@ -190,7 +188,6 @@ def wander(c, arena, w, walkers, plan, control, path):
     """
     w.counts[PARKS] = 0
     levels = alone(arena)
-    step_taken = Candidates(walkers.fp, walkers.fp, walkers.ref)
     for lane in range(walkers.walk.size):
         while atomic_load(control, STOP) == 0:
             if walkers.walk[lane] < 0:
@@ -215,11 +212,11 @@ def wander(c, arena, w, walkers, plan, control, path):
             walkers.step[lane] = step + 1
             walkers.at[lane] = child
             judge_step(c, arena.cells[position], w, walkers, plan, control, lane, outcome)
-            walkers.ref[0] = pack_reference(position, outcome)
-            walkers.fp[0] = arena.fp[position] ^ c.delta[outcome]
+            arena.ref[child] = pack_reference(position, outcome)
+            arena.fp[child] = arena.fp[position] ^ c.delta[outcome]
             w.counts[BASE], w.counts[LEAF_BASE] = child, child * LEAF_ROOM
             w.counts[COUNT] = w.counts[LEAF_TOP] = 0
-            build(c, levels, w, step_taken, 1)
+            build(c, levels, w, 1)
             note_broken(w, walkers, plan, control, lane)
             if plan.temporal.predicates.size:
                 record_step(c, arena, walkers, plan, lane, position, outcome)

@@ -135,7 +135,6 @@ class Workspace:
             leaf_count=reserve(MAX_OUTCOMES, np.int64),
             cut_count=reserve(MAX_OUTCOMES, np.int64),
             new_count=reserve(MAX_OUTCOMES, np.int64),
-            fresh=reserve(ROOM, np.int64),
             full=reserve(ROOM, np.int64),
             held=reserve(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
             fill=np.zeros(kernel.MOVED // 4, np.int64),

@@ -40,9 +40,9 @@ def expand(c, levels, w, begin, end, at, candidates, filled):
 
 
 @njit
-def build(c, levels, w, candidates, found):
-    """Build the rows of the ``found`` new states, one after the other."""
-    kernel.build(c, levels, w, candidates, found)
+def build(c, levels, w, found):
+    """Build the rows of the next ``found`` states, one after the other."""
+    kernel.build(c, levels, w, found)
 
 
 @njit

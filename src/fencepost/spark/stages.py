@@ -272,7 +272,6 @@ class LevelStage(Stage):
             leaf_count=np.zeros(plan.leaves, np.int64),
             cut_count=np.zeros(plan.outcomes, np.int64),
             new_count=np.zeros(plan.outcomes, np.int64),
-            fresh=np.arange(rows),
             gates=np.zeros(plan.roots, np.int64),
             stack=np.zeros(STACK_WORDS, np.int64),
             best_fp=np.zeros(plan.roots, np.uint64),
@@ -405,27 +404,25 @@ class Build(LevelStage, ShuffledStage):
         # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
         refs = writable(concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
         n = len(refs)
-        found = Candidates(np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), refs)
         old, _ = read_rows(plan, partition, with_cells=True)
-        loops.fingerprints(c, old, partition * plan.partition_rows, found, plan.wide)
         work = self._work(min(n, CHUNK))
         new = Arena(
             cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
             fp=buffer("fp", n, np.uint64),
             fp_high=buffer("high", n if plan.wide else 1, np.uint64),
-            ref=buffer("ref", n, np.int64),
+            ref=refs,
             meta=buffer("meta", n, np.int64),
             leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
             image=NO_IMAGES,
             image_high=NO_IMAGES,
         )
+        loops.fingerprints(c, old, partition * plan.partition_rows, Candidates(new.fp, new.fp_high, refs), plan.wide)
         levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
         completed = False
         at, chunk = 0, FIRST_CHUNK
         while at < n:
             end = min(at + chunk, n)
-            high = found.high[at:end] if plan.wide else found.high
-            loops.build(c, levels, work, Candidates(found.fp[at:end], high, refs[at:end]), end - at)
+            loops.build(c, levels, work, end - at)
             if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
                 completed = True
                 loops.complete(c, growing, levels, work, asks)
