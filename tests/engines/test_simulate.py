@@ -165,7 +165,7 @@ class Plain:
                 if (
                     rows[first] == row
                     and self.inside(row)
-                    and all(met(stepper, terms.requirements, rows[first : last + 1]))
+                    and all(met(stepper, terms.conditions, rows[first : last + 1]))
                 ):
                     for p in terms.properties:
                         if is_violated(stepper, [terms.predicates[n] for n in p.predicates], rows[: last + 1], first):

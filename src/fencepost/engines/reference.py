@@ -182,7 +182,7 @@ class Reference(Executor):
         terms = recording.terms
         of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in level]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
-        enabled = [[d for d, fair in enumerate(terms.requirements) if fair.roots & n.enabled] for n in level]
+        enabled = [[d for d, fair in enumerate(terms.conditions) if fair.roots & n.enabled] for n in level]
         truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in level]
         recording.add(
             np.array([self._low(found) for found in self.frontier], np.uint64),

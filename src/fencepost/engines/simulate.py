@@ -467,7 +467,7 @@ class Simulation:
         found = self._fair(replace(found, loop=violation.loop), parts)
         if self.only is not None or found.loop is None:
             return found
-        path, loop = shortened_lasso(stepper, parts, self.terms.requirements, found.initial.ids, found.path, found.loop)
+        path, loop = shortened_lasso(stepper, parts, self.terms.conditions, found.initial.ids, found.path, found.loop)
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
@@ -478,7 +478,7 @@ class Simulation:
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        how = met(stepper, self.terms.requirements, rows[loop:])
+        how = met(stepper, self.terms.conditions, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(

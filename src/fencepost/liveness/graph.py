@@ -49,30 +49,30 @@ class Measures(NamedTuple):
 class Terms:
     """The terms of a protocol's fairness conditions and temporal properties, numbered.
 
-    ``requirements``: the fairness conditions; ``predicates``: roots that are true or false of a state; ``properties``:
+    ``conditions``: the fairness conditions; ``predicates``: roots that are true or false of a state; ``properties``:
     made of predicates. Actions that are steps of the same fairness conditions are of one **kind**: ``kind_of[root]``
     (uint16), and ``masks[kind]`` says of which conditions, bit by bit in ``words`` words of 64 (uint64). ``weak`` and
     ``strong`` are masks of all conditions of that sort. The truths of predicates take ``truth_words`` such words.
     """
 
     def __init__(self, stepper: Stepper) -> None:
-        self.requirements: list[FairnessCondition] = stepper.fairness_conditions()
+        self.conditions: list[FairnessCondition] = stepper.fairness_conditions()
         self.predicates: list[Root] = stepper.of_kind(*TEMPORAL)
         self.properties: list[Property] = []
         for place, root in enumerate(self.predicates):
             if not root.part:
                 parts = (place, place + 1) if root.kind == "leads_to" else (place,)
                 self.properties.append(Property(root.kind, root.name, root.title, parts))
-        self.words = len(self.requirements) // 64 + 1
+        self.words = len(self.conditions) // 64 + 1
         self.truth_words = len(self.predicates) // 64 + 1
         self.weak, self.strong = (
-            mask([n for n, condition in enumerate(self.requirements) if condition.strong == strong], self.words)
+            mask([n for n, condition in enumerate(self.conditions) if condition.strong == strong], self.words)
             for strong in (False, True)
         )
         kinds: dict[tuple[int, ...], int] = {}
         self.kind_of = np.zeros(len(stepper.roots), np.uint16)
         for root in stepper.of_kind("action"):
-            of = tuple(n for n, condition in enumerate(self.requirements) if root.index in condition.roots)
+            of = tuple(n for n, condition in enumerate(self.conditions) if root.index in condition.roots)
             if len(kinds) > MOST_KINDS:
                 raise SystemFailure(
                     f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters"

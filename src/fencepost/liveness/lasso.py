@@ -72,7 +72,7 @@ def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
         and rows[-1] == rows[loop]
         and is_violated(stepper, parts, rows, loop)
     ):
-        how = met(stepper, terms.requirements, rows[loop:])
+        how = met(stepper, terms.conditions, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if len(fairness) == len(how):
             return Replayed(initial, path, fairness)

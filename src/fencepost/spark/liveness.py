@@ -332,7 +332,7 @@ class _Trimming:
         found: list[tuple[Obligation, bool]] = []
         if self.property.kind == "eventually_always":
             found += [(("must", 0), False), (("must", 0), True)]
-        for number, condition in enumerate(self.terms.requirements):
+        for number, condition in enumerate(self.terms.conditions):
             if condition.strong:
                 # A cycle may keep away from the states of a strong condition: states of others are spared.
                 found.append((("strong", number), False))
