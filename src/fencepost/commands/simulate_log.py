@@ -12,8 +12,7 @@ from fencepost import errors, numbers
 from fencepost.commands import simulating
 from fencepost.engines.resources import cores
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim.campaign import Campaign, simulated
-from fencepost.log.sim.world import PROMISES, World
+from fencepost.log.sim.world import PROMISES, Campaign, World, simulated
 from fencepost.store.sim.seeds import Run, traced, without_of
 from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile

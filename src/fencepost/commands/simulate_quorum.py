@@ -9,8 +9,7 @@ from fencepost import errors, numbers
 from fencepost.commands import simulating
 from fencepost.engines.resources import cores
 from fencepost.quorum.rules import ALL, Protections
-from fencepost.quorum.sim.campaign import Campaign, run_of
-from fencepost.quorum.sim.cluster import Outcome, simulate
+from fencepost.quorum.sim.cluster import Campaign, Outcome, run_of, simulate
 from fencepost.store.sim.seeds import Run, traced, without_of
 from fencepost.tracing import RunsFile
 

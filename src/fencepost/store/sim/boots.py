@@ -235,7 +235,7 @@ class BootingBookie(BookieProcess):
         if step is Step.STAMP_COOKIES:
             return [
                 *(partial(self._note, directory, "cookie", cookie) for directory in self.directories),
-                partial(self._stamp_metadata, cookie),
+                partial(self._after_metadata, self._stamped_metadata, cookie),
             ]
         if step is Step.NOTE_RUN:
             return [self._note_run]
@@ -250,7 +250,7 @@ class BootingBookie(BookieProcess):
         if self.works:
             for directory in self.directories:
                 directory.is_first_start = False
-            protections, traces = self.environment.case.protections, self.environment.traces
+            protections, traces = self.environment.case.protections, self.environment.trace.is_read
             self.repair = roles.Repair(self.name, self.role, protections, PAUSE, traces)
             then()
 
@@ -261,12 +261,8 @@ class BootingBookie(BookieProcess):
         self.environment.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
         setattr(directory, name, value)
         if name == "run":
-            self._tell("bookie_notes_run", {"journals_adds": self.journals})
+            self.environment.trace.node_did(self.name, "bookie_notes_run", {"journals_adds": self.journals})
         then()
-
-    def _tell(self, action: str, parameters: dict[str, Any]) -> None:
-        if self.environment.trace is not None:
-            self.environment.trace.node_did(self.name, action, parameters)
 
     def _note_run(self, then: Callable[[], None]) -> None:
         if self.alive:  # as it should not be
@@ -281,13 +277,10 @@ class BootingBookie(BookieProcess):
         self.is_at_risk = not self.journals
         then()
 
-    def _stamp_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
-        self._after_metadata(self._stamped_metadata, cookie, then)
-
     def _stamped_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
         self.environment.note(self.name, "stamps the metadata")
         self.environment.cookies[self.name] = cookie
-        self._tell("bookie_stamps_cookies", {})
+        self.environment.trace.node_did(self.name, "bookie_stamps_cookies", {})
         then()
 
     def _mark_ledgers(self, then: Callable[[], None]) -> None:
@@ -327,7 +320,6 @@ class BootingBookie(BookieProcess):
         self._begin_checkpoint()
 
     def _begin_checkpoint(self) -> None:
-        assert self.ledgers is not None
         if self.wanted and self.ledgers.flushing is None:
             checkpoint = self.ledgers.swap()
             self.awaited += ((checkpoint, then) for then in self.wanted)
@@ -399,7 +391,7 @@ class BootingBookie(BookieProcess):
             self._tell_repair(roles.LedgerRecovered(ledger, metadata, error))
             return
         settings = RecovererSettings(metadata.password or b"", 3, 10_000, 30_000, 15_000)
-        role = Recoverer(ledger, settings, environment.case.protections, environment.traces)
+        role = Recoverer(ledger, settings, environment.case.protections, environment.trace.is_read)
         name = f"{self.name}r{next(self.recoveries)}"
         client = self.recovery = ClientProcess(
             name, environment, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
@@ -414,7 +406,6 @@ class BootingBookie(BookieProcess):
 
     def copy(self, effect: roles.CopyEntries) -> None:
         """Copy what is missing of a ledger."""
-        assert self.ledgers is not None
         stored = set(self.ledgers.entries_of(effect.ledger))
         missing = [each for each in belonging(effect.metadata, self.name) if each not in stored]
         if self.copier is None or not self.copier.alive:
@@ -427,7 +418,6 @@ class BootingBookie(BookieProcess):
         self._tell_repair(roles.EntriesCopied(effect.ledger, lacking))
 
     def _stores(self, ledger: int, entry_id: int) -> bool:
-        assert self.ledgers is not None
         return entry_id in self.ledgers.entries_of(ledger)
 
     def store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes, then: Callable[[], None]) -> None:
@@ -461,7 +451,6 @@ class BootingBookie(BookieProcess):
 
     def trace_of_repair(self, effect: Trace) -> None:
         """Trace an effect of the repair."""
-        assert self.environment.trace is not None and self.ledgers is not None
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.ledgers.entries_of(effect.ledger))
             effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})

@@ -69,8 +69,7 @@ class ClientProcess:
             WriteMetadata: self._metadata,
             Trace: self.tell_trace,
         }
-        if environment.trace is not None:
-            environment.trace.started(name, "client")
+        environment.trace.started(name, "client")
         environment.clients.append(self)
         environment.metadata.connect(self)
 
@@ -148,7 +147,6 @@ class ClientProcess:
         self.environment.metadata.request(self, operation)
 
     def tell_trace(self, effect: Trace) -> None:
-        assert self.environment.trace is not None
         self.environment.trace.role_did(self.name, effect)
 
     def _confirmed(self, confirmed: Confirmed) -> None:

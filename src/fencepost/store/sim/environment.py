@@ -57,7 +57,7 @@ class Environment:
     def __init__(self, case: Case, story: Story | None, trace: SimTrace | None) -> None:
         self.case = case
         self.story = story
-        self.trace = trace
+        self.trace = trace or SimTrace()
         self.schedule = Schedule()
         self.judge = Judge(case.promises)
         self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
@@ -67,17 +67,12 @@ class Environment:
         slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
         unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
         version_2 = case.stream("wire").random() < VERSION_2
-        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, trace)
+        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, self.trace)
         self.metadata = metadata.SimMetadata(
-            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
+            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, self.trace
         )
         self.cookies: dict[str, Cookie] = {}
         """The cookies of bookies in the metadata."""
-
-    @property
-    def traces(self) -> bool:
-        """Whether roles are to say what they do."""
-        return self.trace is not None
 
     # -- what processes use -------------------------------------------------------------------------------------------
 
