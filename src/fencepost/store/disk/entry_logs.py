@@ -68,13 +68,11 @@ class Entries(Protocol):
 
     def runs(self) -> Runs:
         """Their runs."""
-        ...
 
     def pieces(self) -> Iterator[Part]:
         """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next
         one is asked for.
         """
-        ...
 
 
 class Bodies:

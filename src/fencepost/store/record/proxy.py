@@ -63,7 +63,6 @@ class Trace(Protocol):
         actor: str = "",
     ) -> None:
         """One event."""
-        ...
 
 
 class Bookie(msgspec.Struct, frozen=True):

@@ -46,7 +46,6 @@ class Client(network.Client, metadata.Client, Protocol):
 
     def crash(self) -> None:
         """The process is gone."""
-        ...
 
 
 class Environment:

@@ -44,7 +44,6 @@ class Client(Protocol):
 
     def deliver(self, event: Event) -> None:
         """Something happened."""
-        ...
 
 
 @dataclass

@@ -30,15 +30,12 @@ class Client(Protocol):
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """A request was answered."""
-        ...
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """A request will not be answered."""
-        ...
 
     def disconnected(self, bookie: str) -> None:
         """A connection is gone."""
-        ...
 
 
 class Server(Protocol):
@@ -50,7 +47,6 @@ class Server(Protocol):
 
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
         """A request came."""
-        ...
 
 
 class Connection:

@@ -27,9 +27,9 @@ class SimTrace:
 
     def node_did(self, node: str, action: str, parameters: Mapping[str, Any], subject: str | None = None) -> None:
         """A process has done something; ``subject`` is the ledger that it is about, None for all of them."""
-        incarnation, number = self._numbers[node]
-        self._numbers[node] = incarnation, number + 1
         if self._emit is not None:
+            incarnation, number = self._numbers[node]
+            self._numbers[node] = incarnation, number + 1
             self._emit(node, incarnation, number + 1, action, subject, parameters)
 
     def role_did(self, node: str, effect: Trace, connection: str | None = None) -> None:
