@@ -6,9 +6,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Self
 
 from fencepost.log.batches import Batches, PartWriter
+from fencepost.log.chain import EARLIEST, Position
 from fencepost.log.cursors import Cursor
 from fencepost.log.log import Log
-from fencepost.log.position import EARLIEST, Position
 from fencepost.log.reader import At, LogBatch, LogEntry, LogReader
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.sync import Loop, Waiting, opens, waits

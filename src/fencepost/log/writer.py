@@ -14,11 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
+from fencepost.log.chain import Position
 from fencepost.log.entries import HEADER, framed
 from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
-from fencepost.log.position import Position
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
 from fencepost.store.client.writer import OVERHEAD, Data, LedgerWriter, copied

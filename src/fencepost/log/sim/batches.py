@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fencepost.log.chain import Batch, bytes_of, chain_of
-from fencepost.log.position import Position
+from fencepost.log.chain import Batch, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles.attacher import Attacher, PendingRead
 from fencepost.log.rules import Attaching, never_attached, takes_update
 from fencepost.log.sim.environment import LOG, Environment, Process
-from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Event
 from fencepost.store.rules.metadata import LedgerStatus
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.log.chain import Chain
-from fencepost.log.position import Position
+from fencepost.log.chain import SUBJECT, Chain, Position
 from fencepost.log.rules import Protections
-from fencepost.log.traces import SUBJECT
 from fencepost.schedule import Schedule
 from fencepost.store.roles.interface import Effect, Event
 from fencepost.store.rules.metadata import LedgerStatus

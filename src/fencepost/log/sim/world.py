@@ -15,8 +15,7 @@ from itertools import count, pairwise
 from typing import ClassVar
 
 from fencepost.log import cursors
-from fencepost.log.chain import Chain, bytes_of, chain_of
-from fencepost.log.position import Position
+from fencepost.log.chain import Chain, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles.attacher import PendingRead, ReadPending
 from fencepost.log.roles.leader import (
     Abandon,
@@ -64,7 +63,6 @@ from fencepost.log.rules import (
 )
 from fencepost.log.sim.batches import Batches
 from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
-from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.sim import seeds

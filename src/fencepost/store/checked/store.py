@@ -96,7 +96,6 @@ from fencepost.store.rules.ensembles import (
     still_confirmed,
     write_set,
 )
-from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.metadata import (
     LedgerMetadata,
     LedgerStatus,
@@ -124,13 +123,17 @@ from fencepost.store.rules.reading import (
     recovery_read,
 )
 from fencepost.store.rules.recovery import (
+    answer_to_fence,
     confirmed_before,
     ensemble_to_read,
+    fencing,
     is_end,
+    is_fenced_by_read,
     keeps_fragments,
     lac_to_carry,
     may_close,
     may_read_ahead,
+    says_fenced,
 )
 
 Ensemble = tuple[ModelValue, ...]

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, Protocol, Self
 
+from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
-from fencepost.store.client.outcomes import error_of
 from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError
 from fencepost.store.roles.interface import Confirmed, Result
 from fencepost.store.roles.writer import Writer, WriterSettings

@@ -42,7 +42,6 @@ from fencepost.store.roles.metadata import MetadataView, Seen, described
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, write_set
-from fencepost.store.rules.fencing import fencing, says_fenced
 from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -61,11 +60,13 @@ from fencepost.store.rules.reading import ReadOutcome, ordinary_read, outcome_of
 from fencepost.store.rules.recovery import (
     confirmed_before,
     ensemble_to_read,
+    fencing,
     is_end,
     keeps_fragments,
     lac_to_carry,
     may_close,
     may_read_ahead,
+    says_fenced,
 )
 
 
