@@ -251,10 +251,10 @@ class Member(Service):
                 some.append(asked)
                 size += item.size
                 if size > node.limits.batch:
-                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+                    self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
                     size, some = 0, []
             if some:
-                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+                self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
 
     def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
         assert self.node is not None
@@ -302,7 +302,7 @@ class Member(Service):
             if self._decides:
                 self._hear_all(touched)
             elif not self.node.leads:
-                self.host.links.tell(self._leader.endpoint, _encode(Heard(tuple(touched))))
+                self.host.links.notify(self._leader.endpoint, _encode(Heard(tuple(touched))))
 
     def _delete_containers(self) -> None:
         if self._decides:

@@ -363,7 +363,7 @@ class Service:
             for action, subject, parameters in traces.events(entry, applied.result):
                 self.trace.emit(action, subject, parameters)
         for event in applied.events:
-            self._tell(event, entry.zxid)
+            self._notify(event, entry.zxid)
         connection, request = None if item is None else item.connection, entry.request
         if isinstance(request, CreateSession):
             assert isinstance(applied.result, protocol.NumberOf)
@@ -383,7 +383,7 @@ class Service:
             if item.last:
                 connection.close()
 
-    def _tell(self, event: Event, zxid: int) -> None:
+    def _notify(self, event: Event, zxid: int) -> None:
         watchers = self.watches.triggered(event)
         if watchers:
             frame = protocol.event(event.kind, zxid, event.path)

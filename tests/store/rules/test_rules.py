@@ -512,8 +512,8 @@ def test_whose_ledger_it_is() -> None:
         (metadata.to_start_recovery, (Next.WRITE, Next.WRITE, Next.DONE)),
         (lambda status: metadata.to_close_recovered(status, True), (Next.GIVE_UP, Next.WRITE, Next.DONE)),
         (lambda status: metadata.to_close_recovered(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.DONE)),
-        (lambda status: metadata.to_tell_fragments(status, True), (Next.GIVE_UP, Next.WRITE, Next.GIVE_UP)),
-        (lambda status: metadata.to_tell_fragments(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.GIVE_UP)),
+        (lambda status: metadata.to_announce_fragments(status, True), (Next.GIVE_UP, Next.WRITE, Next.GIVE_UP)),
+        (lambda status: metadata.to_announce_fragments(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.GIVE_UP)),
     ],
 )
 def test_what_a_client_does_by_the_status_of_its_ledger(rule: object, nexts: tuple[Next, ...]) -> None:

@@ -332,7 +332,7 @@ class Links:
         link.post(Call(number, data))
         return future
 
-    def tell(self, endpoint: str, data: bytes) -> None:
+    def notify(self, endpoint: str, data: bytes) -> None:
         """As :meth:`call`, and nothing is expected."""
         self._to(endpoint).post(Call(0, data))
 

@@ -18,7 +18,7 @@ from fencepost.quorum.messages import AddVoter, AnyRequest, AnyResponse, RemoveV
 from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
-from fencepost.quorum.sim.host import Environment, SimHost, Tell
+from fencepost.quorum.sim.host import Environment, Report, SimHost
 from fencepost.quorum.sim.judge import Violation
 from fencepost.schedule import Schedule
 from fencepost.store.sim import seeds
@@ -95,13 +95,13 @@ class Outcome:
 
 
 class Cluster(Environment):
-    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step, and
-    ``trace`` what the hosts write into a trace."""
+    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``report`` hears every step,
+    and ``trace`` what the hosts write into a trace."""
 
     def __init__(
-        self, case: Case, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+        self, case: Case, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
     ) -> None:
-        super().__init__(case, protections, tell, trace)
+        super().__init__(case, protections, report, trace)
         self.changes = self.wipes = self.crashes = 0
         self.faulty = True
         self.final = b""  # the record that ends the run
@@ -374,12 +374,12 @@ class Cluster(Environment):
 
 
 def simulate(
-    case: Case | int, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+    case: Case | int, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
 ) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. ``tell`` hears every step, and ``trace`` what the hosts
+    """Run a case, or the one that a seed draws, to its end. ``report`` hears every step, and ``trace`` what the hosts
     write into a trace. The same case has the same outcome in every process, traced or not.
     """
-    return Cluster(drawn(case) if isinstance(case, int) else case, protections, tell, trace).run()
+    return Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace).run()
 
 
 @dataclass(frozen=True)

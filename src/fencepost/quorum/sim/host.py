@@ -60,7 +60,7 @@ from fencepost.store.sim.trace import SimTrace
 TRACED_AS = f"{SUBJECT}simulated"
 """The name of the quorum in traces."""
 
-Tell = Callable[[int, str, str], None]
+Report = Callable[[int, str, str], None]
 """Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
 
 
@@ -81,9 +81,9 @@ class Environment:
     :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears of records that are committed.
     """
 
-    def __init__(self, case: Case, protections: Protections, tell: Tell | None, trace: SimTrace | None) -> None:
+    def __init__(self, case: Case, protections: Protections, report: Report | None, trace: SimTrace | None) -> None:
         self.case = case
-        self.tell = tell
+        self.report = report
         self.trace = trace
         self.protections = protections
         self.schedule = Schedule()
@@ -99,9 +99,9 @@ class Environment:
         return SimDisk(f"d{self._directories}", EMPTY_SNAPSHOT)
 
     def happened(self, where: str, what: str) -> None:
-        """Tell of a step, if somebody listens."""
-        if self.tell is not None:
-            self.tell(self.schedule.now, where, what)
+        """Report a step, if somebody listens."""
+        if self.report is not None:
+            self.report(self.schedule.now, where, what)
 
     def send(self, source: SimHost, endpoint: str, request: Request) -> None:
         """Send a request from a host to another, which answers it or not."""
@@ -229,7 +229,7 @@ class SimHost:
     def _drain(self) -> None:
         while self.queue and not self.blocked:
             effect = self.queue.popleft()
-            if self.environment.tell is not None and (step := step_of(effect)):
+            if self.environment.report is not None and (step := step_of(effect)):
                 self.environment.happened(self.endpoint, step)
             self._carry_out[type(effect)](effect)
 

@@ -93,7 +93,7 @@ class AutoRecovery:
         anew."""
         while True:
             expired = asyncio.Event()
-            stop = self._store.metadata.listen(functools.partial(_tell, expired))
+            stop = self._store.metadata.listen(functools.partial(_report, expired))
             try:
                 await until_one_ends(self._election.run(), self._worker.run(), _wait(expired))
                 _log.warning("the session with the metadata service has expired, and auto-recovery begins anew")
@@ -104,7 +104,7 @@ class AutoRecovery:
                 stop()
 
 
-def _tell(expired: asyncio.Event, session: Session) -> None:
+def _report(expired: asyncio.Event, session: Session) -> None:
     if session is Session.EXPIRED:
         expired.set()
 

@@ -106,11 +106,11 @@ from fencepost.store.rules.metadata import (
     ends_at,
     marked_in_recovery,
     takes_update,
+    to_announce_fragments,
     to_change_ensemble,
     to_close,
     to_close_recovered,
     to_start_recovery,
-    to_tell_fragments,
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
@@ -940,7 +940,7 @@ class Store(LedgerProtocol):
             else:
                 client.status, client.version = Status.WITHDRAWN, None
         elif client.status is Status.TELLING_FRAGMENTS:
-            if to_tell_fragments(seen.status, version == update.version, self.protections) is Next.WRITE:
+            if to_announce_fragments(seen.status, version == update.version, self.protections) is Next.WRITE:
                 self._go_on_with(c, update.metadata, version)
                 client.status = Status.IN_RECOVERY
                 self._advance_lac(c)

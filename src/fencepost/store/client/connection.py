@@ -433,7 +433,7 @@ class Connection:
             link.abort("the client is closed")
             return
         self.attempts, self.link, self.heard_at = 0, link, self.loop.time()
-        self._tell("connected", link)
+        self._trace("connected", link)
         self._flush()
 
     def lost(self, link: _Link, reason: str) -> None:
@@ -441,11 +441,11 @@ class Connection:
         if link is self.link:
             self.link = None
             _log.info("the connection to the bookie %s broke: %s", self.bookie, reason)
-            self._tell("disconnected", link)
+            self._trace("disconnected", link)
             self._break()
 
-    def _tell(self, what: str, link: _Link) -> None:
-        """Tell the trace of a connection, whose name is the address that the bookie sees too."""
+    def _trace(self, what: str, link: _Link) -> None:
+        """Record a connection in the trace, whose name is the address that the bookie sees too."""
         if self.trace is not None:
             self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 

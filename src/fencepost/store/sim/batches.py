@@ -42,7 +42,7 @@ class Process(network.Client, Protocol):
 
     def deliver(self, event: Event) -> None: ...
     def expect(self, take: Callable[[Result], None]) -> int: ...
-    def tell_trace(self, effect: Trace) -> None: ...
+    def trace_effect(self, effect: Trace) -> None: ...
 
 
 class Batches:
@@ -82,10 +82,10 @@ class Batches:
         answers = self.answers.setdefault(bookie, [])
         answers.append((None if response is None else response.code, self.adds.pop(txn)))
         if len(answers) == 1:
-            self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.tell, bookie)
+            self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.report, bookie)
 
-    def tell(self, bookie: str) -> None:
-        """Tell what a bookie has answered to adds."""
+    def report(self, bookie: str) -> None:
+        """Report what a bookie has answered to adds."""
         for code, answers in groupby(self.answers.pop(bookie, ()), lambda answer: answer[0]):
             if self.process.alive:
                 self.process.deliver(AddsAnswered(bookie, tuple(entry_id for _, entry_id in answers), code))
@@ -132,7 +132,7 @@ class Reading:
         elif response.code is Code.OK and entry is not None:
             if role.traces:
                 fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
-                self.process.tell_trace(Trace("reader_receives_entry", role.ledger, fields))
+                self.process.trace_effect(Trace("reader_receives_entry", role.ledger, fields))
             lac = lac_of_reader(entry.lac, response.lac)
             if bookie in role.suspects or lac > role.lac:
                 self.process.deliver(EntriesRead(bookie, lac))
@@ -145,7 +145,7 @@ class Reading:
             self._read_on(entry_id, bookie, response, False)
         elif is_lacking and role.traces:
             fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
-            self.process.tell_trace(Trace("reader_receives_no_entry", role.ledger, fields))
+            self.process.trace_effect(Trace("reader_receives_no_entry", role.ledger, fields))
 
     def _ask_another(self, entry_id: int, bookie: str, answered: str | None) -> bool:
         """Ask another bookie for an entry, if that is to be done; whether it is."""

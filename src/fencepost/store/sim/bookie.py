@@ -151,7 +151,7 @@ class BookieProcess:
         except Damage as damage:
             self.refuse(str(damage))
             return False
-        self.environment.note(self.name, f"starts, with {len(found.records)} records")
+        self.environment.happened(self.name, f"starts, with {len(found.records)} records")
         self.environment.trace.started(self.name, "bookie")
         self.replaying = True
         self.cache_limit = int(self.random() ** 3 * 4_000)
@@ -160,7 +160,7 @@ class BookieProcess:
             self.deliver(Replayed(record))
         for payload in found.records:
             record = decode(payload)
-            self.ledgers.note(record)
+            self.ledgers.apply(record)
             self.deliver(Replayed(record))
         try:
             self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
@@ -181,14 +181,14 @@ class BookieProcess:
         self.alive = True
         self.replaying = False
         self.environment.judge.restarted(self.name, self._has)
-        self._tell_judge()
+        self._inform_judge()
         self.environment.metadata.register(self.name)
 
     def crash(self, power: bool) -> None:
         """The process is killed, or (``power``) its machine loses power."""
         if not self.works:
             return
-        self.environment.note(self.name, "loses power" if power else "is killed")
+        self.environment.happened(self.name, "loses power" if power else "is killed")
         self.alive = self.works = False
         self.starts += 1
         if power:
@@ -204,7 +204,7 @@ class BookieProcess:
 
     def refuse(self, why: str) -> None:
         """The bookie does not start any more."""
-        self.environment.note(self.name, f"refuses to start: {why}")
+        self.environment.happened(self.name, f"refuses to start: {why}")
         self.refuses = why
 
     def _enter_limbo(self) -> None:
@@ -229,7 +229,7 @@ class BookieProcess:
         history = self.environment.judge.ledgers[request.ledger]
         self.asked_for[connection.number, txn] = (request, self.name in history.fenced)
         self.deliver(Asked(connection.number, txn, request))
-        self._tell_judge()
+        self._inform_judge()
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
@@ -238,7 +238,7 @@ class BookieProcess:
         for effect in effects:
             carry[type(effect)](effect)
 
-    def _tell_judge(self) -> None:
+    def _inform_judge(self) -> None:
         """The state of the bookie's ledgers. Only requests change it, once the bookie has started."""
         for ledger, known in self.role.ledgers.items():
             self.environment.judge.knows(self.name, ledger, known.lac, known.fenced)
@@ -275,7 +275,7 @@ class BookieProcess:
         bit = int(where * len(body) * 8)
         body[bit // 8] ^= 1 << bit % 8
         entries[entry_id] = bytes(body)
-        self.environment.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
+        self.environment.happened(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _later(self, start: int, event: Event) -> None:
         if self.works and self.starts == start:
@@ -315,7 +315,7 @@ class BookieProcess:
 
     def _journal(self, effect: Journal) -> None:
         record = effect.record
-        self.ledgers.note(record)
+        self.ledgers.apply(record)
         self.pending.append((effect.position, encode(record), record))
         self._flush_soon()
 
@@ -402,7 +402,7 @@ class BookieProcess:
         return True
 
     def _fail(self, what: str) -> None:
-        self.environment.note(self.name, what)
+        self.environment.happened(self.name, what)
         self.flushing = False
         self.deliver(JournalFailed())
 

@@ -67,7 +67,7 @@ class ClientProcess:
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
-            Trace: self.tell_trace,
+            Trace: self.trace_effect,
         }
         environment.trace.started(name, "client")
         environment.clients.append(self)
@@ -98,7 +98,7 @@ class ClientProcess:
     def crash(self) -> None:
         """The process is gone. What it has sent may still arrive."""
         if self.alive:
-            self.environment.note(self.name, "crashes")
+            self.environment.happened(self.name, "crashes")
             self.alive = False
             self.environment.metadata.disconnect(self)
 
@@ -127,7 +127,7 @@ class ClientProcess:
 
     def disconnected(self, bookie: str) -> None:
         """The connection to a bookie is gone."""
-        self.batches.tell(bookie)
+        self.batches.report(bookie)
         self.deliver(Disconnected(bookie))
 
     def _fire(self, timer: SetTimer) -> None:
@@ -146,7 +146,7 @@ class ClientProcess:
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
         self.environment.metadata.request(self, operation)
 
-    def tell_trace(self, effect: Trace) -> None:
+    def trace_effect(self, effect: Trace) -> None:
         self.environment.trace.role_did(self.name, effect)
 
     def _confirmed(self, confirmed: Confirmed) -> None:

@@ -90,12 +90,12 @@ class Environment:
             self.story.became(who, vars(role), effects)
         return effects
 
-    def note(self, who: str, what: str) -> None:
+    def happened(self, who: str, what: str) -> None:
         """Add a happening that is no event of a role, as a crash or a fault."""
         self._hash.update(_ENCODE((self.schedule.now, who, what)))
         if self.story is not None:
             self.story.happens(self.schedule.now, who, what)
-            self.story.tells(what)
+            self.story.add_line(what)
 
     def entry_durable(self, bookie: str, record: EntryAdded) -> None:
         """An entry is on the disk of a bookie."""
