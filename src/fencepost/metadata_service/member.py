@@ -34,10 +34,9 @@ import msgspec
 from fencepost.metadata_service import protocol, snapshot, words
 from fencepost.metadata_service.acl import Ids
 from fencepost.metadata_service.codes import Code
-from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.expiry import Expiry
 from fencepost.metadata_service.protocol import Change, CloseSession, Connect, CreateSession
-from fencepost.metadata_service.server import Item, Service
+from fencepost.metadata_service.server import Connection, Item, Service
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost

@@ -17,9 +17,8 @@ from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim import seeds
-from fencepost.store.sim.batches import Reading
 from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
-from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.client import ClientProcess, Reading
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
