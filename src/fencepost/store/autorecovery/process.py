@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import OptionError
 from fencepost.store.autorecovery.auditor import Auditor
 from fencepost.store.autorecovery.settings import RecoverySettings, Settings
 from fencepost.store.autorecovery.tasks import Change, until_one_ends
@@ -118,13 +118,9 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:
-    address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
-    if not port:
+    if not settings.prometheus_stats_http_port:
         return lambda: None
-    try:
-        return metrics.serve(counts, address, port)[0]
-    except OSError as error:
-        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
+    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]
 
 
 class Election:
