@@ -32,6 +32,7 @@ from fencepost.store.sim.workload import Campaign, simulate
 
 HASHES = """
 from fencepost.store.sim.case import drawn
+from fencepost.store.sim.workload import simulate
 for seed in range(1, 13):
     print(simulate(drawn(seed)).trace_hash)
 print(simulate(drawn(7, "beyond")).trace_hash)
