@@ -39,7 +39,7 @@ from typing import Any
 
 import fencepost
 from fencepost.errors import FencepostError
-from fencepost.log.position import EARLIEST
+from fencepost.log.chain import EARLIEST
 from fencepost.store.cluster import bound, control
 from fencepost.store.errors import StoreError
 

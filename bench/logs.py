@@ -22,9 +22,8 @@ from pathlib import Path
 from bench.store.figures import table
 from fencepost.client import Client
 from fencepost.log import chain as chains
-from fencepost.log.chain import Chain
+from fencepost.log.chain import EARLIEST, LATEST, Chain
 from fencepost.log.log import Log
-from fencepost.log.position import EARLIEST, LATEST
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store

@@ -14,15 +14,15 @@ class Schedule:
 
     def __init__(self) -> None:
         self.now = 0
-        self._calls: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._calls: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
 
-    def at(self, time: int, call: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time: int, call: Callable[..., object], *arguments: Any) -> None:
         """Call something at a time, which is not past."""
         self._count += 1
         heappush(self._calls, (time, self._count, call, arguments))
 
-    def after(self, delay: int, call: Callable[..., None], *arguments: Any) -> None:
+    def after(self, delay: int, call: Callable[..., object], *arguments: Any) -> None:
         """Call something in so many microseconds."""
         self._count += 1
         heappush(self._calls, (self.now + delay, self._count, call, arguments))
@@ -34,3 +34,9 @@ class Schedule:
         self.now, _, call, arguments = heappop(self._calls)
         call(*arguments)
         return True
+
+    def go_on(self, until: int) -> None:
+        """Make all calls up to a time, which it is then."""
+        while self._calls and self._calls[0][0] <= until:
+            self.step()
+        self.now = until

@@ -93,5 +93,5 @@ def test_counts_of_several_processes_are_added() -> None:
 def test_the_lines_of_the_store_are_those_of_its_rules_too() -> None:
     found = lines_of(RunningStore)
     files = {Path(line.file).name for lines in found.values() for line in lines}
-    assert {"running.py", "store.py", "fencing.py"} <= files
+    assert {"running.py", "store.py", "recovery.py"} <= files
     assert all(found.values()), "each action has statements"

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from fencepost.errors import OptionError
-from fencepost.log.chain import Batch, Chain, Link, bytes_of, chain_of
+from fencepost.log.chain import EARLIEST, LARGEST, LATEST, Batch, Chain, Link, Position, bytes_of, chain_of, position_of
 from fencepost.log.errors import LogFormatError
-from fencepost.log.position import EARLIEST, LARGEST, LATEST, Position, position_of
 
 NAMES = some.text(max_size=20).filter(lambda text: text.isprintable())
 IDS = some.integers(0, LARGEST)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.log.chain import Chain, Link
-from fencepost.log.position import Position
+from fencepost.log.chain import Chain, Link, Position
 from fencepost.log.roles.leader import (
     Abandon,
     Acknowledged,

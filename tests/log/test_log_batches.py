@@ -15,11 +15,10 @@ from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.log import batches as module
 from fencepost.log.batches import GIVEN_UP, Batches, Part
-from fencepost.log.chain import chain_of
+from fencepost.log.chain import EARLIEST, Position, chain_of
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
-from fencepost.log.position import EARLIEST, Position
 from fencepost.store.client.store import Store
 from fencepost.store.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
 from fencepost.tracing import read

@@ -16,7 +16,7 @@ from patience import PATIENCE
 from store.processes import SOURCE, cluster
 
 import fencepost
-from fencepost.log.position import Position
+from fencepost.log.chain import Position
 
 
 @pytest.fixture(scope="module")

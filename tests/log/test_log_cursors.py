@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log.standing_logs import Standing, run
 
-from fencepost.log.chain import Chain, Link
+from fencepost.log.chain import LATEST, Chain, Link, Position
 from fencepost.log.cursors import Acknowledged, acknowledged_of, bytes_of, in_chain, with_all_to, with_one
 from fencepost.log.errors import CursorFullError, LogFormatError, LogTrimmedError, NoSuchCursorError
-from fencepost.log.position import LATEST, Position
 
 LEDGERS = (7, 3, 9, 4)
 CHAIN = Chain(tuple(Link(ledger, 0) for ledger in LEDGERS))

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from log.standing_logs import Standing, run
 
-from fencepost.log.chain import Chain, Link
+from fencepost.log.chain import LATEST, Chain, Link
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
-from fencepost.log.position import LATEST
 from fencepost.log.rules import trimmable_of_read
 
 

@@ -13,12 +13,11 @@ from log.standing_logs import Standing, run
 from fencepost.client import Client
 from fencepost.errors import OptionError
 from fencepost.log import chain as chains
-from fencepost.log.chain import Chain, Link
+from fencepost.log.chain import EARLIEST, LATEST, Chain, Link, Position
 from fencepost.log.entries import framed
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import EARLIEST, LATEST, Position
 from fencepost.log.reader import LogEntry
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.store import Store

@@ -14,11 +14,11 @@ from log.standing_logs import Standing, run
 
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
+from fencepost.log.chain import Position
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import NotLeaderError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import Position
 from fencepost.log.roles.leader import Leader, LeaderSettings
 from fencepost.log.rules import ALL, Protections
 from fencepost.log.writer import LogWriter

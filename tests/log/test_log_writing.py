@@ -11,9 +11,9 @@ import pytest
 from log.standing_logs import Standing, run, until
 
 from fencepost.errors import OptionError
+from fencepost.log.chain import EARLIEST, LATEST, Position
 from fencepost.log.errors import LogExistsError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.log import Log
-from fencepost.log.position import EARLIEST, LATEST, Position
 from fencepost.store import errors
 from fencepost.store.client.writer import LedgerWriter
 

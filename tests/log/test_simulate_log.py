@@ -15,8 +15,7 @@ from fencepost.log.roles.attacher import Attacher
 from fencepost.log.roles.leader import ChainWritten
 from fencepost.log.rules import Protections
 from fencepost.log.sim import world
-from fencepost.log.sim.campaign import simulated
-from fencepost.log.sim.world import Reader, World
+from fencepost.log.sim.world import Reader, World, simulated
 from fencepost.store.roles.interface import Outcome
 
 MOST = 30

@@ -10,7 +10,6 @@ from fencepost.quorum.identity import ReplicaKey, VoterSet
 from fencepost.quorum.messages import Request
 from fencepost.quorum.sim.case import drawn
 from fencepost.quorum.sim.cluster import Cluster
-from fencepost.quorum.sim.environment import Sender
 from fencepost.quorum.sim.host import SimHost
 
 SEEDS = range(25)
@@ -41,7 +40,7 @@ class Moving(Cluster):
             self.endpoints = tuple(each.endpoint for each in self.hosts)
         super()._start_later(host)
 
-    def send(self, source: Sender, endpoint: str, request: Request) -> None:
+    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
         if endpoint in self.by_endpoint:
             super().send(source, endpoint, request)
         else:

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.cli import main
 from fencepost.quorum.roles.replica import Replica
-from fencepost.quorum.sim.campaign import Campaign
+from fencepost.quorum.sim.cluster import Campaign
 from fencepost.store.sim.seeds import run
 
 

@@ -14,10 +14,10 @@ from fencepost.client import Client
 from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums, say
 from fencepost.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
 from fencepost.errors import OptionError
+from fencepost.log.chain import EARLIEST, End, Position, position_of
 from fencepost.log.cursors import Acknowledged
 from fencepost.log.log import Log, LogView
 from fencepost.log.metadata import names
-from fencepost.log.position import EARLIEST, End, Position, position_of
 from fencepost.log.reader import LogEntry
 from fencepost.numbers import plural
 

@@ -14,7 +14,7 @@ import msgspec
 from fencepost import errors, extras, output
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.store.bookie import by_hand
+from fencepost.store.bookie import identity
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.client.replication import Copied, Pace, replace
@@ -55,7 +55,7 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
 
 async def _show_cookies(given: argparse.Namespace, settings: Settings, directory: str, verb: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
-        found = await by_hand.look(client, Directories.of(directory, settings), settings)
+        found = await identity.look(client, Directories.of(directory, settings), settings)
     problem = found.problem()
     places = [*((each.path, each.cookie) for each in found.stamped), ("metadata", found.in_metadata)]
     if given.json:
@@ -80,13 +80,13 @@ async def _show_cookies(given: argparse.Namespace, settings: Settings, directory
 async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory: str) -> int:
     directories = Directories.of(directory, settings)
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
-        found = await by_hand.look(client, directories, settings)
+        found = await identity.look(client, directories, settings)
         if not found.problem():
             output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and nothing is to be mended")
             return errors.HOLDS
         if not found.may_be_repaired:
             raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
-        stake = await by_hand.stake_of(client, found.own.bookie_id)
+        stake = await identity.stake_of(client, found.own.bookie_id)
         does = "would be" if given.dry_run else "are"
         output.say(
             f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery"
@@ -97,7 +97,7 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
             " other bookies"
         )
         if not given.dry_run:
-            await by_hand.fix(client, directories, settings)
+            await identity.fix(client, directories, settings)
             output.say(f"bookie {found.own.bookie_id} has its cookies again, and starts")
     return errors.HOLDS
 
@@ -105,7 +105,7 @@ async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory:
 async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         _, version = await client.read_cookie(bookie_id)
-        stake = await by_hand.stake_of(client, bookie_id)
+        stake = await identity.stake_of(client, bookie_id)
         has = (
             f"{len(stake.open) + len(stake.closed):,} ledgers have entries on bookie {bookie_id}, of which"
             f" {len(stake.open):,} are not closed"
@@ -142,7 +142,7 @@ def _cookie_text(cookie: Cookie | None) -> str:
 async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
     """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
     async with await Store.connect(settings.metadata_service_uri, ClientSettings()) as store:
-        stake = await by_hand.stake_of(store.metadata, bookie_id)
+        stake = await identity.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
         has = (
             f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"

@@ -11,8 +11,7 @@ from typing import Any
 from fencepost import numbers
 from fencepost.commands import simulating
 from fencepost.log.rules import ALL, Protections
-from fencepost.log.sim.campaign import Campaign, simulated
-from fencepost.log.sim.world import PROMISES, World
+from fencepost.log.sim.world import PROMISES, Campaign, World, simulated
 from fencepost.store.sim.seeds import Run, without_of
 from fencepost.store.sim.trace import SimTrace
 

@@ -8,8 +8,7 @@ from typing import Any
 from fencepost import numbers
 from fencepost.commands import simulating
 from fencepost.quorum.rules import ALL, Protections
-from fencepost.quorum.sim.campaign import Campaign, run_of
-from fencepost.quorum.sim.cluster import Outcome, simulate
+from fencepost.quorum.sim.cluster import Campaign, Outcome, run_of, simulate
 from fencepost.store.sim.seeds import Run, without_of
 
 COMMAND = "simulate-quorum"

@@ -20,7 +20,7 @@ import msgspec
 
 from fencepost.log import chain as chains
 from fencepost.log import rules
-from fencepost.log.chain import Batch, Chain
+from fencepost.log.chain import Batch, Chain, seen_fields
 from fencepost.log.entries import framed
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import options_of, time_of_last_entry
@@ -36,7 +36,6 @@ from fencepost.log.roles.leader import (
     WriteChain,
 )
 from fencepost.log.rules import Attaching
-from fencepost.log.traces import seen_fields
 from fencepost.store.client.store import Store
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.errors import (

@@ -1,4 +1,5 @@
-"""The list of the ledgers of a log, as it stands in the metadata service: a value, and its bytes.
+"""Positions in a log, each a ledger and an entry of it; and the list of the ledgers of a log, as it stands in the
+metadata service: a value, its bytes, and its fields in traces.
 
 The bytes, where a number is in seven bits a byte, the lowest first, and a difference is folded so that small negative
 ones are small too:
@@ -23,10 +24,65 @@ number     its number
 
 from __future__ import annotations
 
+import enum
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.errors import OptionError
 from fencepost.log.errors import LogFormatError
-from fencepost.log.position import LARGEST, Position
 from fencepost.spec.values import Record
 from fencepost.store.wire.varint import varint
+
+_TEXT = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})", re.ASCII)
+LARGEST = (1 << 63) - 1
+"""The largest id of a ledger, and of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An entry of a ledger of a log. Its text is ``LEDGER:ENTRY``.
+
+    Positions have no order of their own: a ledger with a smaller id may come later in a log. See :meth:`.Chain.place`.
+    """
+
+    ledger: int
+    entry: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger}:{self.entry}"
+
+
+class End(enum.Enum):
+    """The ends of a log."""
+
+    EARLIEST = "earliest"
+    """The first entry that is not trimmed."""
+    LATEST = "latest"
+    """After the last entry: the entries that are appended from now on."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+EARLIEST = End.EARLIEST
+LATEST = End.LATEST
+
+
+def position_of(text: str) -> Position | End:
+    """The position that ``LEDGER:ENTRY``, ``earliest`` or ``latest`` names. Raises :class:`fencepost.OptionError` for
+    other text.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is not None:
+        ledger, entry = map(int, found.groups())
+        if max(ledger, entry) <= LARGEST:
+            return Position(ledger, entry)
+    for end in End:
+        if text == end.value:
+            return end
+    raise OptionError(f"position {text[:60]!r}: give LEDGER:ENTRY, as in 17:3, or earliest or latest")
+
 
 FORMAT = 1
 SEALED = 1
@@ -238,3 +294,21 @@ def _name(data: bytes, at: int, what: str) -> tuple[str, int]:
         return name.decode(), at
     except UnicodeDecodeError:
         raise LogFormatError(f"the list of the ledgers of a log has {what} of which the name is not UTF-8") from None
+
+
+SUBJECT = "log/"
+"""The prefix of subjects of traces that are logs. The name of the log follows."""
+
+SENDS = ("sends_update", "sends_trim", "sends_batch")
+"""The actions that tell that an update of the list of ledgers is sent."""
+
+
+def seen_fields(chain: Chain, version: int) -> dict[str, Any]:
+    """The fields of an event that has read a list of ledgers."""
+    return {
+        "version": version,
+        "last": chain.last,
+        "length": chain.length,
+        "trimmed": chain.trimmed,
+        "sealed": chain.sealed,
+    }

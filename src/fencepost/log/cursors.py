@@ -26,10 +26,9 @@ from typing import Any, Self
 
 import msgspec
 
-from fencepost.log.chain import Chain, chain_of
+from fencepost.log.chain import EARLIEST, LARGEST, Chain, Position, chain_of
 from fencepost.log.errors import CursorFullError, LogFormatError, LogTrimmedError, NoSuchCursorError
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import EARLIEST, LARGEST, Position
 from fencepost.log.reader import LogEntry, LogReader
 from fencepost.store.client.store import Store
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError

@@ -13,14 +13,12 @@ from fencepost.errors import OptionError
 from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.batches import Batches
-from fencepost.log.chain import Chain
+from fencepost.log.chain import EARLIEST, Chain, End, Position, seen_fields
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
 from fencepost.log.ledgers import DIGEST, NUMBERS, options_of
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import LeaderSettings
-from fencepost.log.traces import seen_fields
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.store import Opening, Store, password_bytes, writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError

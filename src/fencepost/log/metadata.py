@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
+from fencepost.log.chain import SENDS, SUBJECT
 from fencepost.log.errors import LogExistsError, NoSuchLogError
-from fencepost.log.traces import SENDS, SUBJECT
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
 from fencepost.tracing.writer import TraceWriter

@@ -13,11 +13,10 @@ import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.log import rules
-from fencepost.log.chain import Chain, chain_of
+from fencepost.log.chain import EARLIEST, Chain, End, Position, chain_of
 from fencepost.log.entries import Frames, time_of
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import EARLIEST, End, Position
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError, ReadError

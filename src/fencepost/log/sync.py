@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Self
+from typing import Any
 
 from fencepost.log.batches import Batches, PartWriter
+from fencepost.log.chain import EARLIEST, Position
 from fencepost.log.cursors import Cursor
 from fencepost.log.log import Log
-from fencepost.log.position import EARLIEST, Position
 from fencepost.log.reader import At, LogBatch, LogEntry, LogReader
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.sync import Loop, Waiting, opens, waits
+from fencepost.store.client.sync import Handle, Loop, Waiting, opens, waits
 from fencepost.store.client.writer import Data
 
 
-class SyncLogWriter(Waiting[LogWriter]):
+class SyncLogWriter(Handle[LogWriter]):
     """See :class:`.LogWriter`."""
 
     append = waits(LogWriter.append)
@@ -28,12 +28,6 @@ class SyncLogWriter(Waiting[LogWriter]):
     def is_leader(self) -> bool:
         """See :attr:`.LogWriter.is_leader`."""
         return self._of.is_leader
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._loop.wait(self._of.__aexit__(kind, error, traceback))
 
     def append_many(self, entries: Iterable[Data]) -> list[Position]:
         """See :meth:`.LogWriter.append_many`. The entries are drawn in the thread of the loop."""

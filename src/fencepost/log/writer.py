@@ -14,14 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
+from fencepost.log.chain import Position
 from fencepost.log.entries import HEADER, framed
 from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
-from fencepost.log.position import Position
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
-from fencepost.store.client.writer import OVERHEAD, Data, LedgerWriter, copied
+from fencepost.store.client.writer import OVERHEAD, Data, LedgerWriter, Together, copied
 from fencepost.store.errors import (
     BadVersionError,
     IllegalOperationError,
@@ -644,15 +644,12 @@ class _Written:
         self.writer._loop.call_soon(self.writer._deliver, event)
 
 
-class _Many:
+class _Many(Together):
     """Appends that are waited for together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.missing = 0
-        self.error: StoreError | None = None
+        super().__init__(loop)
         self.confirmed: list[tuple[int, range]] = []
-        self.over: asyncio.Future[None] | None = None
 
     def confirm(self, ledger: int, first: int, number: int) -> None:
         """The next so many are there."""
@@ -662,23 +659,9 @@ class _Many:
             self.confirmed.append((ledger, range(first, first + number)))
         self._fewer(number)
 
-    def fail(self, error: StoreError, number: int) -> None:
-        """The next so many failed."""
-        self.error = self.error or error
-        self._fewer(number)
-
-    def _fewer(self, number: int) -> None:
-        self.missing -= number
-        if not self.missing and self.over is not None and not self.over.done():
-            self.over.set_result(None)
-
     async def positions(self) -> list[Position]:
         """Where they are, once nothing is missing."""
-        if self.missing:
-            self.over = self.loop.create_future()
-            await self.over
-        if self.error is not None:
-            raise self.error
+        await self._all_over()
         return [Position(ledger, entry) for ledger, entries in self.confirmed for entry in entries]
 
 

@@ -34,10 +34,9 @@ import msgspec
 from fencepost.metadata_service import protocol, snapshot, words
 from fencepost.metadata_service.acl import Ids
 from fencepost.metadata_service.codes import Code
-from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.expiry import Expiry
 from fencepost.metadata_service.protocol import Change, CloseSession, Connect, CreateSession
-from fencepost.metadata_service.server import Item, Service
+from fencepost.metadata_service.server import Connection, Item, Service
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
@@ -251,10 +250,10 @@ class Member(Service):
                 some.append(asked)
                 size += item.size
                 if size > node.limits.batch:
-                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+                    self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
                     size, some = 0, []
             if some:
-                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
+                self.host.links.notify(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
 
     def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
         assert self.node is not None
@@ -302,7 +301,7 @@ class Member(Service):
             if self._decides:
                 self._hear_all(touched)
             elif not self.node.leads:
-                self.host.links.tell(self._leader.endpoint, _encode(Heard(tuple(touched))))
+                self.host.links.notify(self._leader.endpoint, _encode(Heard(tuple(touched))))
 
     def _delete_containers(self) -> None:
         if self._decides:

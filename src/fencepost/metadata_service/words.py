@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from fencepost.metadata_service.connection import Connection
-from fencepost.metadata_service.server import Service
+from fencepost.metadata_service.server import Connection, Service
 from fencepost.metadata_service.settings import Settings
 from fencepost.store.settings import described
 from fencepost.version import VERSION

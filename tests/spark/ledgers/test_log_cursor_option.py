@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost.log.chain import Position
 from fencepost.log.cursors import Acknowledged, bytes_of
 from fencepost.log.errors import LogTrimmedError
-from fencepost.log.position import Position
 from fencepost.spark.ledgers.logs import NONE, Log, LogOffset
 from fencepost.spark.ledgers.options import parse
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost import OptionError
-from fencepost.log.position import EARLIEST
+from fencepost.log.chain import EARLIEST
 from fencepost.spark.ledgers.source import FencepostSource
 from fencepost.spark.session import reason
 

@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE
 from pyspark.errors import PySparkException
 
-from fencepost.log.position import Position
+from fencepost.log.chain import Position
 from fencepost.spark.session import reason
 
 

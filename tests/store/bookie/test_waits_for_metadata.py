@@ -69,4 +69,5 @@ def test_a_new_bookie_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_bookie_that_waits_can_be_ended(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert connected(known, Service(deaf=10**9), monkeypatch, ends=True) is None
+    with pytest.raises(process._AskedToEnd):
+        connected(known, Service(deaf=10**9), monkeypatch, ends=True)

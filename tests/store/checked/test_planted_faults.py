@@ -14,7 +14,7 @@ import pytest
 from fencepost import Options, check
 from fencepost.store.checked import store
 from fencepost.store.checked.store import Store
-from fencepost.store.rules import adding, ensembles, fencing, metadata, reading, recovery
+from fencepost.store.rules import adding, ensembles, metadata, reading, recovery
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.metadata import LedgerStatus, Next
 
@@ -263,7 +263,7 @@ def test_a_planted_fault_is_found(
     finds: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owner = next(m for m in (adding, ensembles, fencing, metadata, reading, recovery) if hasattr(m, rule))
+    owner = next(m for m in (adding, ensembles, metadata, reading, recovery) if hasattr(m, rule))
     assert getattr(store, rule) is getattr(owner, rule), "the protocol calls the very function of the rules"
     monkeypatch.setattr(store, rule, fault(getattr(store, rule)))
     check(Store(**constants), invariants=[finds], options=Options(workers=1)).must_violate(finds)

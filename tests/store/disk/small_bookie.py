@@ -25,7 +25,7 @@ class SmallBookie:
         self.ledgers = LedgerStore(self.logs, compiled)
         for payload in self.found.records:
             record = decode(payload)
-            self.ledgers.note(record)
+            self.ledgers.apply(record)
             if type(record) is EntryAdded:
                 self.ledgers.cache.put(record.ledger, record.entry_id, record.body)
         self.files = files
@@ -41,7 +41,7 @@ class SmallBookie:
         """Write a group of records; they are durable when this returns."""
         group = [*records]
         for record in group:
-            self.ledgers.note(record)
+            self.ledgers.apply(record)
         self.journal.write([encode(record) for record in group])
         self.journal.sync()
         for record in group:

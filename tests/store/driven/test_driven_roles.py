@@ -20,9 +20,8 @@ from fencepost.spec.protocol import Protocol
 from fencepost.store.checked.store import Status, Store
 from fencepost.store.driven import table
 from fencepost.store.driven.actions import HANDLERS, NotRealisable
-from fencepost.store.driven.copies import copied
 from fencepost.store.driven.mapping import ensemble_of
-from fencepost.store.driven.system import Difference
+from fencepost.store.driven.system import Difference, copied
 from fencepost.store.driven.walk import Driver, DriveResult, Reading
 from fencepost.store.roles import adds, bookie, reader, recoverer, writer
 from fencepost.store.rules import adding

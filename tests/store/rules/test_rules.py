@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.store.rules import adding, ensembles, fencing, metadata, reading, recovery
+from fencepost.store.rules import adding, ensembles, metadata, reading, recovery
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
 from fencepost.store.rules.ensembles import Fragment
@@ -79,14 +79,14 @@ def test_coverage_is_unknown_when_nobody_who_can_still_answer_helps(
     if all(members & quorum for quorum in ack_quorums(*sizes)):
         expected = POSITIVE
     assert ensembles.coverage(members, failed, *sizes) is expected
-    assert fencing.fencing(members, failed, *sizes) is expected
+    assert recovery.fencing(members, failed, *sizes) is expected
     assert reading.lac_read(members, failed, *sizes) is expected
 
 
 @given(quorum_sizes(), SOME)
 def test_once_fencing_is_complete_the_owner_commits_nothing(sizes: tuple[str, int, int], fenced: set[str]) -> None:
     """What the coverage is there for: the bookies that are not fenced make no ack quorum of any write set."""
-    if fencing.fencing(fenced, (), *sizes) is POSITIVE:
+    if recovery.fencing(fenced, (), *sizes) is POSITIVE:
         for entry_id in range(len(sizes[0])):
             unfenced = set(ensembles.write_set(entry_id, sizes[0], sizes[1])) - fenced
             assert not ensembles.is_committed(len(unfenced), sizes[2])
@@ -94,9 +94,9 @@ def test_once_fencing_is_complete_the_owner_commits_nothing(sizes: tuple[str, in
 
 def test_without_its_protection_one_fenced_bookie_is_enough() -> None:
     careless = Protections(fencing_covers_ensemble=False)
-    assert fencing.fencing({"a"}, (), "abc", 3, 2, careless) is POSITIVE
-    assert fencing.fencing({"a"}, (), "abc", 3, 2) is WAITING
-    assert fencing.fencing((), {"a", "b"}, "abc", 3, 2, careless) is UNKNOWN
+    assert recovery.fencing({"a"}, (), "abc", 3, 2, careless) is POSITIVE
+    assert recovery.fencing({"a"}, (), "abc", 3, 2) is WAITING
+    assert recovery.fencing((), {"a", "b"}, "abc", 3, 2, careless) is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_adds_without_protections() -> None:
 )
 def test_the_first_key_that_comes_is_the_one(known: bytes | None, given: bytes | None, matches: bool) -> None:
     assert adding.key_matches(known, given) is matches
-    assert (fencing.answer_to_fence(key_matches=matches) is Code.OK) is matches
+    assert (recovery.answer_to_fence(key_matches=matches) is Code.OK) is matches
     assert (adding.answer_to_write_lac(key_matches=matches) is Code.OK) is matches
 
 
@@ -306,16 +306,16 @@ def test_a_bookie_that_leaves_no_longer_counts() -> None:
 
 def test_which_answers_say_that_a_bookie_is_fenced_or_tell_its_lac() -> None:
     for code in (None, *Code):
-        assert fencing.says_fenced(code) is (code in {Code.OK, *NEGATIVES})
+        assert recovery.says_fenced(code) is (code in {Code.OK, *NEGATIVES})
         assert reading.says_lac(code) is (code in {Code.OK, *NEGATIVES})
 
 
 def test_which_reads_fence() -> None:
     careless = Protections(recovery_reads_fence=False)
-    assert fencing.is_fenced_by_read(True) and fencing.is_fenced_by_read(True, is_of_last_entry=True)
-    assert not fencing.is_fenced_by_read(True, careless)
-    assert fencing.is_fenced_by_read(True, careless, is_of_last_entry=True)
-    assert not fencing.is_fenced_by_read(False) and not fencing.is_fenced_by_read(False, is_of_last_entry=True)
+    assert recovery.is_fenced_by_read(True) and recovery.is_fenced_by_read(True, is_of_last_entry=True)
+    assert not recovery.is_fenced_by_read(True, careless)
+    assert recovery.is_fenced_by_read(True, careless, is_of_last_entry=True)
+    assert not recovery.is_fenced_by_read(False) and not recovery.is_fenced_by_read(False, is_of_last_entry=True)
 
 
 @pytest.mark.parametrize(
@@ -512,8 +512,8 @@ def test_whose_ledger_it_is() -> None:
         (metadata.to_start_recovery, (Next.WRITE, Next.WRITE, Next.DONE)),
         (lambda status: metadata.to_close_recovered(status, True), (Next.GIVE_UP, Next.WRITE, Next.DONE)),
         (lambda status: metadata.to_close_recovered(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.DONE)),
-        (lambda status: metadata.to_tell_fragments(status, True), (Next.GIVE_UP, Next.WRITE, Next.GIVE_UP)),
-        (lambda status: metadata.to_tell_fragments(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.GIVE_UP)),
+        (lambda status: metadata.to_announce_fragments(status, True), (Next.GIVE_UP, Next.WRITE, Next.GIVE_UP)),
+        (lambda status: metadata.to_announce_fragments(status, False), (Next.GIVE_UP, Next.GIVE_UP, Next.GIVE_UP)),
     ],
 )
 def test_what_a_client_does_by_the_status_of_its_ledger(rule: object, nexts: tuple[Next, ...]) -> None:

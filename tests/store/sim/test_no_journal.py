@@ -15,12 +15,11 @@ from fencepost.store.rules.boot import Run
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim import seeds
 from fencepost.store.sim.boots import BootingBookie
-from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import drawn, with_settings
 from fencepost.store.sim.cluster import Cluster
 from fencepost.store.sim.disk import SimDisk
 from fencepost.store.sim.judge import Judge
-from fencepost.store.sim.workload import simulate
+from fencepost.store.sim.workload import Campaign, simulate
 
 SEEDS = range(1, 41)
 

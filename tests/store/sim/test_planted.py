@@ -19,7 +19,7 @@ from fencepost.store.records import LedgerFenced, LimboChanged, MasterKeyLearnt
 from fencepost.store.roles import adds, bookie, metadata, reader, recoverer, writer
 from fencepost.store.roles.interface import Outcome
 from fencepost.store.roles.metadata import Seen
-from fencepost.store.rules import adding, ensembles, fencing, reading, recovery
+from fencepost.store.rules import adding, ensembles, reading, recovery
 from fencepost.store.rules import metadata as life
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Code, Verdict
@@ -188,8 +188,8 @@ PLANTED = [
         seed=3,
     ),
     # -- rules: fencing and recovery
-    Planted("fencing never ends", fencing, "fencing", lambda f, *a: Verdict.WAITING),
-    Planted("a bookie fences nothing by a read", fencing, "is_fenced_by_read", lambda f, *a, **k: False),
+    Planted("fencing never ends", recovery, "fencing", lambda f, *a: Verdict.WAITING),
+    Planted("a bookie fences nothing by a read", recovery, "is_fenced_by_read", lambda f, *a, **k: False),
     Planted(
         "one quorum too few is covered",
         ensembles,

@@ -52,7 +52,7 @@ class Process(bookie.BookieProcess):
         body[bit // 8] ^= 1 << bit % 8
         cache.put(ledger, entry_id, bytes(body))
         cache.size = cache.counted = cache.counted - len(body) - 100
-        self.environment.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
+        self.environment.happened(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _read(self, start: int, look_up: LookUp) -> None:
         if self.alive and self.starts == start:

@@ -21,7 +21,6 @@ from fencepost.errors import OptionError
 from fencepost.store.roles.interface import Call
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim import seeds
-from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.case import EVERYTHING, FAULTS, PROFILES, SETTINGS, drawn, settings_of, with_settings
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.faults import Faults, planned
@@ -29,7 +28,7 @@ from fencepost.store.sim.report import replay_command
 from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.workload import simulate
+from fencepost.store.sim.workload import Campaign, simulate
 
 HASHES = """
 from fencepost.store.sim.case import drawn

@@ -8,8 +8,8 @@ import pytest
 
 from fencepost.cli import main
 from fencepost.store.sim import seeds
-from fencepost.store.sim.campaign import Campaign
 from fencepost.store.sim.seeds import run
+from fencepost.store.sim.workload import Campaign
 from fencepost.tracing import read, table
 
 

@@ -20,10 +20,10 @@ import msgspec
 
 from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
 from fencepost.conform.traces import each_change_once
+from fencepost.log.chain import SUBJECT
 from fencepost.log.checked.log import Becomes
 from fencepost.log.checked.running import RunningLog
 from fencepost.log.rules import Attaching, Status, Update
-from fencepost.log.traces import SUBJECT
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.log.chain import Batch, Chain
+from fencepost.log.chain import Batch, Chain, seen_fields
 from fencepost.log.roles.leader import (
     ChainRead,
     ChainWritten,
@@ -29,7 +29,6 @@ from fencepost.log.rules import (
     before_attaching,
     with_batch,
 )
-from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
 

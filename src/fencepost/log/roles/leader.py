@@ -21,8 +21,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.log.chain import Chain
-from fencepost.log.position import Position
+from fencepost.log.chain import Chain, Position, seen_fields
 from fencepost.log.rules import (
     ALL,
     After,
@@ -42,7 +41,6 @@ from fencepost.log.rules import (
     never_chained,
     takes_unanswered_for_done,
 )
-from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 
 _AGAIN = "again"

@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fencepost.log.chain import Batch, bytes_of, chain_of
-from fencepost.log.position import Position
+from fencepost.log.chain import Batch, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles.attacher import Attacher, PendingRead
 from fencepost.log.rules import Attaching, never_attached, takes_update
-from fencepost.log.sim.environment import Environment
-from fencepost.log.traces import seen_fields
+from fencepost.log.sim.environment import LOG, Environment, Process
 from fencepost.store.roles.interface import Event
 from fencepost.store.rules.metadata import LedgerStatus
 
@@ -37,19 +35,14 @@ class PendingLedger:
     is_withdrawn: bool = False
 
 
-class AttachingNode:
+class AttachingNode(Process):
     """A process that attaches an attempt at a batch. Answers come late, and none once it is killed."""
 
     def __init__(self, batches: Batches, name: str, written: Written, ledgers: tuple[int, ...]) -> None:
-        world = self.world = batches.world
+        super().__init__(batches.world, name)
         self.batches = batches
-        self.name = name
         self.written = written
-        self.works = True
-        self.stopped_until = 0
-        self.role = Attacher(written.batch, ledgers, world.protections, traces=world.trace is not None)
-        if world.trace is not None:
-            world.trace.started(name, "client")
+        self.role = Attacher(written.batch, ledgers, self.world.protections, traces=self.world.trace.is_read)
 
     def begin(self) -> None:
         """It is elected, or believes so."""
@@ -59,16 +52,10 @@ class AttachingNode:
         for effect in self.role.begin():
             world.carry_out(self, effect)
 
-    def give(self, event: Event) -> None:
-        """Give the role an event now, or once the process goes on."""
-        world = self.world
-        if not self.works:
-            return
-        if world.now < self.stopped_until:
-            world.at(self.stopped_until, lambda: self.give(event))
-            return
+    def receive(self, event: Event) -> None:
+        """See :class:`.Process`."""
         for effect in self.role.receive(event):
-            world.carry_out(self, effect)
+            self.world.carry_out(self, effect)
         if self.role.found is not None:
             self.works = False
             self.over(self.role.found)
@@ -95,8 +82,7 @@ class Withdrawal:
         world = self.world = batches.world
         self.batches = batches
         self.name = name
-        if world.trace is not None:
-            world.trace.started(name, "client")
+        world.trace.started(name, "client")
         self.ledgers = [ledger for ledger, pending in batches.pending_ledgers.items() if pending.batch == batch]
         self.steps = self._steps()
 
@@ -157,7 +143,7 @@ class Batches:
                 self.resign(node.name)
         elif chance < 0.4 and batches and not batches[-1].is_acknowledged:
             withdrawal = Withdrawal(self, self._name(), batches[-1].batch)
-            self.world.at(self.world.now + rng.randint(0, 20_000), withdrawal.go_on)
+            self.world.after(rng.randint(0, 20_000), withdrawal.go_on)
             for _ in range(rng.choice((0, 1, 2))):  # somebody does not know
                 self.attach(batches[-1], rng.choice(batches[-1].attempts))
         elif chance < 0.6 and batches:
@@ -197,7 +183,7 @@ class Batches:
         self.nodes.append(node)
         if self.world.rng.random() < 0.7:
             self.world.elect(node.name)
-        self.world.at(self.world.now + self.world.rng.randint(0, 20_000), node.begin)
+        self.world.after(self.world.rng.randint(0, 20_000), node.begin)
 
     def _name(self) -> str:
         self.processes += 1
@@ -237,7 +223,7 @@ class Batches:
             for ledger in ledgers:
                 is_in_log = chain.index(ledger) is not None
                 if is_in_log or ledger in over:
-                    world.later(lambda ledger=ledger, is_in_log=is_in_log: self.drop(ledger, is_in_log))  # type: ignore[misc]
+                    world.later(self.drop, ledger, is_in_log)
 
     def drop(self, ledger: int, is_in_log: bool) -> None:
         """Forget a ledger, and delete it if it is not in the log."""
@@ -247,8 +233,7 @@ class Batches:
 
     def trace(self, name: str, action: str, **fields: object) -> None:
         """Trace a step of a process on the log."""
-        if self.world.trace is not None:
-            self.world.trace.node_did(name, action, fields, self.world.subject)
+        self.world.trace.node_did(name, action, fields, LOG)
 
     def broken(self, names: list[str]) -> str:
         """The fault of a batch, given all entries of the log in their order; empty if there is none."""

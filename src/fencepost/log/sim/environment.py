@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Protocol
+from typing import Any
 
-from fencepost.log.chain import Chain
-from fencepost.log.position import Position
+from fencepost.log.chain import SUBJECT, Chain, Position
 from fencepost.log.rules import Protections
-from fencepost.log.traces import SUBJECT
+from fencepost.schedule import Schedule
 from fencepost.store.roles.interface import Effect, Event
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.sim.trace import SimTrace
@@ -58,15 +55,7 @@ class Ledger:
         return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
-class Process(Protocol):
-    """A process with a role: :meth:`give` gives the role an event."""
-
-    name: str
-
-    def give(self, event: Event) -> None: ...
-
-
-class Environment:
+class Environment(Schedule):
     """The surroundings of the processes of a run, and the time in microseconds. :class:`fencepost.log.sim.world.World`
     carries out effects and elects.
     """
@@ -75,14 +64,11 @@ class Environment:
     loss: float
 
     def __init__(self, seed: int, protections: Protections, trace: SimTrace | None) -> None:
-        self.trace = trace
-        self.subject = LOG
+        super().__init__()
+        self.trace = trace or SimTrace()
         self.seed = seed
         self.rng = random.Random(seed)
         self.protections = protections
-        self.now = 0
-        self.steps = count()
-        self.agenda: list[tuple[int, int, Callable[[], None]]] = []
         self.chain = Chain()
         self.version = 0
         self.trimmed: list[int] = []
@@ -108,30 +94,20 @@ class Environment:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def at(self, time: int, what: Callable[[], None]) -> None:
-        heapq.heappush(self.agenda, (time, next(self.steps), what))
-
-    def later(self, what: Callable[[], None]) -> None:
-        self.at(self.now + self.delay(), what)
+    def later(self, call: Callable[..., object], *arguments: Any) -> None:
+        self.after(self.delay(), call, *arguments)
 
     def delay(self) -> int:
         if self.is_calm:
             return self.rng.randint(1, MS)
         return self.rng.randint(1, self.slowness if self.rng.random() < 0.1 else 2 * MS)
 
-    def go_on(self, until: int) -> None:
-        while self.agenda and self.agenda[0][0] <= until:
-            self.now, _, what = heapq.heappop(self.agenda)
-            what()
-        self.now = until
-
     # -- ledgers -------------------------------------------------------------------------------------------------------
 
     def replace(self, chain: Chain, by: str) -> None:
         self.chain = chain
         self.version += 1
-        if self.trace is not None:
-            self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
+        self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
 
     def new_ledger(self, owner: str) -> Ledger:
         ids = [each for each in range(1, len(self.ledgers) + 7) if each not in self.ledgers]
@@ -143,3 +119,25 @@ class Environment:
         if number in (link.ledger for link in self.chain.links):
             raise Broken("no loss", f"ledger {number} of the log was deleted as one that is not in it")
         self.ledgers[number].is_deleted = number not in self.trimmed
+
+
+class Process:
+    """A process with a role. Events come late to it, and none while it is stopped."""
+
+    def __init__(self, world: Environment, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.works = True
+        self.stopped_until = 0
+        world.trace.started(name, "client")
+
+    def give(self, event: Event) -> None:
+        """Give the role an event now, or once the process goes on."""
+        if self.works and self.world.now < self.stopped_until:
+            self.world.at(self.stopped_until, self.give, event)
+        elif self.works:
+            self.receive(event)
+
+    def receive(self, event: Event) -> None:
+        """Give the role an event, and carry out what it wants done."""
+        raise NotImplementedError

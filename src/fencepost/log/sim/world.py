@@ -1,5 +1,5 @@
 """Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes,
-pauses and elections.
+pauses and elections; and many such worlds.
 
 Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to
 be in it is not; a batch is in it once and whole, or not at all; and when the faults are over, the writer that is
@@ -8,12 +8,14 @@ elected gets to append. :class:`Broken` says what is not so.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count, pairwise
+from typing import ClassVar
 
 from fencepost.log import cursors
-from fencepost.log.chain import Chain, bytes_of, chain_of
-from fencepost.log.position import Position
+from fencepost.log.chain import Chain, Position, bytes_of, chain_of, seen_fields
 from fencepost.log.roles.attacher import PendingRead, ReadPending
 from fencepost.log.roles.leader import (
     Abandon,
@@ -61,9 +63,9 @@ from fencepost.log.rules import (
 )
 from fencepost.log.sim.batches import Batches
 from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
-from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.sim import seeds
 from fencepost.store.sim.trace import SimTrace
 
 OPERATOR = "operator"
@@ -87,38 +89,25 @@ PROMISES = {
 }
 
 
-def _ignored(answer: object) -> None:
-    """Nobody waits for this answer any more."""
+class Node(Process):
+    """A process with a writer, and what its driver keeps."""
 
-
-class Node:
-    """A process with a writer, and what its driver keeps. Answers come late, and none while it is stopped."""
+    world: World
 
     def __init__(self, world: World, name: str, settings: LeaderSettings) -> None:
-        self.world = world
-        self.name = name
-        self.role = Leader(settings, world.protections, traces=world.trace is not None)
-        if world.trace is not None:
-            world.trace.started(name, "client")
+        super().__init__(world, name)
+        self.role = Leader(settings, world.protections, traces=world.trace.is_read)
         self.data: list[str] = []
         self.answered: list[bool] = []
-        self.works = True
-        self.stopped_until = 0
         self.behind = 0
         """When the last notice of an election comes, since they come in order."""
         self.adds: dict[int, int] = {}
         """When the last adds come to a ledger, and the last answers from it: they come in order."""
         self.answers: dict[int, int] = {}
 
-    def give(self, event: Event) -> None:
-        """Give the role an event now, or once the process goes on."""
-        world = self.world
-        if not self.works:
-            return
-        if world.now < self.stopped_until:
-            world.at(self.stopped_until, lambda: self.give(event))
-            return
-        was_led = self.role.status
+    def receive(self, event: Event) -> None:
+        """See :class:`.Process`."""
+        world, was_led = self.world, self.role.status
         for effect in self.role.receive(event, world.now):
             world.carry_out(self, effect)
         if was_led is not self.role.status:
@@ -159,7 +148,7 @@ class Reader:
     def wake(self) -> None:
         """Read the chain, and later some entries of the ledger that it is in."""
         chain = self.world.chain
-        self.world.later(lambda: self.read(chain))
+        self.world.later(self.read, chain)
 
     def read(self, chain: Chain) -> None:
         """Read some entries, and go on to the next ledger at the end of one."""
@@ -239,9 +228,8 @@ class World(Environment):
 
     def __init__(self, seed: int, protections: Protections = ALL, trace: SimTrace | None = None) -> None:
         super().__init__(seed, protections, trace)
-        if trace is not None:
-            trace.started(OPERATOR, "client")
-            trace.started(METADATA, "metadata")
+        self.trace.started(OPERATOR, "client")
+        self.trace.started(METADATA, "metadata")
         self.names = count()
         self.nodes: dict[str, Node] = {}
         self.failed: dict[str, bool] = {}
@@ -269,90 +257,70 @@ class World(Environment):
 
     def carry_out(self, node: Process, effect: Effect) -> None:
         """See :class:`.Environment`."""
-        if isinstance(effect, SetTimer):
-            delay = effect.delay + self.rng.randint(0, effect.jitter)
-            self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
-        elif isinstance(effect, Trace):
-            assert self.trace is not None
-            self.trace.node_did(node.name, effect.action, effect.fields, LOG)
-        elif isinstance(effect, Write):
-            assert isinstance(node, Node)
-            self.write(node, effect)
-        elif isinstance(effect, ReadChain):
-            self.ask(
-                node,
-                lambda: ChainRead(effect.txn, Outcome.OK, chain_of(bytes_of(self.chain)), self.version),
-                ChainRead(effect.txn, Outcome.UNKNOWN),
-            )
-        elif isinstance(effect, WriteChain):
-            self.ask(node, lambda: self.update(node, effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
-        elif isinstance(effect, ReadPending):
-            self.ask(node, lambda: self.batches.pending(effect.txn, effect.ledgers), PendingRead(effect.txn, None))
-        elif isinstance(effect, CreateLedger):
-            assert isinstance(node, Node)
-            self.ask(node, lambda: self.create(node, effect), LedgerCreated(effect.txn, None))
-        elif isinstance(effect, CloseLedger) and effect.is_own:
-            self.ask(node, lambda: self.close_own(effect), LedgerClosed(effect.txn, Closing.FAILED))
-        elif isinstance(effect, CloseLedger):
-            self.ask(
-                node,
-                lambda: self.fence(effect.ledger),
-                LedgerClosed(effect.txn, Closing.FAILED),
-                lambda: self.recover(effect),
-            )
-        elif isinstance(effect, Acknowledged):
-            assert isinstance(node, Node)
-            for place, name in enumerate(node.answer(effect.first, effect.count)):
-                self.acknowledged[name] = Position(effect.position.ledger, effect.position.entry + place)
-        elif isinstance(effect, Failed):
-            assert isinstance(node, Node)
-            self.happened.add((effect.reason, effect.is_known))
-            self.failed.update(dict.fromkeys(node.answer(effect.first, effect.count), effect.is_known))
-        elif isinstance(effect, Refused):
-            self.happened.add((effect.reason, True))
-            self.is_refused = True
-        elif isinstance(effect, SteppedDown):
-            self.happened.add(effect.reason)
-        elif isinstance(effect, DeleteLedger):
-            self.happened.add(DeleteLedger)
-            self.delete(effect.ledger)
-        else:
-            assert isinstance(effect, (Leads, Abandon, Waits)), effect
+        match effect:
+            case SetTimer():
+                self.after(effect.delay + self.rng.randint(0, effect.jitter), node.give, TimerFired(effect.key))
+            case Trace():
+                self.trace.node_did(node.name, effect.action, effect.fields, LOG)
+            case ReadChain():
+                self.ask(node, ChainRead(effect.txn, Outcome.UNKNOWN), lambda: self.read_chain(effect))
+            case WriteChain():
+                self.ask(node, ChainWritten(effect.txn, Outcome.UNKNOWN), lambda: self.update(node, effect))
+            case ReadPending():
+                self.ask(node, PendingRead(effect.txn, None), lambda: self.batches.pending(effect.txn, effect.ledgers))
+            case CreateLedger():
+                self.ask(node, LedgerCreated(effect.txn, None), lambda: self.create(node, effect))
+            case CloseLedger(is_own=True):
+                self.ask(node, LedgerClosed(effect.txn, Closing.FAILED), lambda: self.close_own(effect))
+            case CloseLedger():
+                unanswered = LedgerClosed(effect.txn, Closing.FAILED)
+                self.ask(node, unanswered, lambda: self.fence(effect.ledger), lambda: self.recover(effect))
+            case Write():
+                assert isinstance(node, Node)
+                self.write(node, effect)
+            case Acknowledged():
+                assert isinstance(node, Node)
+                for place, name in enumerate(node.answer(effect.first, effect.count)):
+                    self.acknowledged[name] = Position(effect.position.ledger, effect.position.entry + place)
+            case Failed():
+                assert isinstance(node, Node)
+                self.happened.add((effect.reason, effect.is_known))
+                self.failed.update(dict.fromkeys(node.answer(effect.first, effect.count), effect.is_known))
+            case Refused():
+                self.happened.add((effect.reason, True))
+                self.is_refused = True
+            case SteppedDown():
+                self.happened.add(effect.reason)
+            case DeleteLedger():
+                self.happened.add(DeleteLedger)
+                self.delete(effect.ledger)
+            case _:
+                assert isinstance(effect, (Leads, Abandon, Waits)), effect
 
-    def ask(
-        self,
-        node: Process,
-        does: Callable[[], Event | None],
-        unanswered: Event,
-        then: Callable[[], Event] | None = None,
-    ) -> None:
-        """Have something done later, in one step or two, and answered later still; or lose the request or the answer,
-        or do it when the request was given up.
+    def ask(self, node: Process, unanswered: Event, *steps: Callable[[], Event | None]) -> None:
+        """Have something done later, in one step or two, the last of which gives an answer that comes later still; or
+        lose the request or the answer, or do the first step when the request was given up.
         """
         fate = 1.0 if self.is_calm else self.rng.random()
         if fate < self.loss:
-            self.later(lambda: node.give(unanswered))
+            self.later(node.give, unanswered)
             if fate < self.loss / 3:
                 return
             if fate < self.loss * 2 / 3:
-                self.at(self.now + 5 * self.delay(), lambda: _ignored(does()))
+                self.after(5 * self.delay(), steps[0])
                 return
 
-        def first() -> None:
-            answer = does()
-            if then is not None:
-                self.later(second)
+        def take(step: Callable[[], Event | None], *others: Callable[[], Event | None]) -> None:
+            answer = step()
+            if others:
+                self.later(take, *others)
             elif fate >= self.loss:
-                assert answer is not None
-                self.later(lambda: node.give(answer))
+                self.later(node.give, answer)
 
-        def second() -> None:
-            assert then is not None
-            answer = then()
-            if fate >= self.loss:
-                self.later(lambda: node.give(answer))
+        self.later(take, *steps)
 
-        self.later(first)
+    def read_chain(self, effect: ReadChain) -> ChainRead:
+        return ChainRead(effect.txn, Outcome.OK, chain_of(bytes_of(self.chain)), self.version)
 
     def update(self, node: Process, effect: WriteChain) -> ChainWritten:
         if not takes_update(effect.version, self.version, self.protections):
@@ -368,7 +336,7 @@ class World(Environment):
             raise Broken("one open", "a ledger follows one that is open")
         return ChainWritten(effect.txn, Outcome.OK, self.version)
 
-    def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
+    def create(self, node: Process, effect: CreateLedger) -> LedgerCreated:
         ledger = self.new_ledger(node.name)
         return LedgerCreated(effect.txn, ledger.number, ledger.created)
 
@@ -396,9 +364,8 @@ class World(Environment):
     def write(self, node: Node, effect: Write) -> None:
         ledger = self.ledgers[effect.ledger]
         for number in range(effect.first, effect.first + effect.count):
-            name = node.data[number]
             time = node.adds[ledger.number] = max(self.now + self.delay(), node.adds.get(ledger.number, 0))
-            self.at(time, lambda name=name: self.add(node, ledger, name))  # type: ignore[misc]
+            self.at(time, self.add, node, ledger, node.data[number])
 
     def add(self, node: Node, ledger: Ledger, name: str) -> None:
         if not self.is_calm and self.rng.random() < self.trouble:
@@ -406,11 +373,10 @@ class World(Environment):
         if not ledger.takes_adds:
             self.refuse(node, ledger)
         elif not ledger.works:
-            self.later(lambda: node.give(WriteFailed(ledger.number, Failure.TROUBLE)))
+            self.later(node.give, WriteFailed(ledger.number, Failure.TROUBLE))
         else:
             ledger.entries.append(name)
-            entry = len(ledger.entries) - 1
-            self.later(lambda: self.commit(node, ledger, entry))
+            self.later(self.commit, node, ledger, len(ledger.entries) - 1)
 
     def commit(self, node: Node, ledger: Ledger, entry: int) -> None:
         """An ack quorum has the entry, and all before it, unless it was fenced before."""
@@ -419,13 +385,13 @@ class World(Environment):
             return
         ledger.committed = max(ledger.committed, entry + 1)
         time = node.answers[ledger.number] = max(self.now + self.delay(), node.answers.get(ledger.number, 0))
-        self.at(time, lambda: node.give(Confirmed(ledger.number, entry)))
+        self.at(time, node.give, Confirmed(ledger.number, entry))
 
     def refuse(self, node: Node, ledger: Ledger) -> None:
         """Say that the ledger is another's, or not before the driver gives up waiting."""
         waits = 0 if self.is_calm or self.rng.random() < 0.8 else 500 * MS
         failure = Failure.TROUBLE if waits else Failure.FENCED
-        self.at(self.now + waits + self.delay(), lambda: node.give(WriteFailed(ledger.number, failure)))
+        self.after(waits + self.delay(), node.give, WriteFailed(ledger.number, failure))
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -465,7 +431,7 @@ class World(Environment):
         late = self.rng.random() < 0.3 and not self.is_calm
         delay = self.rng.randint(0, 400 * MS) if late else self.delay()
         node.behind = max(node.behind, self.now + delay)
-        self.at(node.behind, lambda: node.give(event))
+        self.at(node.behind, node.give, event)
 
     def disturb(self) -> None:
         rng = self.rng
@@ -505,11 +471,9 @@ class World(Environment):
         most = len(self.chain.links) - 1
         if most > 0:
             number = self.rng.randint(1, most)
-            if self.trace is not None:
-                self.trace.node_did(
-                    OPERATOR, "sends_trim", {**seen_fields(self.chain, self.version), "trims": number}, LOG
-                )
-                self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
+            sent = {**seen_fields(self.chain, self.version), "trims": number}
+            self.trace.node_did(OPERATOR, "sends_trim", sent, LOG)
+            self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
             self.trimmed += (link.ledger for link in self.chain.links[:number])
             self.replace(self.chain.without_first(number), OPERATOR)
 
@@ -627,3 +591,30 @@ class World(Environment):
             at = follows(self.chain, at)
         if found != names[skipped:] or (self.chain.sealed and at is not Onward.END):
             raise Broken("readers", "a reader finds another log")
+
+
+@dataclass(frozen=True)
+class Campaign(seeds.Campaign[None]):
+    """The seeds of worlds."""
+
+    protections: Protections = ALL
+    counted: ClassVar[tuple[str, ...]] = ("appends",)
+    name: ClassVar[str] = "logs"
+
+    def simulated(self, seed: int, trace: SimTrace | None) -> seeds.Run[None]:
+        """See :class:`.seeds.Campaign`."""
+        return simulated(World(seed, self.protections, trace))
+
+
+def simulated(world: World) -> seeds.Run[None]:
+    """Run a world to its end. The same seed has the same outcome in every process."""
+    promise = what = ""
+    try:
+        world.run()
+    except Broken as broken:
+        promise, what = broken.promise, broken.what
+    except Exception as error:
+        promise, what = "sanity", f"{type(error).__name__}: {error}"
+    found = (sorted(world.acknowledged.items()), sorted(world.failed.items()), world.chain, world.now, promise)
+    hashed = hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()
+    return seeds.Run(world.seed, hashed, world.now, {"appends": len(world.appends)}, promise, what, None)

@@ -43,23 +43,18 @@ class Handler(Protocol):
 
     def welcome(self) -> Welcome:
         """The greeting to a replica or administrator that connects."""
-        ...
 
     def asked(self, request: AnyRequest, respond: Respond) -> None:
         """A request of the quorum came."""
-        ...
 
     def answered(self, response: AnyResponse) -> None:
         """A response to a request of this process came."""
-        ...
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """A replica asks something of the state machine; ``link`` is the connection by which it does."""
-        ...
 
     def disconnected(self, endpoint: str) -> None:
         """A connection that this process opened is gone, or never was there."""
-        ...
 
 
 class _Link(asyncio.Protocol):
@@ -337,7 +332,7 @@ class Links:
         link.post(Call(number, data))
         return future
 
-    def tell(self, endpoint: str, data: bytes) -> None:
+    def notify(self, endpoint: str, data: bytes) -> None:
         """As :meth:`call`, and nothing is expected."""
         self._to(endpoint).post(Call(0, data))
 

@@ -91,37 +91,29 @@ class StateMachine(Protocol):
 
     def apply(self, batch: Batch) -> None:
         """Records are committed: the next ones. Control records come, too, as batches without records."""
-        ...
 
     def snapshot(self) -> Iterator[Sequence[bytes]]:
         """The state as it is now, whatever is applied while the records are taken, a few at a time, by another
         thread."""
-        ...
 
     def restore(self, records: Sequence[bytes]) -> None:
         """The state is that of a snapshot, from the leader, and was behind it."""
-        ...
 
     def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
         """Another replica leads, or nobody, or this one (``mine``). Called for each epoch; requests to the leader of
         another epoch may be lost."""
-        ...
 
     def became_leader(self, epoch: int) -> None:
         """This replica leads, and the state is up to date."""
-        ...
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """Another replica asks for something."""
-        ...
 
     def link_lost(self, endpoint: str) -> None:
         """A connection that this process opened is gone: calls over it may be lost."""
-        ...
 
     def failed(self, error: BaseException) -> None:
         """The node has ended: the disk failed, or something happened that can not."""
-        ...
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.quorum.files.election import STATE, read_election, store_election
@@ -91,7 +91,6 @@ def join_cluster(
     files: Files,
     meta: Meta,
     snapshot: Snapshot = EMPTY_SNAPSHOT,
-    state: Iterable[Sequence[bytes]] = (),
     unit: int = 1 << 16,
 ) -> None:
     """Make the files of a replica that has none, as one of ``meta.cluster_id``: with the snapshot that it begins with.
@@ -102,7 +101,7 @@ def join_cluster(
     for name in files.names():
         if name not in (META, "LOCK"):
             files.remove(name)
-    for _ in write_snapshot(files, snapshot, state):
+    for _ in write_snapshot(files, snapshot, ()):
         pass
     ReplicatedLog.create(files, snapshot.end, unit=unit)
     store_election(files, ElectionState(snapshot.end.epoch))

@@ -1,25 +1,77 @@
-"""A quorum of simulated hosts, its clients and its administrator, and what goes wrong."""
+"""A quorum of simulated hosts, its network, its clients and its administrator, and what goes wrong; and many of them,
+one for each seed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
+
+import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response
+from fencepost.quorum.messages import AddVoter, AnyRequest, AnyResponse, RemoveVoter, Request, Response
 from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
-from fencepost.quorum.sim.environment import Environment, Sender
-from fencepost.quorum.sim.host import SimHost
+from fencepost.quorum.sim.host import Environment, Report, SimHost
 from fencepost.quorum.sim.judge import Violation
-from fencepost.quorum.sim.network import SimNetwork
-from fencepost.quorum.sim.story import Tell
+from fencepost.schedule import Schedule
+from fencepost.store.sim import seeds
 from fencepost.store.sim.trace import SimTrace
 
 SECOND = 1_000_000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
+_decode_response = msgspec.msgpack.Decoder(AnyResponse).decode
+
+
+class SimNetwork:
+    """Messages between hosts, known by their endpoints. Each is bytes on its way, and arrives in its own time or not at
+    all.
+    """
+
+    def __init__(self, schedule: Schedule, random: Random, loss: float, slow: float) -> None:
+        self.schedule = schedule
+        self.random = random.random
+        self.loss = loss
+        self.slow = slow
+        self.cut: set[tuple[str, str]] = set()
+        """Pairs of endpoints, from the first to the second of which nothing comes."""
+        self.sent = 0
+
+    def request(self, source: str, dest: str, request: Request, arrive: Callable[[Request], None]) -> bool:
+        """Send a request; whether it is on its way."""
+        data = _encode(request)
+        return self._send(source, dest, lambda: arrive(_decode_request(data)))
+
+    def response(self, source: str, dest: str, response: Response, arrive: Callable[[Response], None]) -> bool:
+        """Send an answer; whether it is on its way."""
+        data = _encode(response)
+        return self._send(source, dest, lambda: arrive(_decode_response(data)))
+
+    def heal(self) -> None:
+        """From now on everything arrives, and soon."""
+        self.cut.clear()
+        self.loss = self.slow = 0.0
+
+    def _send(self, source: str, dest: str, arrive: Callable[[], None]) -> bool:
+        self.sent += 1
+        chance = self.random()
+        if self.loss and self.random() < self.loss:
+            return False
+        if (source, dest) in self.cut:
+            return False
+        delay = 100 + int(chance * 900)
+        if self.slow and self.random() < self.slow:
+            delay += int(self.random() * 200_000 * chance)
+        self.schedule.after(delay, arrive)
+        return True
 
 
 @dataclass(frozen=True)
@@ -43,13 +95,13 @@ class Outcome:
 
 
 class Cluster(Environment):
-    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step, and
-    ``trace`` what the hosts write into a trace."""
+    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``report`` hears every step,
+    and ``trace`` what the hosts write into a trace."""
 
     def __init__(
-        self, case: Case, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+        self, case: Case, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
     ) -> None:
-        super().__init__(case, protections, tell, trace)
+        super().__init__(case, protections, report, trace)
         self.changes = self.wipes = self.crashes = 0
         self.faulty = True
         self.final = b""  # the record that ends the run
@@ -161,7 +213,7 @@ class Cluster(Environment):
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def send(self, source: Sender, endpoint: str, request: Request) -> None:
+    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
         """See :class:`Environment`."""
         dest, start = self.by_endpoint[endpoint], source.starts
 
@@ -322,9 +374,34 @@ class Cluster(Environment):
 
 
 def simulate(
-    case: Case | int, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+    case: Case | int, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
 ) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. ``tell`` hears every step, and ``trace`` what the hosts
+    """Run a case, or the one that a seed draws, to its end. ``report`` hears every step, and ``trace`` what the hosts
     write into a trace. The same case has the same outcome in every process, traced or not.
     """
-    return Cluster(drawn(case) if isinstance(case, int) else case, protections, tell, trace).run()
+    return Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace).run()
+
+
+@dataclass(frozen=True)
+class Campaign(seeds.Campaign[Outcome]):
+    """The seeds of quorums."""
+
+    protections: Protections = ALL
+    counted: ClassVar[tuple[str, ...]] = ("committed", "epochs")
+    name: ClassVar[str] = "quorums"
+
+    def simulated(self, seed: int, trace: SimTrace | None) -> seeds.Run[Outcome]:
+        """See :class:`.seeds.Campaign`."""
+        return run_of(simulate(seed, self.protections, trace=trace))
+
+    def packed(self, run: seeds.Run[Outcome]) -> bytes:
+        """See :class:`.seeds.Campaign`."""
+        return run.hash.encode()
+
+
+def run_of(outcome: Outcome) -> seeds.Run[Outcome]:
+    """What a campaign keeps of a run."""
+    hashed = hashlib.blake2b(repr(outcome).encode(), digest_size=8).hexdigest()
+    counts = {"committed": outcome.committed, "epochs": outcome.epochs}
+    what = outcome.details.removeprefix(f"{outcome.promise}: ")
+    return seeds.Run(outcome.case.seed, hashed, outcome.virtual, counts, outcome.promise, what, outcome)

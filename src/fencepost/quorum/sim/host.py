@@ -1,4 +1,6 @@
-"""A host: its disk, and the process on it that carries out what the role wants done, as a driver does."""
+"""A host: its disk, and the process on it that carries out what the role wants done, as a driver does; and what hosts
+have around them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from typing import Any
 import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import LeaderChange, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, Response, Vote, VoteResponse
+from fencepost.quorum.log import EMPTY_SNAPSHOT, LeaderChange, OffsetAndEpoch, Snapshot
+from fencepost.quorum.messages import AnyRequest, Request, Response, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -46,16 +48,20 @@ from fencepost.quorum.roles.interface import (
     WriteSnapshot,
 )
 from fencepost.quorum.roles.replica import QuorumError, Replica
-from fencepost.quorum.rules import Error
+from fencepost.quorum.rules import Error, Protections
+from fencepost.quorum.sim.case import Case
 from fencepost.quorum.sim.disk import SimDisk
-from fencepost.quorum.sim.environment import Environment
-from fencepost.quorum.sim.judge import Violation
-from fencepost.quorum.sim.story import step_of
+from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
+from fencepost.schedule import Schedule
+from fencepost.store.sim.trace import SimTrace
 
 TRACED_AS = f"{SUBJECT}simulated"
 """The name of the quorum in traces."""
+
+Report = Callable[[int, str, str], None]
+"""Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +74,42 @@ class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SnapshotFile).decode
+
+
+class Environment:
+    """The surroundings of the hosts of a run: the case, the time, the judge, and who hears of its steps.
+    :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears of records that are committed.
+    """
+
+    def __init__(self, case: Case, protections: Protections, report: Report | None, trace: SimTrace | None) -> None:
+        self.case = case
+        self.report = report
+        self.trace = trace
+        self.protections = protections
+        self.schedule = Schedule()
+        self.judge = Judge()
+        self.events = self.requests = 0
+        self.slow_syncs = case.slow_syncs
+        self.endpoints = tuple(f"h{number}:1" for number in range(1, case.hosts + 1))
+        self._directories = 0
+
+    def empty_disk(self) -> SimDisk:
+        """A disk with a directory of its own, and nothing in it."""
+        self._directories += 1
+        return SimDisk(f"d{self._directories}", EMPTY_SNAPSHOT)
+
+    def happened(self, where: str, what: str) -> None:
+        """Report a step, if somebody listens."""
+        if self.report is not None:
+            self.report(self.schedule.now, where, what)
+
+    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
+        """Send a request from a host to another, which answers it or not."""
+        raise NotImplementedError
+
+    def acknowledged(self, record: bytes, end_offset: int) -> None:
+        """A client hears that its record is committed."""
+        raise NotImplementedError
 
 
 class SimHost:
@@ -187,7 +229,7 @@ class SimHost:
     def _drain(self) -> None:
         while self.queue and not self.blocked:
             effect = self.queue.popleft()
-            if self.environment.tell is not None and (step := step_of(effect)):
+            if self.environment.report is not None and (step := step_of(effect)):
                 self.environment.happened(self.endpoint, step)
             self._carry_out[type(effect)](effect)
 
@@ -375,3 +417,30 @@ class SimHost:
 
     def _accepted(self, effect: Accepted) -> None:
         self.accepted[effect.end_offset] = self.proposed.pop(effect.token)
+
+
+def step_of(effect: Effect) -> str:
+    """The step of a replica, in words. Empty for the steps of every moment: fetches and their answers, and timers."""
+    match effect:
+        case StoreState(election=election):
+            vote = f", votes for {election.voted}" if election.voted is not None else ""
+            leader = f", follows {election.leader.key}" if election.leader is not None else ""
+            return f"stores epoch {election.epoch}{vote}{leader}"
+        case Append(batches=batches):
+            epochs = "..".join(map(str, sorted({batch.epoch for batch in batches})))
+            return f"appends {batches[0].base_offset}..{batches[-1].end_offset - 1} of epoch {epochs}"
+        case Truncate(end_offset=offset):
+            return f"cuts off its log at {offset}"
+        case Commit(offset=offset):
+            return f"commits up to {offset}"
+        case BecameLeader(epoch=epoch):
+            return f"leads epoch {epoch}"
+        case LostLeadership(epoch=epoch):
+            return f"leads epoch {epoch} no more"
+        case InstallSnapshot(snapshot=end):
+            return f"installs the snapshot at {end.offset} of epoch {end.epoch}"
+        case DeleteBefore(offset=offset):
+            return f"starts its log at {offset}"
+        case Send(endpoint=endpoint, request=Vote() as request):
+            return f"asks {endpoint} for a {'pre-vote' if request.pre_vote else 'vote'} in epoch {request.epoch}"
+    return ""

@@ -10,11 +10,10 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.log import log as logs
-from fencepost.log.chain import Chain, chain_of
+from fencepost.log.chain import EARLIEST, Chain, End, Position, chain_of
 from fencepost.log.cursors import Cursor, acknowledged_of
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
 from fencepost.log.metadata import LogNodes
-from fencepost.log.position import EARLIEST, End, Position
 from fencepost.spark.ledgers.filters import ANY, Wanted
 from fencepost.spark.ledgers.offsets import FORMAT, stop_within
 from fencepost.spark.ledgers.options import ReadOptions

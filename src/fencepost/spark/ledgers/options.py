@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.log.chain import End, Position, position_of
 from fencepost.log.metadata import checked_name
-from fencepost.log.position import End, Position, position_of
 from fencepost.spark.ledgers.decoders import decoder_of
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -1,4 +1,6 @@
-"""Auto-recovery from its start to its end, in a process of its own or beside a bookie."""
+"""Auto-recovery from its start to its end, in a process of its own or beside a bookie; and the election: of all who do
+it on a cluster, ours and BookKeeper's, one is the auditor.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,12 @@ import asyncio
 import functools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from fencepost.errors import OptionError, SystemFailure
+from fencepost.errors import OptionError
 from fencepost.store.autorecovery.auditor import Auditor
-from fencepost.store.autorecovery.election import Election
 from fencepost.store.autorecovery.settings import RecoverySettings, Settings
-from fencepost.store.autorecovery.tasks import until_one_ends
+from fencepost.store.autorecovery.tasks import Change, until_one_ends
 from fencepost.store.autorecovery.worker import Worker
 from fencepost.store.bookie import metrics
 from fencepost.store.bookie.metrics import Metrics
@@ -92,7 +93,7 @@ class AutoRecovery:
         anew."""
         while True:
             expired = asyncio.Event()
-            stop = self._store.metadata.listen(functools.partial(_tell, expired))
+            stop = self._store.metadata.listen(functools.partial(_report, expired))
             try:
                 await until_one_ends(self._election.run(), self._worker.run(), _wait(expired))
                 _log.warning("the session with the metadata service has expired, and auto-recovery begins anew")
@@ -103,7 +104,7 @@ class AutoRecovery:
                 stop()
 
 
-def _tell(expired: asyncio.Event, session: Session) -> None:
+def _report(expired: asyncio.Event, session: Session) -> None:
     if session is Session.EXPIRED:
         expired.set()
 
@@ -117,10 +118,50 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:
-    address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
-    if not port:
+    if not settings.prometheus_stats_http_port:
         return lambda: None
-    try:
-        return metrics.serve(counts, address, port)[0]
-    except OSError as error:
-        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
+    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]
+
+
+class Election:
+    """Stands for auditor, and audits while it is the one."""
+
+    def __init__(self, nodes: UnderReplication, audit: Callable[[], Awaitable[None]]) -> None:
+        self.is_auditor = False
+        self._nodes = nodes
+        self._audit = audit
+        self._vote = ""
+
+    async def run(self) -> None:
+        """Stand, and audit whenever elected; it does not end by itself. Raises :class:`StoreError` if the metadata
+        service fails."""
+        while True:
+            changed = Change()
+            try:
+                is_elected = bool(self._vote) and await self._nodes.is_elected(self._vote, changed.notice)
+            except ValueError:  # the vote is gone, with a session or by another hand
+                self._vote = ""
+            if not self._vote:
+                self._vote = await self._nodes.vote()
+                continue
+            if not is_elected:
+                await changed.wait()
+                continue
+            _log.info("%s is the auditor", self._nodes.name)
+            self.is_auditor = True
+            try:
+                await until_one_ends(self._audit(), self._is_over())
+            finally:
+                self.is_auditor = False
+            _log.warning("%s is the auditor no more", self._nodes.name)
+
+    async def _is_over(self) -> None:
+        """Wait until the vote is not the first one any more."""
+        while True:
+            changed = Change()
+            try:
+                if not await self._nodes.is_elected(self._vote, changed.notice):
+                    return
+            except ValueError:
+                return
+            await changed.wait()

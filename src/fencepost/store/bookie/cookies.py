@@ -176,8 +176,8 @@ def stamp(directory: str, cookie: Cookie, is_first_start: bool = True) -> None:
     that fails.
     """
     if is_first_start:
-        _note(directory, FIRST_START)
-    _note(directory, VERSION, to_bytes(cookie))
+        _record(directory, FIRST_START)
+    _record(directory, VERSION, to_bytes(cookie))
 
 
 def is_first_start(directory: str) -> bool:
@@ -208,7 +208,7 @@ def run_of(directory: str) -> Run | None:
 
 def begin_run(directory: str, run: Run) -> None:
     """Note durably how the bookie runs. Raises :class:`SystemFailure` if that fails."""
-    _note(directory, RUNNING, (_JOURNALS_ADDS if run.journals_adds else _ADDS_IN_MEMORY).encode())
+    _record(directory, RUNNING, (_JOURNALS_ADDS if run.journals_adds else _ADDS_IN_MEMORY).encode())
 
 
 def end_run(directory: str) -> None:
@@ -220,7 +220,7 @@ def begin_repair(directory: str) -> None:
     """Note durably that entries may be missing, and that whatever is in a directory from now on comes of the repair.
     Raises :class:`SystemFailure`.
     """
-    _note(directory, REPAIR)
+    _record(directory, REPAIR)
 
 
 def end_repair(directory: str) -> None:
@@ -232,7 +232,7 @@ _JOURNALS_ADDS = "adds are in the journal\n"
 _ADDS_IN_MEMORY = "adds may be in memory alone\n"
 
 
-def _note(directory: str, name: str, data: bytes = b"") -> None:
+def _record(directory: str, name: str, data: bytes = b"") -> None:
     """Write a file of a directory, which is made if there is none, as a whole and durably."""
     current = Path(directory, CURRENT)
     try:

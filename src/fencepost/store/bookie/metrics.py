@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from fencepost.errors import SystemFailure
 from fencepost.store import messages as m
 
 if TYPE_CHECKING:
@@ -126,14 +127,17 @@ class Metrics:
 
 
 def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
-    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises ``OSError`` if the
-    port is taken.
+    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises
+    :class:`fencepost.errors.SystemFailure` if the port is taken.
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
-    server, thread = start_http_server(port, address, registry)
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as error:
+        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
 
     def end() -> None:
         server.shutdown()

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from fencepost.store.rows import ready as loops
 from fencepost.store.rules.boot import Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
 from fencepost.tracing import TraceWriter
+
+T = TypeVar("T")
 
 SPARE_FILES = 256
 """Files that a bookie has open besides its connections."""
@@ -62,8 +64,9 @@ async def serve(
     directories = Directories.of(directory, settings)
     ended = _Ended()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:
-        client = await _connected(settings, directories, ended)
-        if client is None:
+        try:
+            client = await _connected(settings, directories, ended)
+        except _AskedToEnd:
             return
         async with client:
             process = await _Process.of(
@@ -250,32 +253,17 @@ def _open(server: Server, storage: Storage, directories: Directories) -> int:
     return records
 
 
-async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient | None:
-    """A session with the metadata service; None if the bookie is asked to end before there is one.
+async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient:
+    """A session with the metadata service. Raises :class:`_AskedToEnd` if the bookie is asked to end before there is
+    one.
 
     A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at
     once. For a new one the address may be wrong. Raises :class:`MetadataServiceError` then.
     """
-    waits = any(each.cookie is not None for each in directories.stamped())
-    over = asyncio.create_task(ended.wait())
-    try:
-        while True:
-            connecting = asyncio.create_task(
-                MetadataClient.connect(settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000)
-            )
-            await asyncio.wait({connecting, over}, return_when=asyncio.FIRST_COMPLETED)
-            if over.done():
-                connecting.cancel()
-                await asyncio.gather(connecting, return_exceptions=True)
-                return None
-            try:
-                return connecting.result()
-            except MetadataServiceError as error:
-                if not waits:
-                    raise
-                _log.warning("%s: the bookie waits for it", error)
-    finally:
-        over.cancel()
+    connect = functools.partial(
+        MetadataClient.connect, settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000
+    )
+    return await _patiently(connect, ended, waits=any(each.cookie is not None for each in directories.stamped()))
 
 
 class _AskedToEnd(Exception):
@@ -345,8 +333,10 @@ async def _check_cookies(
     raise SystemFailure(f"the bookie does not start: {problem}")
 
 
-async def _patiently(work: Callable[[], Awaitable[None]], ended: _Ended) -> None:
-    """Do something that needs the metadata service, again until it is there or the bookie is asked to end."""
+async def _patiently(work: Callable[[], Awaitable[T]], ended: _Ended, waits: bool = True) -> T:
+    """Do something that needs the metadata service; where it ``waits``, again until the service is there. Raises
+    :class:`_AskedToEnd` if the bookie is asked to end meanwhile.
+    """
     over = asyncio.create_task(ended.wait())
     try:
         while True:
@@ -359,6 +349,8 @@ async def _patiently(work: Callable[[], Awaitable[None]], ended: _Ended) -> None
             try:
                 return working.result()
             except MetadataServiceError as error:
+                if not waits:
+                    raise
                 _log.warning("%s: the bookie waits for it", error)
     finally:
         over.cancel()
@@ -418,8 +410,4 @@ def _serve_metrics(
         "bookkeeper_server_connections": lambda: len(server.connections),
         "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
     }
-    address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
-    try:
-        return metrics.serve(counts, address, port)[0]
-    except OSError as error:
-        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
+    return metrics.serve(counts, settings.prometheus_stats_http_address, settings.prometheus_stats_http_port)[0]

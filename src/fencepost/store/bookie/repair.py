@@ -78,7 +78,7 @@ class Repair:
             roles.RecoverLedger: lambda effect: self._begin(self._recover(effect)),
             roles.CopyEntries: lambda effect: self._begin(self._copy(effect)),
             SetTimer: lambda effect: self._begin(_later(effect)),
-            Trace: self._tell_trace,
+            Trace: self._trace_effect,
         }
 
     @property
@@ -175,11 +175,11 @@ class Repair:
         events, done = self._events, roles.Done(effect.token)
         self.server.call(effect.operation, *effect.arguments).add_done_callback(lambda _: events.put_nowait(done))
 
-    def _tell_trace(self, effect: Trace) -> None:
+    def _trace_effect(self, effect: Trace) -> None:
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.storage.entries_of(effect.ledger))
             effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})
-        self.server.tell_trace(effect)
+        self.server.trace_effect(effect)
 
     async def _list(self, effect: roles.ListLedgers) -> roles.LedgersListed:
         if effect.anew or self._pages is None:

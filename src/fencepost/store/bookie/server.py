@@ -213,7 +213,7 @@ class Server:
             Forget: self._forget,
             Result: self._result,
             Stop: self._stop,
-            Trace: self.tell_trace,
+            Trace: self.trace_effect,
         }
 
     # -- start and end ------------------------------------------------------------------------------------------------
@@ -643,7 +643,7 @@ class Server:
             self._records.clear()
             self._entries.clear()
 
-    def tell_trace(self, effect: Trace) -> None:
+    def trace_effect(self, effect: Trace) -> None:
         fields, trace = effect.fields, self.trace
         assert trace is not None
         if effect.connection is not None:

@@ -59,10 +59,10 @@ from fencepost.store.rules.boot import Mark, Run, Step, mark_of, may_leave_limbo
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, may_boot, may_repair
 from fencepost.store.rules.ensembles import Fragment, covers_ensemble
-from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import ReadOutcome, answer_to_read, ordinary_read, outcome_of_read
+from fencepost.store.rules.recovery import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.replication import belonging, sources
 
 

@@ -25,8 +25,8 @@ from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.checked.recorded import RecordedStore
 from fencepost.store.rules.codes import NEGATIVES, Code
 from fencepost.store.rules.ensembles import Fragment
-from fencepost.store.rules.fencing import says_fenced
 from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.recovery import says_fenced
 
 RECORDER = "record"
 """The kind of node that tells of messages."""

@@ -67,9 +67,9 @@ from fencepost.store.rules.adding import is_beyond, is_forced, lac_of_owner, may
 from fencepost.store.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import chosen, fragment_of, replaced
-from fencepost.store.rules.fencing import is_fenced_by_read
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, Next, end_of, ends_at, takes_update, to_close
 from fencepost.store.rules.reading import is_readable, lac_of_reader, ordinary_read
+from fencepost.store.rules.recovery import is_fenced_by_read
 from fencepost.store.rules.replication import belonging
 
 

@@ -96,7 +96,6 @@ from fencepost.store.rules.ensembles import (
     still_confirmed,
     write_set,
 )
-from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.metadata import (
     LedgerMetadata,
     LedgerStatus,
@@ -107,11 +106,11 @@ from fencepost.store.rules.metadata import (
     ends_at,
     marked_in_recovery,
     takes_update,
+    to_announce_fragments,
     to_change_ensemble,
     to_close,
     to_close_recovered,
     to_start_recovery,
-    to_tell_fragments,
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
@@ -124,13 +123,17 @@ from fencepost.store.rules.reading import (
     recovery_read,
 )
 from fencepost.store.rules.recovery import (
+    answer_to_fence,
     confirmed_before,
     ensemble_to_read,
+    fencing,
     is_end,
+    is_fenced_by_read,
     keeps_fragments,
     lac_to_carry,
     may_close,
     may_read_ahead,
+    says_fenced,
 )
 
 Ensemble = tuple[ModelValue, ...]
@@ -937,7 +940,7 @@ class Store(LedgerProtocol):
             else:
                 client.status, client.version = Status.WITHDRAWN, None
         elif client.status is Status.TELLING_FRAGMENTS:
-            if to_tell_fragments(seen.status, version == update.version, self.protections) is Next.WRITE:
+            if to_announce_fragments(seen.status, version == update.version, self.protections) is Next.WRITE:
                 self._go_on_with(c, update.metadata, version)
                 client.status = Status.IN_RECOVERY
                 self._advance_lac(c)

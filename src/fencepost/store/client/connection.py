@@ -55,11 +55,9 @@ class Asking(Protocol):
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """The bookie answered."""
-        ...
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """The bookie did not answer; whether it did what was asked is unknown."""
-        ...
 
 
 class AskingForAdds(Protocol):
@@ -69,7 +67,6 @@ class AskingForAdds(Protocol):
         """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the
         call.
         """
-        ...
 
 
 class AskingForReads(Asking, Protocol):
@@ -81,15 +78,12 @@ class AskingForReads(Asking, Protocol):
         """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at
         yet.
         """
-        ...
 
     def read_answered(self, bookie: str, entry_id: int, response: Response) -> None:
         """The bookie answered otherwise."""
-        ...
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """The bookie did not answer."""
-        ...
 
 
 class _PlainAdds:
@@ -112,15 +106,12 @@ class Client(Protocol):
 
     async def address_of(self, bookie: str) -> tuple[str, int]:
         """Host and port of a bookie. Raises ``ValueError`` or :class:`StoreError` if there are none."""
-        ...
 
     def failed(self, bookie: str) -> None:
         """A bookie does not work as it should."""
-        ...
 
     def disconnected(self, bookie: str) -> None:
         """The connection to a bookie is gone."""
-        ...
 
 
 _Waiting = tuple[Asking, int, float, int, bool]
@@ -442,7 +433,7 @@ class Connection:
             link.abort("the client is closed")
             return
         self.attempts, self.link, self.heard_at = 0, link, self.loop.time()
-        self._tell("connected", link)
+        self._trace("connected", link)
         self._flush()
 
     def lost(self, link: _Link, reason: str) -> None:
@@ -450,11 +441,11 @@ class Connection:
         if link is self.link:
             self.link = None
             _log.info("the connection to the bookie %s broke: %s", self.bookie, reason)
-            self._tell("disconnected", link)
+            self._trace("disconnected", link)
             self._break()
 
-    def _tell(self, what: str, link: _Link) -> None:
-        """Tell the trace of a connection, whose name is the address that the bookie sees too."""
+    def _trace(self, what: str, link: _Link) -> None:
+        """Record a connection in the trace, whose name is the address that the bookie sees too."""
         if self.trace is not None:
             self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 

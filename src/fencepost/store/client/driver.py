@@ -151,7 +151,7 @@ class Driver:
         is_news = bookie not in self._quarantined()
         self.failed_until[bookie] = self.loop.time() + self.settings.quarantine
         if is_news:
-            self._tell_bookies()
+            self._announce_bookies()
 
     def disconnected(self, bookie: str) -> None:
         """Tell all roles that the connection to a bookie is gone."""
@@ -173,9 +173,9 @@ class Driver:
         for bookie in set(bookies.writable) - set(self.bookies.writable):
             self.failed_until.pop(bookie, None)  # it is registered anew, so it works again
         self.bookies = bookies
-        self._tell_bookies()
+        self._announce_bookies()
 
-    def _tell_bookies(self) -> None:
+    def _announce_bookies(self) -> None:
         for actor in [*self.actors]:
             actor.deliver(self.candidates())
 
@@ -298,7 +298,7 @@ class Actor:
         if driver.trace is not None:
             ledger = getattr(role, "ledger", "")
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
-            self._carry[Trace] = self.tell_trace
+            self._carry[Trace] = self.trace_effect
         driver.actors.add(self)
         self.deliver(driver.candidates())
 
@@ -363,7 +363,7 @@ class Actor:
         assert self._take_confirmed is not None
         self._take_confirmed(confirmed)
 
-    def tell_trace(self, effect: Trace) -> None:
+    def trace_effect(self, effect: Trace) -> None:
         """Write what the role says it does; only if there is a trace."""
         self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 

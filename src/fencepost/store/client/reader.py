@@ -10,10 +10,9 @@ from contextlib import aclosing
 from itertools import accumulate
 from typing import Self
 
-from fencepost.store.client.calls import Calls
+from fencepost.store.client.calls import Calls, error_of
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
-from fencepost.store.client.outcomes import error_of
 from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
 from fencepost.store.entries import Entry
 from fencepost.store.errors import NoSuchEntryError, StoreError

@@ -381,7 +381,7 @@ class Reading:
         role = readings.role
         if role.traces and refused < len(rows):
             fields = {"bookie": bookie, "entries": runs_of(entry_ids[rows >= 0])}
-            readings.calls.actor.tell_trace(Trace("reader_receives_entry", role.ledger, fields))
+            readings.calls.actor.trace_effect(Trace("reader_receives_entry", role.ledger, fields))
         if lac > role.lac or bookie in role.suspects:
             readings.calls.actor.deliver(EntriesRead(bookie, lac))
         if not refused:
@@ -555,7 +555,7 @@ class Stretch(Reading):
         for bookie, entry_ids in lacking.items():
             if role.traces:
                 fields = {"bookie": bookie, "entries": runs_of(entry_ids)}
-                actor.tell_trace(Trace("reader_receives_no_entry", role.ledger, fields))
+                actor.trace_effect(Trace("reader_receives_no_entry", role.ledger, fields))
             missing = [entry_id for entry_id in entry_ids if self.is_missing(entry_id) and not actor.is_closed]
             self._ask_another(bookie, missing, bookie)
 

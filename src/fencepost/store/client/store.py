@@ -67,7 +67,7 @@ class Opening(Generic[H]):
 class Store:
     """The ledgers of a cluster of bookies and its metadata service, as one client sees them.
 
-    :func:`fencepost.connect` gives a :class:`fencepost.client.client.Client`, which has logs, too.
+    :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which has logs, too.
     """
 
     def __init__(self, driver: Driver) -> None:

@@ -168,6 +168,16 @@ class Waiting(Generic[S]):
         self._of = of
 
 
+class Handle(Waiting[H]):
+    """Something that is opened, and that ``with`` closes at the end, as ``async with`` does."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._loop.wait(self._of.__aexit__(kind, error, traceback))
+
+
 def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Waiting[S], P], T]:
     """The method for synchronous code that waits for an asynchronous one."""
 
@@ -206,7 +216,7 @@ def _named(method: Callable[Q, T], of: Callable[..., Any]) -> Callable[Q, T]:
     return method
 
 
-class SyncLedgerWriter(Waiting[LedgerWriter]):
+class SyncLedgerWriter(Handle[LedgerWriter]):
     """A ledger that this client has created; see :class:`LedgerWriter`."""
 
     def __init__(self, loop: Loop, writer: LedgerWriter) -> None:
@@ -228,12 +238,6 @@ class SyncLedgerWriter(Waiting[LedgerWriter]):
         """See :attr:`LedgerWriter.last_add_confirmed`."""
         return self._of.last_add_confirmed
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._loop.wait(self._of.__aexit__(kind, error, traceback))
-
     def append_many(self, entries: Iterable[Data]) -> list[int]:
         """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be
         sent.
@@ -251,7 +255,7 @@ class SyncLedgerWriter(Waiting[LedgerWriter]):
         return self._loop.wait(several.ids())
 
 
-class SyncLedgerReader(Waiting[LedgerReader]):
+class SyncLedgerReader(Handle[LedgerReader]):
     """A ledger that is read; see :class:`LedgerReader`."""
 
     def __init__(self, loop: Loop, reader: LedgerReader) -> None:
@@ -280,9 +284,3 @@ class SyncLedgerReader(Waiting[LedgerReader]):
     def last_add_confirmed(self) -> int:
         """See :attr:`LedgerReader.last_add_confirmed`."""
         return self._of.last_add_confirmed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, Protocol, Self
 
+from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
-from fencepost.store.client.outcomes import error_of
 from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError
 from fencepost.store.roles.interface import Confirmed, Result
 from fencepost.store.roles.writer import Writer, WriterSettings
@@ -463,19 +463,41 @@ class _Batch:
                 sink.set_exception(error)
 
 
-class _Several:
-    """Appends that are waited for together. It takes what comes of each as a future would, and of many at once.
-
-    ``missing``: how many of them are not confirmed; ``mean``: the bytes of one, lately.
-    """
+class Together:
+    """Appends that are waited for together. ``missing``: how many of them are not confirmed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.missing = 0
-        self.mean = 1024
-        self.confirmed: list[range] = []
         self.error: StoreError | None = None
         self.over: asyncio.Future[None] | None = None
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """So many appends have failed, and all after them will."""
+        self.error = self.error or error
+        self._fewer(number)
+
+    def _fewer(self, number: int) -> None:
+        self.missing -= number
+        if not self.missing and self.over is not None and not self.over.done():
+            self.over.set_result(None)
+
+    async def _all_over(self) -> None:
+        """Wait until nothing is missing. Raises if an append has failed."""
+        if self.missing:
+            self.over = self.loop.create_future()
+            await self.over
+        if self.error is not None:
+            raise self.error
+
+
+class _Several(Together):
+    """It takes what comes of each append as a future would, and of many at once. ``mean``: the bytes of one, lately."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.mean = 1024
+        self.confirmed: list[range] = []
 
     def done(self) -> bool:
         """Every result is taken."""
@@ -497,21 +519,7 @@ class _Several:
             self.confirmed.append(range(first, first + number))
         self._fewer(number)
 
-    def fail(self, error: StoreError, number: int) -> None:
-        """So many appends have failed, and all after them will."""
-        self.error = self.error or error
-        self._fewer(number)
-
-    def _fewer(self, number: int) -> None:
-        self.missing -= number
-        if not self.missing and self.over is not None and not self.over.done():
-            self.over.set_result(None)
-
     async def ids(self) -> list[int]:
         """The entries, once nothing is missing."""
-        if self.missing:
-            self.over = self.loop.create_future()
-            await self.over
-        if self.error is not None:
-            raise self.error
+        await self._all_over()
         return [*chain.from_iterable(self.confirmed)]

@@ -87,7 +87,7 @@ class Supervisor:
         self._changed = changed
         self.parts = {
             name: Part(
-                name, plan.port(name), self._command(name), self.directory / LOGS / f"{label(name)}.log", self._note
+                name, plan.port(name), self._command(name), self.directory / LOGS / f"{label(name)}.log", self._record
             )
             for name in plan.names()
         }
@@ -110,7 +110,7 @@ class Supervisor:
         """All parts but the metadata service."""
         return [part for part in self.parts.values() if part.name != METADATA]
 
-    def _note(self, part: Part) -> None:
+    def _record(self, part: Part) -> None:
         if part.identity is None:
             self.plan.processes.pop(part.name, None)
         else:

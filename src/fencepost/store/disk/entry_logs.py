@@ -68,13 +68,11 @@ class Entries(Protocol):
 
     def runs(self) -> Runs:
         """Their runs."""
-        ...
 
     def pieces(self) -> Iterator[Part]:
         """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next
         one is asked for.
         """
-        ...
 
 
 class Bodies:
@@ -296,7 +294,7 @@ class EntryLogs:
         """Let reads find what is in a section that is durable."""
         self.sequence = section.sequence
         self.sizes[section.log] = aligned(section.end)
-        self._tell(section)
+        self._report(section)
         self.index.load([_placed(section)])
         self._unfinished = False
 
@@ -319,7 +317,7 @@ class EntryLogs:
         self.logs[log], self.sizes[log], self.current = file, SECTOR, log
         return file
 
-    def _tell(self, section: Section) -> None:
+    def _report(self, section: Section) -> None:
         """Take into account what a section says besides where its entries are."""
         contents = section.contents
         self.journal_start = contents.journal_start
@@ -434,7 +432,7 @@ class EntryLogs:
             self.logs[log], self.sizes[log] = file, file.end
             for section in found.sections:
                 if section.sequence <= last.sequence:
-                    self._tell(section)
+                    self._report(section)
                     yield _placed(section)
 
     def _remove_dead(self, logs: Collection[int]) -> None:

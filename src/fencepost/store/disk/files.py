@@ -50,35 +50,28 @@ class File(Protocol):
 
     def append(self, data: bytes | Sequence[Part]) -> None:
         """Write at ``end``, one part after another, and move that."""
-        ...
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
-        ...
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the
         end of the file.
         """
-        ...
 
     def read_now(self, offset: int, buffer: memoryview) -> int:
         """As :meth:`read_into`, without waiting for a disk: fewer bytes, or none, where others are not in the operating
         system's memory.
         """
-        ...
 
     def sync(self) -> None:
         """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
-        ...
 
     def preallocate(self, end: int) -> None:
         """Take room from ``end`` up to an offset; what was never written there reads as zeros."""
-        ...
 
     def truncate(self, length: int) -> None:
         """Cut the file off; the next write goes there."""
-        ...
 
 
 class Files(Protocol):
@@ -86,35 +79,27 @@ class Files(Protocol):
 
     def names(self) -> list[str]:
         """The files there are, in the order of their names."""
-        ...
 
     def size(self, name: str) -> int:
         """The bytes of a file."""
-        ...
 
     def create(self, name: str) -> File:
         """Make a file, which must not be there yet."""
-        ...
 
     def open(self, name: str, writable: bool = False) -> File:
         """Open a file that is there."""
-        ...
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name, in one step; a file that has that name is replaced."""
-        ...
 
     def remove(self, name: str) -> None:
         """Remove a file. Whoever has it open can go on to read it."""
-        ...
 
     def sync(self) -> None:
         """Come back when the names of the files are durable."""
-        ...
 
     def room(self) -> Room:
         """How much room there is."""
-        ...
 
 
 TEMPORARY = ".new"

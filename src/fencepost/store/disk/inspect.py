@@ -111,7 +111,7 @@ def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
     in_journal: dict[int, set[int]] = {}
     for payload in found.records:
         record = decode(payload)
-        ledgers.note(record)
+        ledgers.apply(record)
         if type(record) is EntryAdded:
             ledgers.cache.put(record.ledger, record.entry_id, record.body)
     cache = ledgers.cache

@@ -62,7 +62,7 @@ class LedgerStore:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def note(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Take a record of the journal into account in what is known of its ledger. Its entry is put by itself."""
         ledger = record.ledger
         state = self.states.get(ledger)
@@ -77,8 +77,8 @@ class LedgerStore:
             state.apply(record)
         self._changed.add(ledger)
 
-    def note_rows(self, rows: EntryRows) -> None:
-        """As :meth:`note`, for entries that arrived together; those of a ledger stand one after another."""
+    def apply_rows(self, rows: EntryRows) -> None:
+        """As :meth:`apply`, for entries that arrived together; those of a ledger stand one after another."""
         for ledger, lac in rows.lacs():
             state = self.states.get(ledger)
             if state is None:

@@ -161,7 +161,7 @@ class Storage:
                         self._keep_replayed(record)
                         yield from (LacWritten(ledger, lac, b"") for ledger, lac in record.lacs())
                     else:
-                        self._ledgers.note(record)
+                        self._ledgers.apply(record)
                         yield record
             except ValueError as error:
                 raise SystemFailure(
@@ -224,7 +224,7 @@ class Storage:
             if type(record) is EntryAdded:
                 self._entries_journalled += 1
                 self._queued_bytes += len(record.body)
-            self._ledgers.note(record)
+            self._ledgers.apply(record)
             self._queue.append((position, record))
             self._queued += 1
             if self._idle:
@@ -255,19 +255,19 @@ class Storage:
         of ``entries``.
         """
         with self._lock:
-            note, cache = self._ledgers.note, self._ledgers.cache
+            apply, cache = self._ledgers.apply, self._ledgers.cache
             for _, record in records:
                 if type(record) is EntryAdded:
                     self._entries_journalled += 1
                     self._queued_bytes += len(record.body)
-                    note(record)
+                    apply(record)
                 elif type(record) is EntryRows:
-                    self._ledgers.note_rows(record)
+                    self._ledgers.apply_rows(record)
                     cache.put_rows(record)
                     self._queued += len(record) - 1
                     self._queued_bytes += len(record.data)
                 else:
-                    note(record)  # type: ignore[arg-type]
+                    apply(record)  # type: ignore[arg-type]
             self._queue += records
             self._queued += len(records)
             if self._idle and records:
@@ -420,7 +420,7 @@ class Storage:
     def _keep_replayed(self, rows: EntryRows) -> None:
         """Keep entries that were in the journal."""
         with self._lock:
-            self._ledgers.note_rows(rows)
+            self._ledgers.apply_rows(rows)
             self._ledgers.cache.put_rows(rows)
         if self._ledgers.cache.size >= self._half:
             self._flush_replayed()

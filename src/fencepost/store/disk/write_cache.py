@@ -44,25 +44,20 @@ class WriteCache(Protocol):
 
     def __len__(self) -> int:
         """How many entries there are."""
-        ...
 
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
         """Keep an entry; one with the same id is replaced."""
-        ...
 
     def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
         """Keep entries, each its ledger, its id and its body, in this order."""
-        ...
 
     def put_rows(self, rows: EntryRows) -> None:
         """Keep entries that arrived together, in this order. Their bytes are not copied: nobody changes them any
         more.
         """
-        ...
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry, None if it is not here."""
-        ...
 
     def find(
         self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]
@@ -70,27 +65,21 @@ class WriteCache(Protocol):
         """Find those entries whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are a ``MISS``; the
         rest stays so. Gives what the addresses in the table point into.
         """
-        ...
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if none is here."""
-        ...
 
     def ledgers(self) -> list[int]:
         """The ledgers that have entries here."""
-        ...
 
     def ids(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger that are here."""
-        ...
 
     def drop(self, ledger: int) -> None:
         """Forget the entries of a ledger."""
-        ...
 
     def in_order(self) -> Entries:
         """All entries, to be written to an entry log. Nothing is put or dropped any more."""
-        ...
 
 
 def write_cache(compiled: bool, before: WriteCache | None = None) -> WriteCache:

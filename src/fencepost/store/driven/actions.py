@@ -33,9 +33,8 @@ from fencepost.store.driven.system import Channel, Difference, System
 from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Received, Unanswered
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred, write_set
-from fencepost.store.rules.fencing import fencing
 from fencepost.store.rules.metadata import LedgerStatus, current_ensemble
-from fencepost.store.rules.recovery import may_close, may_read_ahead
+from fencepost.store.rules.recovery import fencing, may_close, may_read_ahead
 
 REASONS: Mapping[str, str] = {
     "late fence": "a recovery reads as soon as enough bookies are fenced: no higher LAC that comes later is heard",

@@ -242,12 +242,7 @@ class UnderReplication:
 
     async def set_recovery_delay(self, seconds: int) -> None:
         """Set how many seconds a bookie that is lost is waited for."""
-        data = b"%d" % seconds
-        while (
-            not await self.client.write_node(paths.RECOVERY_DELAY, data)
-            and await self.client.create_node(paths.RECOVERY_DELAY, data) is None
-        ):
-            pass
+        await self._put(paths.RECOVERY_DELAY, b"%d" % seconds)
 
     async def checked(self) -> int | None:
         """When an auditor has last looked whether bookies have what they should, in milliseconds since 1970; None if
@@ -262,11 +257,11 @@ class UnderReplication:
 
     async def set_checked(self, now: int) -> None:
         """Say that an auditor has looked whether bookies have what they should."""
-        data = _CLASSES["CheckAllLedgersFormat"](checkAllLedgersCTime=now).SerializeToString()
-        while (
-            not await self.client.write_node(paths.CHECKED, data)
-            and await self.client.create_node(paths.CHECKED, data) is None
-        ):
+        await self._put(paths.CHECKED, _CLASSES["CheckAllLedgersFormat"](checkAllLedgersCTime=now).SerializeToString())
+
+    async def _put(self, path: str, data: bytes) -> None:
+        """Write a node, or make it, whichever of the two is possible."""
+        while not await self.client.write_node(path, data) and await self.client.create_node(path, data) is None:
             pass
 
     # -- the election --------------------------------------------------------------------------------------------------

@@ -65,7 +65,6 @@ class ClosingTrace(Trace, Protocol):
 
     def close(self, parameters: dict[str, Any] = ...) -> None:
         """Nothing more comes."""
-        ...
 
 
 async def record(

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -26,10 +27,53 @@ from fencepost.errors import SystemFailure
 from fencepost.store.messages import StartTlsResponse
 from fencepost.store.record.faults import CUT, DELAY, DROP, REQUEST, RESPONSE, Faults
 from fencepost.store.record.observer import START_TLS, Key, ObservedMessage, request_of, response_of
-from fencepost.store.record.peers import process_of
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v3
 from fencepost.store.wire.frames import DEFAULT_LIMIT, LENGTH_SIZE, WireError, length_of, refused_length
+
+
+def process_of(peer: Any, own: Any) -> int | None:
+    """The id of the process that a connection comes from. None for a connection from another machine, or where the
+    operating system does not report the process.
+    """
+    try:
+        if not peer or not own or ":" in peer[0]:
+            return None
+        inode = _inode(_written(peer), _written(own))
+        return None if inode is None else _holder(f"socket:[{inode}]")
+    except OSError:
+        return None
+
+
+def _written(address: tuple[str, int]) -> str:
+    """An address as in the kernel's table: the bytes in the machine's order."""
+    (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
+    return f"{number:08X}:{address[1]:04X}"
+
+
+def _inode(local: str, remote: str) -> str | None:
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            words = line.split(None, 10)
+            if words[1] == local and words[2] == remote:
+                return words[9]
+    return None
+
+
+def _holder(name: str) -> int | None:
+    """The process that has a file open by this name, among those that this one may look at."""
+    for process in os.listdir("/proc"):
+        if not process.isdecimal():
+            continue
+        folder = f"/proc/{process}/fd"
+        try:
+            for file in os.listdir(folder):
+                if os.readlink(f"{folder}/{file}") == name:
+                    return int(process)
+        except OSError:
+            continue
+    return None
+
 
 CONNECTIONS = 10_000
 """Connections that are passed on at a time. One more is refused, and recorded as refused."""
@@ -63,7 +107,6 @@ class Trace(Protocol):
         actor: str = "",
     ) -> None:
         """One event."""
-        ...
 
 
 class Bookie(msgspec.Struct, frozen=True):

@@ -83,7 +83,6 @@ class AddLoops(Protocol):
         """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of
         the ledger before.
         """
-        ...
 
     def confirm(
         self,
@@ -99,13 +98,11 @@ class AddLoops(Protocol):
         ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write
         quorum.
         """
-        ...
 
     def reached(
         self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
     ) -> int:
         """How far all entries are committed, as :func:`lac_reached` says."""
-        ...
 
 
 class PlainLoops:

@@ -81,7 +81,6 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, is_beyond, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
     answer_to_list_entries,
@@ -94,6 +93,7 @@ from fencepost.store.rules.reading import (
     may_begin,
     size_of_batch,
 )
+from fencepost.store.rules.recovery import answer_to_fence, is_fenced_by_read
 
 
 class Limits(msgspec.Struct, frozen=True):

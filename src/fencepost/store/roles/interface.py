@@ -32,7 +32,6 @@ class Role(Protocol):
 
     def receive(self, event: Event, now: int) -> list[Effect]:
         """Take an event at a time in microseconds, which never goes back; what is to be done about it, in order."""
-        ...
 
 
 # -- timers, for every role -------------------------------------------------------------------------------------------
@@ -124,11 +123,9 @@ class AddBatch(Protocol):
 
     def __getitem__(self, index: int) -> AddEntry:
         """One of them as a request."""
-        ...
 
     def length(self, index: int) -> int:
         """Bytes of data of the ledger up to and including one of the entries."""
-        ...
 
 
 class SendAdds(Effect, frozen=True, gc=False):
@@ -349,15 +346,12 @@ class Adds(Protocol):
 
     def __len__(self) -> int:
         """The number of adds."""
-        ...
 
     def entry_ids(self) -> Sequence[int]:
         """The entries that are added, in order."""
-        ...
 
     def last_place(self, entry_id: int) -> int:
         """The place among them of the last add of an entry, -1 if there is none."""
-        ...
 
 
 class AskedToAdd(Event, frozen=True, gc=False):
@@ -389,15 +383,12 @@ class Reads(Protocol):
 
     def __len__(self) -> int:
         """The number of reads."""
-        ...
 
     def entry_ids(self) -> list[int]:
         """The entries that are read, in order."""
-        ...
 
     def only(self, which: list[int]) -> Reads:
         """Those at some places among them."""
-        ...
 
 
 class AskedToRead(Event, frozen=True, gc=False):

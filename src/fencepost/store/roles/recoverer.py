@@ -42,7 +42,6 @@ from fencepost.store.roles.metadata import MetadataView, Seen, described
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, write_set
-from fencepost.store.rules.fencing import fencing, says_fenced
 from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -51,9 +50,9 @@ from fencepost.store.rules.metadata import (
     current_ensemble,
     marked_in_recovery,
     may_open,
+    to_announce_fragments,
     to_close_recovered,
     to_start_recovery,
-    to_tell_fragments,
     with_changed_ensemble,
 )
 from fencepost.store.rules.protections import ALL, Protections
@@ -61,11 +60,13 @@ from fencepost.store.rules.reading import ReadOutcome, ordinary_read, outcome_of
 from fencepost.store.rules.recovery import (
     confirmed_before,
     ensemble_to_read,
+    fencing,
     is_end,
     keeps_fragments,
     lac_to_carry,
     may_close,
     may_read_ahead,
+    says_fenced,
 )
 
 
@@ -197,7 +198,7 @@ class Recoverer(OfLedger):
         elif seen is not None and self.status is RecoveryStatus.MARKING:
             self._mark(seen, effects)
         elif seen is not None and self.status is RecoveryStatus.TELLING_FRAGMENTS:
-            self._tell_fragments(seen, effects)
+            self._announce_fragments(seen, effects)
         elif seen is not None and self.status is RecoveryStatus.CLOSING:
             self._close(effects)
 
@@ -415,7 +416,7 @@ class Recoverer(OfLedger):
         self._trace(effects, action, self.view.fields(metadata))
         effects.append(self.view.write(metadata))
 
-    def _tell_fragments(self, seen: Seen, effects: list[Effect]) -> None:
+    def _announce_fragments(self, seen: Seen, effects: list[Effect]) -> None:
         own = self.view.version == self.version
         if seen is Seen.WRITTEN:
             self.status, self.version = RecoveryStatus.READING, self.view.version
@@ -425,7 +426,7 @@ class Recoverer(OfLedger):
                 self._replace_bookies(effects)
             else:
                 self._close_when_done(effects)
-        elif to_tell_fragments(self.view.known().status, own, self.protections) is Next.WRITE:
+        elif to_announce_fragments(self.view.known().status, own, self.protections) is Next.WRITE:
             self._write("recovery_client_changes_ensemble", self._marked(), effects)
         else:
             self._restart(effects)

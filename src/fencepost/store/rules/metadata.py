@@ -206,7 +206,7 @@ def to_start_recovery(status: LedgerStatus) -> Next:
     return Next.DONE if status is LedgerStatus.CLOSED else Next.WRITE
 
 
-def to_tell_fragments(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
+def to_announce_fragments(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
     """A recovery that does not keep its fragments to itself (see :class:`Protections`) wants to publish a change of
     ensemble.
     """
@@ -225,4 +225,4 @@ def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: 
     """
     if status is LedgerStatus.CLOSED:
         return Next.DONE
-    return to_tell_fragments(status, is_own_version, protections)
+    return to_announce_fragments(status, is_own_version, protections)

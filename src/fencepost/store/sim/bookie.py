@@ -67,6 +67,9 @@ class BookieProcess:
     its disk is empty.
     """
 
+    ledgers: LedgerStore
+    """What is on its disk, as the process that works has read it."""
+
     def __init__(self, name: str, environment: Environment, random: Random) -> None:
         self.name = name
         self.environment = environment
@@ -100,11 +103,10 @@ class BookieProcess:
         }
 
     def _new_role(self) -> Bookie:
-        return Bookie(self.environment.case.protections, traces=self.environment.traces)
+        return Bookie(self.environment.case.protections, traces=self.environment.trace.is_read)
 
     def _forget(self) -> None:
         """What a process knows is gone with it."""
-        self.ledgers: LedgerStore | None = None
         self.pending: list[tuple[int, bytes, Record] | Checkpoint] = []
         self.flushing = False
         self.unmarked = False
@@ -149,9 +151,8 @@ class BookieProcess:
         except Damage as damage:
             self.refuse(str(damage))
             return False
-        self.environment.note(self.name, f"starts, with {len(found.records)} records")
-        if self.environment.trace is not None:
-            self.environment.trace.started(self.name, "bookie")
+        self.environment.happened(self.name, f"starts, with {len(found.records)} records")
+        self.environment.trace.started(self.name, "bookie")
         self.replaying = True
         self.cache_limit = int(self.random() ** 3 * 4_000)
         self.ledgers = LedgerStore(logs)
@@ -159,7 +160,7 @@ class BookieProcess:
             self.deliver(Replayed(record))
         for payload in found.records:
             record = decode(payload)
-            self.ledgers.note(record)
+            self.ledgers.apply(record)
             self.deliver(Replayed(record))
         try:
             self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
@@ -170,9 +171,8 @@ class BookieProcess:
         for record in unproven:
             if type(record) is EntryAdded:
                 self.environment.entry_durable(self.name, record)
-        if self.environment.trace is not None:
-            for ledger, fields in recovered(unproven).items():
-                self.environment.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
+        for ledger, fields in recovered(unproven).items():
+            self.environment.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
         self.works = True
         return True
 
@@ -181,14 +181,14 @@ class BookieProcess:
         self.alive = True
         self.replaying = False
         self.environment.judge.restarted(self.name, self._has)
-        self._tell_judge()
+        self._inform_judge()
         self.environment.metadata.register(self.name)
 
     def crash(self, power: bool) -> None:
         """The process is killed, or (``power``) its machine loses power."""
         if not self.works:
             return
-        self.environment.note(self.name, "loses power" if power else "is killed")
+        self.environment.happened(self.name, "loses power" if power else "is killed")
         self.alive = self.works = False
         self.starts += 1
         if power:
@@ -204,7 +204,7 @@ class BookieProcess:
 
     def refuse(self, why: str) -> None:
         """The bookie does not start any more."""
-        self.environment.note(self.name, f"refuses to start: {why}")
+        self.environment.happened(self.name, f"refuses to start: {why}")
         self.refuses = why
 
     def _enter_limbo(self) -> None:
@@ -214,8 +214,7 @@ class BookieProcess:
                 self.entering_limbo.add(ledger)
             else:
                 self.environment.judge.forgot(self.name, ledger)
-                if self.environment.trace is not None:
-                    self.environment.trace.node_did(self.name, "bookie_is_wiped", {}, str(ledger))
+                self.environment.trace.node_did(self.name, "bookie_is_wiped", {}, str(ledger))
         if not self.entering_limbo:
             self.lost_data = False
         for ledger in sorted(self.entering_limbo):
@@ -230,7 +229,7 @@ class BookieProcess:
         history = self.environment.judge.ledgers[request.ledger]
         self.asked_for[connection.number, txn] = (request, self.name in history.fenced)
         self.deliver(Asked(connection.number, txn, request))
-        self._tell_judge()
+        self._inform_judge()
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
@@ -239,14 +238,13 @@ class BookieProcess:
         for effect in effects:
             carry[type(effect)](effect)
 
-    def _tell_judge(self) -> None:
+    def _inform_judge(self) -> None:
         """The state of the bookie's ledgers. Only requests change it, once the bookie has started."""
         for ledger, known in self.role.ledgers.items():
             self.environment.judge.knows(self.name, ledger, known.lac, known.fenced)
 
     def _has(self, ledger: int, entry_id: int) -> bool:
         """Whether the bookie has an entry, or does not say that it lacks it."""
-        assert self.ledgers is not None
         found = self.ledgers.look_up(ledger, entry_id)[0] is not Code.NO_ENTRY
         return found or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
 
@@ -260,26 +258,24 @@ class BookieProcess:
 
     def places(self) -> list[tuple[str, int, int]]:
         """The places of entries in entry logs: the file, the offset and the bytes of each."""
-        assert self.ledgers is not None
         index = self.ledgers.logs.index
         found = [places_of(located) for ledger in index.ledgers() for located in index.runs(ledger)]
         return [(name_of_log(place.log), place.offset, place.size) for places in found for _, place in places]
 
     def in_memory(self) -> list[tuple[int, int]]:
         """The entries in memory, by ledger and id."""
-        assert self.ledgers is not None
         cache = self.ledgers.cache
         return [(ledger, entry_id) for ledger in cache.ledgers() for entry_id in cache.ids(ledger)]
 
     def flip_in_memory(self, ledger: int, entry_id: int, where: float) -> None:
         """Damage one bit of an entry in memory."""
-        assert self.ledgers is not None and isinstance(self.ledgers.cache, PlainWriteCache)
+        assert isinstance(self.ledgers.cache, PlainWriteCache)
         entries = self.ledgers.cache.entries[ledger]
         body = bytearray(entries[entry_id])
         bit = int(where * len(body) * 8)
         body[bit // 8] ^= 1 << bit % 8
         entries[entry_id] = bytes(body)
-        self.environment.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
+        self.environment.happened(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _later(self, start: int, event: Event) -> None:
         if self.works and self.starts == start:
@@ -304,7 +300,6 @@ class BookieProcess:
 
     def _trace(self, effect: Trace) -> None:
         """What a bookie has done for a client; the name of the connection says whose it is."""
-        assert self.environment.trace is not None
         label = None if effect.connection is None else self.environment.network.label(effect.connection)
         self.environment.trace.role_did(self.name, effect, label)
 
@@ -320,8 +315,7 @@ class BookieProcess:
 
     def _journal(self, effect: Journal) -> None:
         record = effect.record
-        assert self.ledgers is not None
-        self.ledgers.note(record)
+        self.ledgers.apply(record)
         self.pending.append((effect.position, encode(record), record))
         self._flush_soon()
 
@@ -385,8 +379,7 @@ class BookieProcess:
                 if type(record) is EntryAdded:
                     self.durable_entries.add((record.ledger, record.entry_id, record.body))
                     self.environment.entry_durable(self.name, record)
-            if self.environment.trace is not None:
-                self.environment.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
+            self.environment.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
             self.deliver(JournalSynced(group[-1][0]))
         if self.works and self.pending:
             self.flushing = True
@@ -409,29 +402,25 @@ class BookieProcess:
         return True
 
     def _fail(self, what: str) -> None:
-        self.environment.note(self.name, what)
+        self.environment.happened(self.name, what)
         self.flushing = False
         self.deliver(JournalFailed())
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def _store(self, store: Store) -> None:
-        assert self.ledgers is not None
         self.ledgers.cache.put(store.ledger, store.entry_id, store.body)
         self._begin_checkpoint()
 
     def _forget_ledger(self, forget: Forget) -> None:
-        assert self.ledgers is not None
         self.ledgers.forget(forget.ledger)
 
     def _begin_checkpoint(self) -> None:
-        assert self.ledgers is not None
         if self.ledgers.cache.size >= self.cache_limit and self.ledgers.flushing is None and not self.replaying:
             self.pending.append(self.ledgers.swap())
             self._flush_soon()
 
     def _write_section(self, checkpoint: Checkpoint) -> None:
-        assert self.ledgers is not None
         try:
             section = self.ledgers.write(checkpoint)
         except OSError:
@@ -440,7 +429,6 @@ class BookieProcess:
         self._after_disk(4_000, self._sync_section, section)
 
     def _sync_section(self, section: Section) -> None:
-        assert self.ledgers is not None
         if not self._sync_fails(name_of_log(section.log), "an entry log"):
             self.ledgers.logs.sync(section)
             self.ledgers.end(section)
@@ -448,7 +436,6 @@ class BookieProcess:
 
     def _remove_journal(self, start: int) -> None:
         """The end of a checkpoint, and sometimes a collection of garbage."""
-        assert self.ledgers is not None
         self.journal.remove_before(start)
         if self.random() < 0.3 and self.ledgers.flushing is None:
             try:
@@ -463,7 +450,6 @@ class BookieProcess:
 
     def _read(self, start: int, look_up: LookUp) -> None:
         if self.works and self.starts == start:
-            assert self.ledgers is not None
             code, entry_id, body = self.ledgers.look_up(look_up.ledger, look_up.entry_id)
             self.deliver(Found(look_up.number, code, entry_id, body))
 

@@ -155,7 +155,7 @@ class BootingBookie(BookieProcess):
         """The process is asked to end: it takes nothing more, flushes everything, and says so."""
         if not self.alive:
             return
-        self.environment.note(self.name, "is asked to end")
+        self.environment.happened(self.name, "is asked to end")
         self.alive = False
         self.is_shutting_down = True
         self._end_clients()
@@ -173,7 +173,7 @@ class BootingBookie(BookieProcess):
         if self.pending or self.flushing:
             self._flush_all()
             return
-        self.environment.note(self.name, "ends")
+        self.environment.happened(self.name, "ends")
         self.of_entries.run = None
         self.works = False
         self.starts += 1
@@ -184,7 +184,7 @@ class BootingBookie(BookieProcess):
         self.crash(power)
         self.may_lack = True
         for directory in directories:
-            self.environment.note(self.name, f"the directory of {directory.path} is lost")
+            self.environment.happened(self.name, f"the directory of {directory.path} is lost")
             directory.clear()
             for name in self._files_of(directory):
                 self.disk.remove(name)
@@ -227,18 +227,18 @@ class BootingBookie(BookieProcess):
     def _parts(self, step: Step, cookie: Cookie, has_lost_files: bool) -> list[Callable[[Callable[[], None]], None]]:
         """The parts of a step: each takes its time, and calls back when it is durable."""
         if step is Step.BEGIN_REPAIR:
-            return [partial(self._note, directory, "is_under_repair", True) for directory in self.directories]
+            return [partial(self._record, directory, "is_under_repair", True) for directory in self.directories]
         if step is Step.OPEN_STORAGE:
             return [partial(self._open_storage, has_lost_files)]
         if step is Step.MARK_LEDGERS:
             return [self._mark_ledgers]
         if step is Step.STAMP_COOKIES:
             return [
-                *(partial(self._note, directory, "cookie", cookie) for directory in self.directories),
-                partial(self._stamp_metadata, cookie),
+                *(partial(self._record, directory, "cookie", cookie) for directory in self.directories),
+                partial(self._after_metadata, self._stamped_metadata, cookie),
             ]
         if step is Step.NOTE_RUN:
-            return [self._note_run]
+            return [self._record_run]
         return [self._begin_to_serve]
 
     def _boot_on(self) -> None:
@@ -250,57 +250,50 @@ class BootingBookie(BookieProcess):
         if self.works:
             for directory in self.directories:
                 directory.is_first_start = False
-            protections, traces = self.environment.case.protections, self.environment.traces
+            protections, traces = self.environment.case.protections, self.environment.trace.is_read
             self.repair = roles.Repair(self.name, self.role, protections, PAUSE, traces)
             then()
 
-    def _note(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
-        self._after_disk(500, self._noted, directory, name, value, then)
+    def _record(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
+        self._after_disk(500, self._recorded, directory, name, value, then)
 
-    def _noted(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
-        self.environment.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
+    def _recorded(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
+        self.environment.happened(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
         setattr(directory, name, value)
         if name == "run":
-            self._tell("bookie_notes_run", {"journals_adds": self.journals})
+            self.environment.trace.node_did(self.name, "bookie_notes_run", {"journals_adds": self.journals})
         then()
 
-    def _tell(self, action: str, parameters: dict[str, Any]) -> None:
-        if self.environment.trace is not None:
-            self.environment.trace.node_did(self.name, action, parameters)
-
-    def _note_run(self, then: Callable[[], None]) -> None:
+    def _record_run(self, then: Callable[[], None]) -> None:
         if self.alive:  # as it should not be
             delay = int(self.boots.random() * LATE)
             arguments = (self.of_entries, "run", Run(journals_adds=self.journals), then)
-            self.environment.schedule.after(delay, self._if_there, self.starts, self._noted, arguments)
+            self.environment.schedule.after(delay, self._if_there, self.starts, self._recorded, arguments)
         else:
-            self._note(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_noted, then))
+            self._record(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_recorded, then))
 
-    def _run_noted(self, then: Callable[[], None]) -> None:
+    def _run_recorded(self, then: Callable[[], None]) -> None:
         # with nothing confirmed yet: a crash puts its ledgers in limbo all the same
         self.is_at_risk = not self.journals
         then()
 
-    def _stamp_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
-        self._after_metadata(self._stamped_metadata, cookie, then)
-
     def _stamped_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
-        self.environment.note(self.name, "stamps the metadata")
+        self.environment.happened(self.name, "stamps the metadata")
         self.environment.cookies[self.name] = cookie
-        self._tell("bookie_stamps_cookies", {})
+        self.environment.trace.node_did(self.name, "bookie_stamps_cookies", {})
         then()
 
     def _mark_ledgers(self, then: Callable[[], None]) -> None:
         self.replaying = False
         self.marked = then
-        self._tell_repair(Call(1, "mark ledgers"))
+        self._deliver_to_repair(Call(1, "mark ledgers"))
 
     def _begin_to_serve(self, then: Callable[[], None]) -> None:
         self.is_at_risk = not self.journals
         self._serve()
         if any(directory.is_under_repair for directory in self.directories):
             self._maybe_crash(within=60_000)
-            self._tell_repair(Call(2, "repair"))
+            self._deliver_to_repair(Call(2, "repair"))
         then()
 
     def _has(self, ledger: int, entry_id: int) -> bool:
@@ -327,7 +320,6 @@ class BootingBookie(BookieProcess):
         self._begin_checkpoint()
 
     def _begin_checkpoint(self) -> None:
-        assert self.ledgers is not None
         if self.wanted and self.ledgers.flushing is None:
             checkpoint = self.ledgers.swap()
             self.awaited += ((checkpoint, then) for then in self.wanted)
@@ -347,7 +339,7 @@ class BootingBookie(BookieProcess):
 
     # -- the repair ---------------------------------------------------------------------------------------------------
 
-    def _tell_repair(self, event: Event) -> None:
+    def _deliver_to_repair(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
         if self.repair is None:
             return
@@ -358,7 +350,7 @@ class BootingBookie(BookieProcess):
         """Read the metadata of all ledgers, or fail to."""
         unsteady = self.environment.metadata.unsteady
         if unsteady and self.boots.random() < unsteady:
-            self._after_metadata(self._tell_repair, roles.ListingFailed())
+            self._after_metadata(self._deliver_to_repair, roles.ListingFailed())
         else:
             self._after_metadata(self._listed)
 
@@ -368,11 +360,11 @@ class BootingBookie(BookieProcess):
             for ledger, metadata in found:
                 if mark_of(metadata, self.name) is Mark.NOTHING:
                     self.environment.judge.forgot(self.name, ledger)
-        self._tell_repair(roles.LedgersListed(found, True))
+        self._deliver_to_repair(roles.LedgersListed(found, True))
 
     def ask(self, effect: roles.AskBookie) -> None:
         """Ask something of the bookie's own role."""
-        self._ask(effect.operation, effect.arguments, partial(self._tell_repair, roles.Done(effect.token)))
+        self._ask(effect.operation, effect.arguments, partial(self._deliver_to_repair, roles.Done(effect.token)))
 
     def _ask(self, operation: str, arguments: tuple[Any, ...], then: Callable[[], None]) -> None:
         token = next(self.tokens)
@@ -396,10 +388,10 @@ class BootingBookie(BookieProcess):
         metadata, _ = environment.metadata.ledgers.get(ledger, (None, 0))
         if metadata is None or metadata.status is LedgerStatus.CLOSED:
             error = Error.NO_LEDGER if metadata is None else Error.NONE
-            self._tell_repair(roles.LedgerRecovered(ledger, metadata, error))
+            self._deliver_to_repair(roles.LedgerRecovered(ledger, metadata, error))
             return
         settings = RecovererSettings(metadata.password or b"", 3, 10_000, 30_000, 15_000)
-        role = Recoverer(ledger, settings, environment.case.protections, environment.traces)
+        role = Recoverer(ledger, settings, environment.case.protections, environment.trace.is_read)
         name = f"{self.name}r{next(self.recoveries)}"
         client = self.recovery = ClientProcess(
             name, environment, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
@@ -410,11 +402,10 @@ class BootingBookie(BookieProcess):
     def _recovered(self, ledger: int, result: Result) -> None:
         self._end_clients()
         event = roles.LedgerRecovered(ledger, None if result.error else result.value, result.error)
-        self.environment.schedule.after(0, self._if_there, self.starts, self._tell_repair, (event,))
+        self.environment.schedule.after(0, self._if_there, self.starts, self._deliver_to_repair, (event,))
 
     def copy(self, effect: roles.CopyEntries) -> None:
         """Copy what is missing of a ledger."""
-        assert self.ledgers is not None
         stored = set(self.ledgers.entries_of(effect.ledger))
         missing = [each for each in belonging(effect.metadata, self.name) if each not in stored]
         if self.copier is None or not self.copier.alive:
@@ -424,10 +415,9 @@ class BootingBookie(BookieProcess):
     def _copied(self, effect: roles.CopyEntries, lacking: int) -> None:
         if not lacking:
             self.environment.judge.repaired(self.name, effect.ledger, effect.metadata, self._stores)
-        self._tell_repair(roles.EntriesCopied(effect.ledger, lacking))
+        self._deliver_to_repair(roles.EntriesCopied(effect.ledger, lacking))
 
     def _stores(self, ledger: int, entry_id: int) -> bool:
-        assert self.ledgers is not None
         return entry_id in self.ledgers.entries_of(ledger)
 
     def store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes, then: Callable[[], None]) -> None:
@@ -437,7 +427,7 @@ class BootingBookie(BookieProcess):
     def set_timer_of_repair(self, timer: SetTimer) -> None:
         """Tell the repair when time has passed."""
         arguments = (TimerFired(timer.key),)
-        self.environment.schedule.after(timer.delay, self._if_there, self.starts, self._tell_repair, arguments)
+        self.environment.schedule.after(timer.delay, self._if_there, self.starts, self._deliver_to_repair, arguments)
 
     def result_of_repair(self, result: Result) -> None:
         """A phase is over."""
@@ -445,15 +435,15 @@ class BootingBookie(BookieProcess):
             self._checkpoint(self._end_repair)
         elif result.error:
             arguments = (Call(1, "mark ledgers"),)
-            self.environment.schedule.after(PAUSE, self._if_there, self.starts, self._tell_repair, arguments)
+            self.environment.schedule.after(PAUSE, self._if_there, self.starts, self._deliver_to_repair, arguments)
         else:
             self._checkpoint(self.marked)
 
     def _end_repair(self) -> None:
         first, second = self.directories
         if not self.is_shutting_down:
-            self._note(
-                first, "is_under_repair", False, lambda: self._note(second, "is_under_repair", False, self._repaired)
+            self._record(
+                first, "is_under_repair", False, lambda: self._record(second, "is_under_repair", False, self._repaired)
             )
 
     def _repaired(self) -> None:
@@ -461,7 +451,6 @@ class BootingBookie(BookieProcess):
 
     def trace_of_repair(self, effect: Trace) -> None:
         """Trace an effect of the repair."""
-        assert self.environment.trace is not None and self.ledgers is not None
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.ledgers.entries_of(effect.ledger))
             effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})

@@ -95,12 +95,12 @@ class Cluster(Environment):
                 return Outcome(self.case, None, self.events, self.schedule.now, self._hash.hexdigest())
             violation = found
             if self.story is not None:
-                self.story.tells(f"VIOLATED  {found}")
+                self.story.add_line(f"VIOLATED  {found}")
         return Outcome(self.case, violation, self.events, self.schedule.now, self._hash.hexdigest())
 
     def _heal(self) -> None:
         """All faults are over: what is down comes back, and nothing is slow, full or lost any more."""
-        self.note(self.network_name, "all faults are over")
+        self.happened(self.network_name, "all faults are over")
         self.network.heal()
         self.metadata.heal()
         for bookie in self.bookies.values():

@@ -46,7 +46,6 @@ class Client(network.Client, metadata.Client, Protocol):
 
     def crash(self) -> None:
         """The process is gone."""
-        ...
 
 
 class Environment:
@@ -57,7 +56,7 @@ class Environment:
     def __init__(self, case: Case, story: Story | None, trace: SimTrace | None) -> None:
         self.case = case
         self.story = story
-        self.trace = trace
+        self.trace = trace or SimTrace()
         self.schedule = Schedule()
         self.judge = Judge(case.promises)
         self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
@@ -67,17 +66,12 @@ class Environment:
         slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
         unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
         version_2 = case.stream("wire").random() < VERSION_2
-        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, trace)
+        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, self.trace)
         self.metadata = metadata.SimMetadata(
-            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
+            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, self.trace
         )
         self.cookies: dict[str, Cookie] = {}
         """The cookies of bookies in the metadata."""
-
-    @property
-    def traces(self) -> bool:
-        """Whether roles are to say what they do."""
-        return self.trace is not None
 
     # -- what processes use -------------------------------------------------------------------------------------------
 
@@ -96,12 +90,12 @@ class Environment:
             self.story.became(who, vars(role), effects)
         return effects
 
-    def note(self, who: str, what: str) -> None:
+    def happened(self, who: str, what: str) -> None:
         """Add a happening that is no event of a role, as a crash or a fault."""
         self._hash.update(_ENCODE((self.schedule.now, who, what)))
         if self.story is not None:
             self.story.happens(self.schedule.now, who, what)
-            self.story.tells(what)
+            self.story.add_line(what)
 
     def entry_durable(self, bookie: str, record: EntryAdded) -> None:
         """An entry is on the disk of a bookie."""

@@ -67,7 +67,7 @@ class Faults:
         network = self.environment.network
         for connection in list(network.connections.values()):
             if random.random() < 0.4:
-                self.environment.note(
+                self.environment.happened(
                     connection.client.name,
                     f"connection to {connection.server.name} breaks{'' if noticed else ', unnoticed'}",
                 )
@@ -87,7 +87,7 @@ class Faults:
                 for bookie in self.bookies:
                     if client.alive and random.random() < 0.3:
                         until = environment.schedule.now + 1_000 + int(random.random() ** 2 * 100_000)
-                        environment.note(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
+                        environment.happened(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
                         environment.network.clog(client.name, bookie, until)
             return
         names = [bookie.name for bookie in self.bookies.values()] + [
@@ -96,7 +96,7 @@ class Faults:
         away = [name for name in names if random.random() < 0.4]
         one_way = random.random() < 0.3
         until = environment.schedule.now + 1_000 + int(random.random() ** 2 * 200_000)
-        environment.note(
+        environment.happened(
             environment.network_name,
             f"{', '.join(away) or 'nobody'} parted from the others until {until / 1000:.3f}"
             f" ms{', one way' if one_way else ''}",
@@ -136,7 +136,7 @@ class Faults:
         clients = [client for client in self.environment.clients if client.alive]
         if clients:
             client = clients[int(random.random() * len(clients))]
-            self.environment.note(client.name, "session expires")
+            self.environment.happened(client.name, "session expires")
             self.environment.metadata.expire(client)
 
     # -- disks --------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Faults:
         """A disk is slow for a while."""
         bookie = self._bookie(random)
         if bookie is not None:
-            self.environment.note(bookie.name, "disk is slow")
+            self.environment.happened(bookie.name, "disk is slow")
             bookie.slow = 10 + int(random.random() * 90)
             self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie, "slow", 1)
 
@@ -166,7 +166,7 @@ class Faults:
             self.environment.schedule.after(int(random.random() * 2_000), bookie.set_read_only, True)
             self.environment.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
         elif bookie is not None:
-            self.environment.note(bookie.name, "disk is nearly full")
+            self.environment.happened(bookie.name, "disk is nearly full")
             bookie.disk.free = int(random.random() * 4_000)
             self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
@@ -193,7 +193,7 @@ class Faults:
         if length:
             self.damaged.add(bookie.name)
             bit = (offset + int(random.random() * length)) * 8 + int(random.random() * 8)
-            self.environment.note(bookie.name, f"bit {bit} of file {name} is flipped")
+            self.environment.happened(bookie.name, f"bit {bit} of file {name} is flipped")
             bookie.disk.files[name].flip(bit)
 
     def wiped_disks(self, random: Random) -> None:
@@ -202,7 +202,7 @@ class Faults:
         if bookie is not None:
             self.damaged.add(bookie.name)
             bookie.crash(power=True)
-            self.environment.note(bookie.name, "disk is wiped")
+            self.environment.happened(bookie.name, "disk is wiped")
             bookie.disk.wipe()
             bookie.lost_data = True
             bookie.limbo = random.random() < 0.7

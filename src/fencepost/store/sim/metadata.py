@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fencepost.schedule import Schedule
 from fencepost.store.roles.interface import (
@@ -26,10 +26,8 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import described
 from fencepost.store.rules.metadata import LedgerMetadata, takes_update
 from fencepost.store.rules.protections import Protections
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.judge import Judge
-    from fencepost.store.sim.story import Story
+from fencepost.store.sim.judge import Judge
+from fencepost.store.sim.story import Story
 from fencepost.store.sim.trace import SimTrace
 
 Operation = CreateMetadata | ReadMetadata | WriteMetadata
@@ -46,7 +44,6 @@ class Client(Protocol):
 
     def deliver(self, event: Event) -> None:
         """Something happened."""
-        ...
 
 
 @dataclass
@@ -75,9 +72,8 @@ class SimMetadata:
         self.random = random.random
         self.judge = judge
         self.story = story
-        self.trace = trace
-        if trace is not None:
-            trace.started(NAME, "metadata")
+        self.trace = trace or SimTrace()
+        self.trace.started(NAME, "metadata")
         self.protections = protections
         self.unsteady = unsteady
         self.ledgers: dict[int, tuple[LedgerMetadata, int]] = {}
@@ -187,9 +183,8 @@ class SimMetadata:
         ledger = operation.ledger
         self.judge.metadata_written(session.client.name, ledger, old, operation.metadata)
         self.ledgers[ledger] = operation.metadata, version
-        if self.trace is not None:
-            fields = {"version": version, "metadata": described(operation.metadata), "client": session.client.name}
-            self.trace.node_did(NAME, "metadata_written", fields, str(ledger))
+        fields = {"version": version, "metadata": described(operation.metadata), "client": session.client.name}
+        self.trace.node_did(NAME, "metadata_written", fields, str(ledger))
         for watching in self.watches.pop(ledger, {}).values():
             self._notify(watching, MetadataChanged(ledger))
         return MetadataAnswer(operation.txn, Outcome.OK, version)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fencepost.schedule import Schedule
 from fencepost.store.messages import Request, Response
+from fencepost.store.sim.story import Story
+from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import Wire
-
-if TYPE_CHECKING:
-    from fencepost.store.sim.story import Story
-    from fencepost.store.sim.trace import SimTrace
 
 PATIENCE = 200_000
 """Microseconds that a client waits for an answer."""
@@ -32,15 +30,12 @@ class Client(Protocol):
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """A request was answered."""
-        ...
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """A request will not be answered."""
-        ...
 
     def disconnected(self, bookie: str) -> None:
         """A connection is gone."""
-        ...
 
 
 class Server(Protocol):
@@ -52,7 +47,6 @@ class Server(Protocol):
 
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
         """A request came."""
-        ...
 
 
 class Connection:
@@ -105,7 +99,7 @@ class SimNetwork:
         self.schedule = schedule
         self.random = random.random
         self.story = story
-        self.trace = trace
+        self.trace = trace or SimTrace()
         self.slow = slow
         self.version_2 = version_2
         self.servers: dict[str, Server] = {}
@@ -179,16 +173,15 @@ class SimNetwork:
         connection = client.connections[server.name] = Connection(self._count, client, server, Wire(self.version_2))
         self.connections[connection.number] = connection
         self.labels.append(f"{client.name}>{server.name}#{self._count}")
-        self._tell("connected", connection)
+        self._trace("connected", connection)
         if not server.alive:
             self.lose(connection, noticed=True)
         return connection
 
-    def _tell(self, what: str, connection: Connection) -> None:
+    def _trace(self, what: str, connection: Connection) -> None:
         """A client has a connection, or has it no more."""
-        if self.trace is not None:
-            fields = {"bookie": connection.server.name, "connection": self.labels[connection.number]}
-            self.trace.node_did(connection.client.name, what, fields)
+        fields = {"bookie": connection.server.name, "connection": self.labels[connection.number]}
+        self.trace.node_did(connection.client.name, what, fields)
 
     def _arrival(self, source: str, dest: str, not_before: int) -> int:
         """When something that is sent now arrives."""
@@ -224,7 +217,7 @@ class SimNetwork:
         usable, connection.usable = connection.usable, False
         unanswered = sorted(connection.waiting)
         if usable and connection.client.alive:
-            self._tell("disconnected", connection)
+            self._trace("disconnected", connection)
             connection.client.disconnected(connection.server.name)
         for txn in unanswered:
             self._give_up(connection, txn)

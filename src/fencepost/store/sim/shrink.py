@@ -16,7 +16,7 @@ MOST_RUNS = 400
 """Runs after which the smallest case that was found has to do."""
 
 
-def shrunk(failed: Outcome, most_runs: int = MOST_RUNS) -> Outcome:
+def shrunk(failed: Outcome) -> Outcome:
     """The outcome of the smallest case that was found to break the same promise. Every single step down from it breaks
     none.
     """
@@ -26,7 +26,7 @@ def shrunk(failed: Outcome, most_runs: int = MOST_RUNS) -> Outcome:
     while again:
         again = False
         for case in _smaller(smallest.case):
-            if runs == most_runs:
+            if runs == MOST_RUNS:
                 return smallest
             runs += 1
             outcome = simulate(case)

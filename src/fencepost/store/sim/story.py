@@ -107,7 +107,7 @@ class Story:
             step.received.append((flight.source, flight.text))
         self._arrived.clear()
 
-    def tells(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Something about the step that is under way."""
         self.steps[-1].lines.append(line)
 
@@ -119,14 +119,14 @@ class Story:
         if old is not None:
             for name in dict.fromkeys((*new, *old)):
                 if name not in old:
-                    self.tells(f"{name}: {new[name]}")
+                    self.add_line(f"{name}: {new[name]}")
                 elif name not in new:
-                    self.tells(f"{name}: gone")
+                    self.add_line(f"{name}: gone")
                 elif old[name] != new[name]:
-                    self.tells(f"{name}: {old[name]} → {new[name]}")
+                    self.add_line(f"{name}: {old[name]} → {new[name]}")
         for effect in effects:
             if type(effect) in SHOWN:
-                self.tells(words(effect))
+                self.add_line(words(effect))
 
     def restarted(self, who: str) -> None:
         """A process begins anew."""

@@ -12,10 +12,11 @@ Emit: TypeAlias = Callable[[str, int, int, str, str | None, Mapping[str, Any]], 
 
 
 class SimTrace:
-    """Numbers the events of each incarnation of each process, and gives them to ``emit``."""
+    """Numbers the events of each incarnation of each process, and gives them to ``emit``, if there is one."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit | None = None) -> None:
         self._emit = emit
+        self.is_read = emit is not None
         self._numbers: dict[str, tuple[int, int]] = {}
 
     def started(self, node: str, kind: str) -> None:
@@ -26,9 +27,10 @@ class SimTrace:
 
     def node_did(self, node: str, action: str, parameters: Mapping[str, Any], subject: str | None = None) -> None:
         """A process has done something; ``subject`` is the ledger that it is about, None for all of them."""
-        incarnation, number = self._numbers[node]
-        self._numbers[node] = incarnation, number + 1
-        self._emit(node, incarnation, number + 1, action, subject, parameters)
+        if self._emit is not None:
+            incarnation, number = self._numbers[node]
+            self._numbers[node] = incarnation, number + 1
+            self._emit(node, incarnation, number + 1, action, subject, parameters)
 
     def role_did(self, node: str, effect: Trace, connection: str | None = None) -> None:
         """A role has done something."""

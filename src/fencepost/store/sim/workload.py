@@ -1,10 +1,12 @@
 """The workload of the clients of a run: one writes a ledger, some recover it, some read along, one has the wrong key;
-at the end it is closed and read.
+at the end it is closed and read. And many runs, of one profile of faults: see :mod:`.seeds`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry, Request
@@ -13,9 +15,10 @@ from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
-from fencepost.store.sim.batches import Reading
-from fencepost.store.sim.case import DEADLINE, HORIZON, Case, near
-from fencepost.store.sim.client import ClientProcess
+from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.sim import seeds
+from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
+from fencepost.store.sim.client import ClientProcess, Reading
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
@@ -66,7 +69,7 @@ class Owner:
         self.answered: set[int] = set()
         self.most = (3, 8, 20, 100)[int(self.random() * 4)]
         self.pause = int(self.random() * 1_000_000 * min(self.most, 20) / (case.entries + 3) / 4)
-        writer = Writer(LEDGER, settings, case.protections, traces=cluster.traces)
+        writer = Writer(LEDGER, settings, case.protections, traces=cluster.trace.is_read)
         self.process = ClientProcess("w", cluster, random, writer, self._result, self._confirmed)
         cluster.judge.created(LEDGER, master_key(PASSWORD))
         cluster.digests = Digests(settings.digest_type, PASSWORD)
@@ -175,7 +178,11 @@ class Heir:
             metadata_retry_delay=AGAIN,
         )
         self.process = ClientProcess(
-            name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections, cluster.traces), self._result
+            name,
+            cluster,
+            random,
+            Recoverer(LEDGER, settings, cluster.case.protections, cluster.trace.is_read),
+            self._result,
         )
         self.closed = False
         cluster.schedule.at(start, self._recover)
@@ -209,7 +216,7 @@ class Follower:
             poll_wait=50_000,
             metadata_retry_delay=AGAIN,
         )
-        self.role = Reader(LEDGER, settings, cluster.case.protections, traces=cluster.traces)
+        self.role = Reader(LEDGER, settings, cluster.case.protections, traces=cluster.trace.is_read)
         self.process = ClientProcess(name, cluster, random, self.role, self._result)
         self.batches = cluster.case.stream(f"{name} batches").random
         self.whole = whole
@@ -350,3 +357,24 @@ def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = No
     cluster = Cluster(case, story, trace)
     workload = Workload(cluster)
     return cluster.run(workload.finished)
+
+
+@dataclass(frozen=True)
+class Campaign(seeds.Campaign[Outcome]):
+    """The seeds of a profile, and what they are held to: everything, if there are no ``promises``."""
+
+    protections: Protections = ALL
+    profile: str = DEFAULT
+    promises: tuple[str, ...] = ()
+    counted: ClassVar[tuple[str, ...]] = ("events",)
+
+    @property
+    def name(self) -> str:
+        """See :class:`.seeds.Campaign`."""
+        return self.profile
+
+    def simulated(self, seed: int, trace: SimTrace | None) -> seeds.Run[Outcome]:
+        """See :class:`.seeds.Campaign`."""
+        outcome = simulate(drawn(seed, self.profile, self.protections, self.promises), trace=trace)
+        broken = ("", "") if outcome.violation is None else (outcome.violation.promise, outcome.violation.what)
+        return seeds.Run(seed, outcome.trace_hash, outcome.time, {"events": outcome.events}, *broken, outcome)
