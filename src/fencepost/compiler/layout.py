@@ -43,6 +43,8 @@ class Layout:
         self._free: dict[int, list[tuple[int, int]]] = {size: [] for size in (*SIZES, WORD_BITS)}
         self._free[WORD_BITS].append((0, 0))
         self._held: list[int] = []  # values that each slot has room for
+        # The word, the shift and the mask of each slot, for so many of them in this version.
+        self._parts: tuple[tuple[int, int], tuple[Array, Array, Array]] = (-1, -1), (self.place,) * 3
 
     def fit(self, values: Sequence[Sequence[Any]]) -> Array:
         """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place
@@ -91,6 +93,16 @@ class Layout:
             self._free[size].append((word, shift + size))
         return word, shift
 
+    def numbers(self, row: Array, slots: int) -> list[int]:
+        """The numbers of one row: of the first slots, as they are laid out now."""
+        if self._parts[0] != (self.version, slots):
+            places = self.places(slots)
+            masks = (np.uint64(1) << place_bits(places).astype(np.uint64)) - np.uint64(1)
+            self._parts = (self.version, slots), (place_word(places), place_shift(places).astype(np.uint64), masks)
+        words, shifts, masks = self._parts[1]
+        found: list[int] = (row[words] >> shifts & masks).tolist()
+        return found
+
     def places(self, slots: int) -> Array:
         """The places of the first slots as they are now."""
         return self.place[:slots].copy()
@@ -116,13 +128,6 @@ def unpacked(rows: Array, places: Array) -> Array:
         word, shift, mask = _parts(places[slot])
         columns[slot] = rows[:, word] >> shift & mask
     return columns.T
-
-
-def numbers(row: Array, places: Array) -> list[int]:
-    """The numbers of one row."""
-    bits, shifts = place_bits(places).astype(np.uint64), place_shift(places).astype(np.uint64)
-    found: list[int] = (row[place_word(places)] >> shifts & (np.uint64(1) << bits) - np.uint64(1)).tolist()
-    return found
 
 
 def _parts(place: int) -> tuple[int, np.uint64, np.uint64]:

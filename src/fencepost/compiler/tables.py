@@ -36,7 +36,7 @@ from fencepost.compiler.encoding import (
     pack_span,
     root_cell,
 )
-from fencepost.compiler.layout import Layout, numbers, packed
+from fencepost.compiler.layout import Layout, packed
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.programs import Programs
 from fencepost.errors import SystemFailure
@@ -508,8 +508,9 @@ class Tables:
         version, done = self._laid_out
         if version != self.layout.version:
             self._row_delta, done = reserve(MAX_OUTCOMES * self.layout.words, np.uint64).reshape(MAX_OUTCOMES, -1), 0
-        native.row_deltas(self.growing(), self.layout.place, done, self.outcomes, self._row_delta)
-        self._laid_out = self.layout.version, self.outcomes
+        if done < self.outcomes:
+            native.row_deltas(self.growing(), self.layout.place, done, self.outcomes, self._row_delta)
+            self._laid_out = self.layout.version, self.outcomes
         return self._row_delta
 
     def fit(self) -> Array:
@@ -527,7 +528,7 @@ class Tables:
 
     def ids(self, row: Array) -> list[int]:
         """The numbers of a state's values, slot by slot."""
-        return numbers(row, self.places)
+        return self.layout.numbers(row, len(self.store.slots))
 
     def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
         """The row after an outcome."""

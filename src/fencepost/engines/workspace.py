@@ -340,6 +340,8 @@ class Workspace:
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
             for work in self.work:
+                if not work.counts[PARKS]:
+                    continue
                 n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
             if not questions:
