@@ -29,6 +29,7 @@ from fencepost.compiler.encoding import (
     pack_place,
     place_bits,
 )
+from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import njit
 from fencepost.engines import kernel
 from fencepost.engines.kernel import Candidates, Levels, Work, work_with
@@ -55,7 +56,7 @@ def work_of(wide: bool) -> Work:
         counts=counts,
         table=np.zeros((4 * MOST + 2 * kernel.SLACK) * (2 if wide else 1), np.uint64),
         held=np.zeros(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
-        fill=np.zeros(kernel.MOVED // 4, np.int64),
+        fill=np.zeros(kernel.MOVED // 2, np.int64),
         full=np.zeros(MOST, np.int64),
     )
 
@@ -68,7 +69,7 @@ def fingerprints(generator: np.random.Generator, count: int, kind: str) -> Array
     if kind == "before blocks":
         sizes = [FIRST]
         while sizes[-1] < MOST:
-            sizes.append(sizes[-1] + sizes[-1] // 16 * 8)
+            sizes.append(2 * sizes[-1])
         size = generator.choice(sizes[-4:], count)
         entry = generator.integers(1, size // kernel.MOVED + 1) * kernel.MOVED - generator.integers(0, 400, count)
         low = (entry.astype(np.uint64) << np.uint64(32)) // size.astype(np.uint64)
@@ -106,6 +107,22 @@ def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wi
             held = w.table[: w.counts[CAPACITY] + kernel.SLACK]
             assert np.sort(held[held != 0]).tolist() == sorted(known - {0}), "each once"
     assert w.counts[CAPACITY] > FIRST
+
+
+def test_a_large_table_grows_by_half() -> None:
+    generator = np.random.default_rng(8)
+    n = kernel.DOUBLED // 8 * 7
+    fps = np.unique(generator.integers(1, 1 << 64, n, np.uint64))
+    generator.shuffle(fps)
+    arena = arena_for(n + 1, 1)
+    w = work_of(False)._replace(table=reserve(2 * kernel.DOUBLED, np.uint64), full=np.zeros(n, np.int64))
+    w.counts[CAPACITY] = kernel.DOUBLED
+    levels = Levels(arena, arena, np.zeros(0, np.int64), arena.fp, False, True, 1, n + 1)
+    for batch, found in ((fps[: n // 2], n // 2), (fps[n // 8 * 3 :], len(fps) - n // 2), (fps[: n // 8], 0)):
+        assert admitted(levels, w, Candidates(batch, batch, np.zeros(len(batch), np.int64)), len(batch)) == found
+        w.counts[COUNT] += found
+    assert w.counts[USED] == len(fps) and w.counts[CAPACITY] == kernel.DOUBLED // 2 * 3
+    assert np.array_equal(np.sort(arena.fp[: len(fps)]), np.sort(fps))
 
 
 @pytest.mark.parametrize("workers", [1, 3])

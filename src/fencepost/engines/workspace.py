@@ -137,7 +137,7 @@ class Workspace:
             new_count=reserve(MAX_OUTCOMES, np.int64),
             full=reserve(ROOM, np.int64),
             held=reserve(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
-            fill=np.zeros(kernel.MOVED // 4, np.int64),
+            fill=np.zeros(kernel.MOVED // 2, np.int64),
             scratch=np.zeros(1, np.int32),
             gates=np.zeros(roots, np.int64),
             stack=np.zeros(STACK_WORDS, np.int64),
