@@ -183,6 +183,7 @@ VARIES = [
     (re.compile(r"^( *(?:time|peak memory|Python calls) ).*$", re.MULTILINE), r"\1"),
     (re.compile(r"[\d.,]+(?: million| billion)? a second"), "a second"),
     (re.compile(r"\b(passed|failed) in [\d.]+s(?: \([\d:]+\))?"), r"\1"),
+    (re.compile(r"\.py:\d+"), ".py"),
     (re.compile(r" {2,}"), "  "),
 ]
 """What differs from run to run, and with what to replace it before comparing."""
