@@ -69,8 +69,8 @@ def fingerprints(generator: np.random.Generator, count: int, kind: str) -> Array
     if kind == "before blocks":
         sizes = [FIRST]
         while sizes[-1] < MOST:
-            sizes.append(2 * sizes[-1])
-        size = generator.choice(sizes[-4:], count)
+            sizes.append(sizes[-1] + sizes[-1] // 32 * 40)
+        size = generator.choice(sizes[-3:], count)
         entry = generator.integers(1, size // kernel.MOVED + 1) * kernel.MOVED - generator.integers(0, 400, count)
         low = (entry.astype(np.uint64) << np.uint64(32)) // size.astype(np.uint64)
         crowded = generator.random(count) < 0.01
@@ -111,17 +111,17 @@ def test_a_table_knows_what_was_admitted_while_it_grows(kind: str, most: int, wi
 
 def test_a_large_table_grows_by_half() -> None:
     generator = np.random.default_rng(8)
-    n = kernel.DOUBLED // 8 * 7
+    n = kernel.SMALL // 8 * 7
     fps = np.unique(generator.integers(1, 1 << 64, n, np.uint64))
     generator.shuffle(fps)
     arena = arena_for(n + 1, 1)
-    w = work_of(False)._replace(table=reserve(2 * kernel.DOUBLED, np.uint64), full=np.zeros(n, np.int64))
-    w.counts[CAPACITY] = kernel.DOUBLED
+    w = work_of(False)._replace(table=reserve(2 * kernel.SMALL, np.uint64), full=np.zeros(n, np.int64))
+    w.counts[CAPACITY] = kernel.SMALL
     levels = Levels(arena, arena, np.zeros(0, np.int64), arena.fp, False, True, 1, n + 1)
     for batch, found in ((fps[: n // 2], n // 2), (fps[n // 8 * 3 :], len(fps) - n // 2), (fps[: n // 8], 0)):
         assert admitted(levels, w, Candidates(batch, batch, np.zeros(len(batch), np.int64)), len(batch)) == found
         w.counts[COUNT] += found
-    assert w.counts[USED] == len(fps) and w.counts[CAPACITY] == kernel.DOUBLED // 2 * 3
+    assert w.counts[USED] == len(fps) and w.counts[CAPACITY] == kernel.SMALL // 2 * 3
     assert np.array_equal(np.sort(arena.fp[: len(fps)]), np.sort(fps))
 
 

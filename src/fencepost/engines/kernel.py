@@ -74,8 +74,8 @@ AHEAD = 16
 """How many places ahead memory is asked for."""
 MOVED = 1 << 16
 """Entries of a table that are moved at a time when it grows."""
-DOUBLED = 1 << 22
-"""The capacity up to which a table grows to twice its size; a larger one grows by half."""
+SMALL = 1 << 21
+"""The capacity from which on a table grows by half; a smaller one takes two such steps at once."""
 SLACK = 1 << 16
 """Places behind a table's capacity, for entries that probe past its end."""
 LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
@@ -287,7 +287,7 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
 
 @njit
 def make_room(w, wide, entries):
-    """Enlarge a worker's table in place, and again, until ``entries`` are within its load.
+    """Enlarge a worker's table in place, by half and again, until ``entries`` are within its load.
 
     Buckets are proportional to fingerprints, so blocks taken from the far end move further out and never land on what
     has not been moved yet: no second table is needed at any time.
@@ -298,7 +298,7 @@ def make_room(w, wide, entries):
         before, end = counts[CAPACITY] >> 3, counts[CAPACITY] + SLACK
         if not wide:
             store(table, end, 0)  # where `admit` has written what was not new
-        counts[CAPACITY] += counts[CAPACITY] if counts[CAPACITY] < DOUBLED else counts[CAPACITY] // 16 * 8
+        counts[CAPACITY] += counts[CAPACITY] // 32 * 40 if counts[CAPACITY] < SMALL else counts[CAPACITY] // 16 * 8
         used, lines = counts[USED], counts[CAPACITY] >> 3
         while end > 0:
             begin = (end - 1) // MOVED * MOVED
