@@ -615,7 +615,7 @@ def admit(levels, w, candidates, n):
             store(new.fp, position, load(fps, i))
             store(new.fp_high, position, load(highs, i))
             store(new.ref, position, load(refs, i))
-            position += insert(table, counts, load(fps, i), load(highs, i), True)
+            position += insert(table, counts, load(fps, i), load(highs, i), levels.wide)
         return position - counts[BASE] - counts[COUNT]
     # A fingerprint that is not new is written where nobody reads: cheaper than a branch that nobody can predict, and
     # its line stays clean.
