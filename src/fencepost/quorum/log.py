@@ -157,7 +157,7 @@ class LogIndex:
         if not self._epochs or batch.epoch > self._epochs[-1]:
             self._epochs.append(batch.epoch)
             self._starts.append(batch.base_offset)
-        # What is ahead of the end of the snapshot is in its configuration.
+        # Voters before the end of the snapshot are in its configuration.
         if isinstance(batch.control, VotersRecord) and batch.base_offset >= self.snapshot.end.offset:
             self._configurations.append((batch.base_offset, batch.control.voters))
         self.end_offset = batch.end_offset

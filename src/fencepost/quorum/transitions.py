@@ -95,7 +95,7 @@ TABLE: Mapping[State, Mapping[Cause, tuple[State, Epochs]]] = {
         Cause.LEADER_LOST: (State.UNATTACHED, _SAME),
     },
 }
-"""What comes of a cause in each state, and how the epoch changes with it.
+"""The state after each cause in each state, and how the epoch changes with it.
 
 It differs from the published table (Kafka 3, in the seed of `kraft-kip-853`) in this: a voter asks for pre-votes before
 it goes to the next epoch; whoever has voted, or stands for election, follows the leader of its own epoch when it hears

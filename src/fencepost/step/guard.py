@@ -166,7 +166,7 @@ class Guard:
         """
         watch = _Watch()
         outer = sys.getprofile()
-        # Whoever watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
+        # A tool that watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
         collecting = gc.isenabled()
         gc.disable()
         sys.setprofile(watch)

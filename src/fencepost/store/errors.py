@@ -1,4 +1,4 @@
-"""What can go wrong with the ledger store, by the names of BookKeeper's exceptions. All are
+"""The errors of the ledger store, by the names of BookKeeper's exceptions. All are
 :class:`fencepost.FencepostError`.
 
 Every message is one line that says what is wrong and, where the caller can do something, what to do.

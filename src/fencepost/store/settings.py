@@ -14,7 +14,7 @@ from fencepost.errors import OptionError
 
 
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What can be set. Every field has a description."""
+    """Settings, by field. Every field has a description."""
 
     command: ClassVar[str] = "fencepost"
     """The command whose help lists the settings."""
@@ -39,7 +39,7 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     @classmethod
     def named(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a file has, by the names of settings."""
+        """The contents of a file, by the names of settings."""
         return found
 
     @classmethod

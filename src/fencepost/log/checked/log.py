@@ -118,7 +118,7 @@ class Attempt(Record):
 
 
 class Attachment(Record):
-    """What a client is about that has written the batch, or an attempt at it: 0 if it has not. ``chain`` and
+    """The work of a client on a batch, or on an attempt at it: 0 if it has written none. ``chain`` and
     ``version``: what its update is made of, which it has sent; -1 if it has sent none.
     """
 
@@ -500,7 +500,7 @@ class Log(Protocol):
         self._step_down(c)
 
     def _step_down(self, c: ModelValue) -> None:
-        """What is in no ledger that is open is not in the log; of the rest nothing is known."""
+        """A batch that is in no open ledger is not in the log; of the rest nothing is known."""
         client = self.client[c]
         if _is_chained(self, c):
             client.chain = client.chain.appended(client.ledger, 0)

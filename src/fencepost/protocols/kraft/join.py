@@ -419,7 +419,7 @@ class KRaftJoin(KRaft):
 
     @step_invariant(s=servers)
     def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
-        """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why
+        """A server that takes a request to change the voters answers at once as its state demands: it is done, or why
         not.
         """
         joins = [(peer, True, JoinResponse, peer) for peer, _ in self._taken(after, JoinRequest, s, servers(self))]

@@ -896,7 +896,7 @@ class RunningQuorum(Protocol):
 
     @invariant(s=replicas)
     def what_is_committed_stays(self, s: ModelValue) -> bool:
-        """What a replica has taken for committed is what others have, and stays in its log."""
+        """Records that a replica has taken for committed are those of the others, and stay in its log."""
         me, committed = self.member[s], self.committed
         if me.log is None or committed is None:
             return True

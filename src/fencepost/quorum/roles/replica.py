@@ -455,7 +455,7 @@ class Replica:
     def _become_leader(self) -> None:
         """Begin the epoch with a record of its own, by which all before it is committed, and tell the voters."""
         voters = self.voters
-        # Whoever begins with an empty log finds the configuration in it, and where this replica is reached.
+        # A replica that begins with an empty log finds the configuration in it, and where this replica is reached.
         mine = voters.node(self.key)
         is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
         has_moved = mine is not None and (is_first or mine != self.me)

@@ -400,7 +400,7 @@ class Campaign(seeds.Campaign[Outcome]):
 
 
 def run_of(outcome: Outcome) -> seeds.Run[Outcome]:
-    """What a campaign keeps of a run."""
+    """The part of a run that a campaign keeps."""
     hashed = hashlib.blake2b(repr(outcome).encode(), digest_size=8).hexdigest()
     counts = {"committed": outcome.committed, "epochs": outcome.epochs}
     what = outcome.details.removeprefix(f"{outcome.promise}: ")

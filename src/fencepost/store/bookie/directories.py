@@ -31,7 +31,7 @@ class Directories(NamedTuple):
         return cls(str(journal.absolute()), str(ledgers.absolute()))
 
     def stamped(self) -> list[Stamped]:
-        """What the directories say whose they are."""
+        """The cookies of the directories, which say whose they are."""
         return [cookies.read(directory) for directory in dict.fromkeys(self)]
 
     def of_storage(self, settings: Settings) -> StorageSettings:

@@ -24,7 +24,7 @@ from fencepost.store.rules.cookies import Boot, Cookie, Decision, Stamped, has_l
 
 
 class Identity(NamedTuple):
-    """What was found: the cookie that a bookie should have, the one in the metadata, and its directories."""
+    """The findings: the cookie that a bookie should have, the one in the metadata, and its directories."""
 
     own: Cookie
     in_metadata: Cookie | None

@@ -31,7 +31,7 @@ class Memory:
 
 
 class Inbox:
-    """What has arrived over one connection and is no whole message yet. ``held``: the bytes of it.
+    """The bytes that have arrived over one connection and are no whole message yet. ``held``: the bytes of it.
 
     :meth:`buffer` gives the room for what comes next, and :meth:`arrived` what is there then; :meth:`keep` puts aside
     what is left of that. ``shared`` is used by all connections, one after another: nothing of it may be looked at

@@ -236,7 +236,7 @@ def _marked_journaling(self: BootingStore, b: ModelValue) -> bool:
 
 
 def _writer_status(self: BootingStore) -> boot.WriterStatus:
-    """What the owner believes. That it has lost a ledger to which it has written nothing makes no difference."""
+    """The belief of the owner. That it has lost a ledger to which it has written nothing makes no difference."""
     owner = self.client[self.clients[0]]
     if owner.status is Status.CLOSED:
         return boot.WriterStatus.CLOSED
@@ -390,8 +390,8 @@ class BootingStore(Store):
 
     bookie: PerKey[ModelValue, Bookie] = per_key(Store.bookies, Bookie)  # type: ignore[assignment]
     failed: PerKey[ModelValue, Bookies] = per_key(lambda protocol: (*protocol.clients, *protocol.readers), frozenset())
-    """Who has answered to no use: fences, and then the read of the entry after those that were found; or what a reader
-    has asked.
+    """The bookies that have answered to no use: fences, and then the read of the entry after those that were found; or
+    what a reader has asked.
     """
     network: Network = network(
         {
@@ -555,12 +555,12 @@ class BootingStore(Store):
         return AddEntryResponse(self._answered(Added, to, source).entry, recovery=True, success=True)
 
     def _asked(self, kind: type[Ask], b: ModelValue, c: ModelValue) -> Ask:
-        """What a recovery asks of a bookie."""
+        """The request of a recovery to a bookie."""
         request = self.network.receive(RecoveryRequest, source=c, to=b, where=lambda m: isinstance(m.ask, kind))
         return cast("Ask", request.message.ask)
 
     def _answered(self, kind: type[Answer], c: ModelValue, b: ModelValue) -> Answer:
-        """What a bookie answers to a recovery."""
+        """The answer of a bookie to a recovery."""
         response = self.network.receive(RecoveryResponse, source=b, to=c, where=lambda m: isinstance(m.answer, kind))
         return cast("Answer", response.message.answer)
 
@@ -974,7 +974,7 @@ class BootingStore(Store):
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids)
     def every_acknowledged_entry_has_a_copy(self, entry_id: int) -> bool:
-        """What the owner has acknowledged, or what a closed ledger has, is still stored by somebody."""
+        """An entry that the owner has acknowledged, or that a closed ledger has, is still stored by somebody."""
         if entry_id > self.client[self.clients[0]].lac and entry_id > self.metadata.last_entry:
             return True
         return any(self._stored(b, entry_id) is not None for b in self.bookies)

@@ -769,7 +769,8 @@ class StoreConformance(Conformance):
         ]
         if not found:
             raise NotCovered(f"nobody has written version {version} of the metadata")
-        # Whoever is named has written them, even if it was not to become this version: then the protocol refuses that.
+        # The client that is named has written them, even if it was not to become this version: then the protocol
+        # refuses that.
         return min(
             found,
             key=lambda event: (

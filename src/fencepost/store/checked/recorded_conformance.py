@@ -263,7 +263,7 @@ class RecordedConformance(Conformance):
     # -- responses ---------------------------------------------------------------------------------------------------
 
     def _decided(self, event: Event) -> Iterator[Step]:
-        """What a bookie answers that is as it was as early as its request."""
+        """The answer of a bookie that is as it was as early as its request."""
         parameters, who = event.parameters, self._who(event)
         kind, entry, fence = parameters["kind"], parameters.get("entry"), bool(parameters.get("fence"))
         is_negative = Code[parameters["code"]] in NEGATIVES

@@ -203,7 +203,7 @@ class RunningStore(Store):
         lambda protocol: protocol.bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.crashes else (), False),
     )
-    """What a bookie had of which it may have lost some: it finds, one by one, what is still there."""
+    """The entries of a bookie that may have lost some: it finds, one by one, those that are still there."""
     without_power: int = state(0)
     period: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.bookies, 1)
     """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that
@@ -658,8 +658,8 @@ class RunningStore(Store):
 
     @action(c=Store.clients, b=Store.bookies)
     def client_receives_force_response(self, c: ModelValue, b: ModelValue) -> None:
-        """What was confirmed before the force is durable once every bookie says so: then the LAC of the owner goes
-        on.
+        """All that was confirmed before the force is durable once every bookie says so: then the LAC of the owner
+        goes on.
         """
         require(self.deferred_sync and self.client[c].status is Status.OPEN and not self.done_adding[c])
         number = one_of(self.force_numbers)
@@ -914,7 +914,7 @@ class RunningStore(Store):
 
     @invariant(f=followers)
     def nobody_has_read_what_is_cut_off(self, f: ModelValue) -> bool:
-        """What a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has got is not cut off when the ledger is closed."""
         metadata = self.meta.metadata
         end = None if metadata is None else end_of(metadata)
         return end is None or self.read_up_to[f] <= end

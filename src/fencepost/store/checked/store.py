@@ -400,7 +400,9 @@ def _current(store: Store, c: ModelValue) -> ledger.Fragment:
 
 
 def _confirmed(store: Store, c: ModelValue, entry_id: int) -> Bookies:
-    """Who has confirmed an entry: of what is not committed, nobody counts who is leaving the ensemble."""
+    """The bookies that have confirmed an entry: of one that is not committed, no bookie counts that is leaving the
+    ensemble.
+    """
     client = store.client[c]
     confirmed = client.confirmed[entry_id]
     taken = store._taken(c)
@@ -967,7 +969,7 @@ class Store(LedgerProtocol):
         client.seen, client.version = metadata, version
 
     def _taken(self, c: ModelValue) -> LedgerMetadata | None:
-        """What a client has written that the metadata service has taken and the client does not know of yet."""
+        """The write of a client that the metadata service has taken and the client does not know of yet."""
         update = self.client[c].update
         return None if update is None or update.answer is Answer.REFUSED else update.metadata
 
@@ -1470,8 +1472,8 @@ class Store(LedgerProtocol):
 
     @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its
-        ensemble, as long as no bookie loses its data.
+        """An entry that a client which owns the ledger or has closed it takes for committed is stored by a bookie of
+        its ensemble, as long as no bookie loses its data.
         """
         if self._lac(c) < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
@@ -1528,7 +1530,7 @@ class Store(LedgerProtocol):
 
     @invariant(r=readers)
     def no_dirty_reads(self, r: ModelValue) -> bool:
-        """What a reader has got is not cut off when the ledger is closed."""
+        """An entry that a reader has got is not cut off when the ledger is closed."""
         reader, metadata = self.reader[r], self.meta.metadata
         if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True

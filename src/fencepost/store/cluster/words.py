@@ -1,4 +1,4 @@
-"""What the metadata service says of itself and of bookies, by the four-letter words that it answers without a
+"""Figures of the metadata service about itself and about bookies, by the four-letter words that it answers without a
 session.
 """
 
@@ -13,8 +13,8 @@ _REGISTERED = re.compile(r"^\t/ledgers/available/(readonly/)?([^/\s]+)$", re.MUL
 
 
 async def ask(port: int, word: str, patience: float) -> str | None:
-    """What a port answers to a word, an empty one too; None if nobody takes the connection, or the answer does not end
-    within so many seconds.
+    """The answer of a port to a word, an empty one too; None if nobody takes the connection, or the answer does not
+    end within so many seconds.
     """
     try:
         async with asyncio.timeout(patience):

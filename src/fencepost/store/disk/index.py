@@ -78,7 +78,7 @@ class Index:
 
     # -- reading ------------------------------------------------------------------------------------------------------
     #
-    # Whoever changes the index puts a new table there before a run in another one loses its entries. So what was not
+    # A change of the index puts a new table there before a run in another one loses its entries. So what was not
     # found is looked for again if there are other tables by then.
 
     def find(self, ledger: int, entry_id: int) -> Place | None:

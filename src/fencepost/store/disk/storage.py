@@ -310,7 +310,7 @@ class Storage:
         return self._ledgers.read_rows(ledgers, entry_ids, most)
 
     def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
-        """What looks entries of a ledger up by their ids, for a batch read from the ``first`` one on: up to ``count``
+        """Look-ups of entries of a ledger by their ids, for a batch read from the ``first`` one on: up to ``count``
         of them, or ``size`` bytes, are read at once.
         """
         codes: list[int] = []

@@ -27,8 +27,8 @@ Address = tuple[str, int]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is to be recorded. ``bookies``: each its id, None if it is to be found by its address, and where it listens;
-    ``listen``: where the proxy stands in for each, port 0 for any free one. Without both, all bookies that are
+    """The options of a recording. ``bookies``: each its id, None if it is to be found by its address, and where it
+    listens; ``listen``: where the proxy stands in for each, port 0 for any free one. Without both, all bookies that are
     registered are recorded.
 
     ``faults``: rules as they are typed (:mod:`.faults`); ``random_faults``: so many more, drawn from ``seed``.
@@ -45,14 +45,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What is recorded: the bookies and where the proxy stands in for each, and the rules of its faults."""
+    """A recording under way: the bookies and where the proxy stands in for each, and the rules of its faults."""
 
     bookies: tuple[tuple[Bookie, Address], ...]
     faults: tuple[str, ...]
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What was recorded. ``unused``: rules that have never acted."""
+    """A recording that has ended. ``unused``: rules that have never acted."""
 
     counts: Counts
     seen: int

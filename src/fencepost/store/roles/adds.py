@@ -41,7 +41,7 @@ _BITS = 63
 
 
 def trace_of_answer(who: str, ledger: int, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome) -> Trace:
-    """What a trace tells of an answer to adds, or (no code) of none; ``who`` begins the names of its actions."""
+    """The trace of an answer to adds, or (no code) of none; ``who`` begins the names of its actions."""
     fields: dict[str, Any] = {"bookie": bookie, "entries": entries}
     if outcome is AddOutcome.CONFIRMED:
         return Trace(f"{who}_receives_add_confirmed_response", ledger, fields)
@@ -77,7 +77,7 @@ class PlainAdds:
 
 
 class AddLoops(Protocol):
-    """What is done for many entries at once."""
+    """The work on many entries at once."""
 
     def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
         """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of
@@ -198,7 +198,7 @@ class Adds:
         self.confirmed = self.pushed = confirmed
         self.length = length
         self.pending: dict[int, PendingAdds] = {}
-        """What is not confirmed, in order, by its first entry."""
+        """The entries that are not confirmed, in order, by the first one."""
         self.failed: dict[str, Failure] = {}
         self.failed_before: list[str] = []
         self.sent: dict[int, int] = {}
@@ -406,7 +406,7 @@ class Adds:
         return may_be_committed(max(missed_by.values(), default=0), self.write_quorum, self.ack_quorum)
 
     def give_up(self) -> list[PendingAdds]:
-        """What is not confirmed, and will not be."""
+        """The entries that are not confirmed, and will not be."""
         adds = [*self.pending.values()]
         self.pending.clear()
         self._clear(self.confirmed + 1, self.pushed)
@@ -414,8 +414,8 @@ class Adds:
         return adds
 
     def resent(self, ensemble: Sequence[str]) -> dict[str, Any]:
-        """What a trace tells of a change of the ensemble: what is sent anew, each entry to those that are new in its
-        write set.
+        """The fields of the trace of a change of the ensemble: what is sent anew, each entry to those that are new in
+        its write set.
         """
         entries = ((self.confirmed + 1, self.pushed),) if self.pending else ()
         return {"entries": entries, "before": list(self.ensemble), "ensemble": list(ensemble)}

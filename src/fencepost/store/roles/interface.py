@@ -1,4 +1,4 @@
-"""What happens to a role and what it wants done: its events and its effects.
+"""The events of a role and its effects: what happens to it, and what it wants done.
 
 Whoever drives a role gives it events one at a time, in the order in which they happen, and carries its effects out in
 the order in which they are given. A request of a client is known by its number, ``txn``, on which the answer, the
@@ -73,7 +73,7 @@ class Trace(Effect, frozen=True, gc=False):
 
 
 class OfLedger:
-    """What the roles of clients have in common: the ledger that each is about, and that it can say what it does."""
+    """The common part of the roles of clients: the ledger that each is about, and that it can say what it does."""
 
     ledger: int
     traces: bool
@@ -199,7 +199,7 @@ class Outcome(enum.Enum):
 
 
 class MetadataAnswer(Event, frozen=True, gc=False):
-    """What came of an operation on the metadata service: after OK, the version, and the metadata if they were read."""
+    """The outcome of an operation on the metadata service: after OK the version, and the metadata if they were read."""
 
     txn: int
     outcome: Outcome
@@ -301,7 +301,7 @@ class Error(enum.StrEnum):
 
 
 class Result(Effect, frozen=True, gc=False):
-    """What came of a call."""
+    """The outcome of a call."""
 
     token: int
     value: Any = None
@@ -411,7 +411,7 @@ class LookUpReads(Effect, frozen=True, gc=False):
 
 
 class ReadsFound(Event, frozen=True, gc=False):
-    """What some of the look-ups of a :class:`LookUpReads` came to, of one ledger and with one code."""
+    """The outcome of some of the look-ups of a :class:`LookUpReads`, of one ledger and with one code."""
 
     number: int
     ledger: int
@@ -489,7 +489,7 @@ class LookUp(Effect, frozen=True, gc=False):
 
 
 class Found(Event, frozen=True, gc=False):
-    """What a look-up came to. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and can not be
+    """The outcome of a look-up. OK with the entry, ``NO_ENTRY``, or ``IO_ERROR``: it should be there and can not be
     read.
     """
 
@@ -512,7 +512,7 @@ class LookUpBatch(Effect, frozen=True, gc=False):
 
 
 class BatchFound(Event, frozen=True, gc=False):
-    """What the look-ups of a batch came to. OK with one entry at least, or the code of the first."""
+    """The outcome of the look-ups of a batch. OK with one entry at least, or the code of the first."""
 
     number: int
     code: Code

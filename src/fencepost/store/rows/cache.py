@@ -42,7 +42,7 @@ LEDGER, ENTRY_ID, ADDRESS, SIZE = range(4)
 COLUMNS = 4
 
 ROWS, ENTRIES = range(2)
-"""What a table counts: its rows, and the entries that are in them."""
+"""The counts of a table: its rows, and the entries that are in them."""
 
 _OWN = -1
 """In place of a size: the row is a ledger's own."""

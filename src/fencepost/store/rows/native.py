@@ -1,4 +1,4 @@
-"""What the loops are made of: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has
+"""The parts of the loops: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has
 one, and CRC32 by tables.
 """
 
@@ -156,7 +156,7 @@ def _by_instruction(name: str, bits: int) -> Any:
 
 
 def _table() -> Any:
-    """What each byte does to a CRC32C."""
+    """The change of each byte to a CRC32C."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ 0x82F63B78, table >> 1)
@@ -199,7 +199,7 @@ def _times(matrix, values):
 
 
 def _after_zeros(size):
-    """What so many zero bytes, a power of two, make of a CRC32C, for each value of each of its four bytes."""
+    """A CRC32C after so many zero bytes, a power of two, for each value of each of its four bytes."""
     bits = np.int64(1) << np.arange(32)
     matrix = (bits >> 8) ^ _TABLE[bits & 0xFF]
     while size > 1:
@@ -254,7 +254,7 @@ def crc32c(data, start, stop, before):
 
 
 def _tables_of_crc32(count):
-    """What a byte does to a CRC32 that so many bytes less one come after, for each number of bytes and each byte."""
+    """The change of a byte to a CRC32, with so many bytes less one after it, for each number of bytes and each byte."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ 0xEDB88320, table >> 1)
@@ -269,7 +269,7 @@ _TABLES_OF_CRC32 = _tables_of_crc32(16)
 
 @inner
 def _four_bytes(word, first):
-    """What four bytes do to a CRC32, the first of which stands ``first`` bytes before the last of the sixteen."""
+    """The change of four bytes to a CRC32, the first of which stands ``first`` bytes before the last of the sixteen."""
     tables = _TABLES_OF_CRC32
     return (
         tables[first, word & 0xFF] ^ tables[first - 1, (word >> 8) & 0xFF] ^ tables[first - 2,

@@ -68,7 +68,7 @@ class BookieProcess:
     """
 
     ledgers: LedgerStore
-    """What is on its disk, as the process that works has read it."""
+    """The store on its disk, as the process that works has read it."""
 
     def __init__(self, name: str, environment: Environment, random: Random) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class BookieProcess:
         return Bookie(self.environment.case.protections, traces=self.environment.trace.is_read)
 
     def _forget(self) -> None:
-        """What a process knows is gone with it."""
+        """The knowledge of a process is gone with it."""
         self.pending: list[tuple[int, bytes, Record] | Checkpoint] = []
         self.flushing = False
         self.unmarked = False
@@ -299,7 +299,7 @@ class BookieProcess:
         self.crash(power=False)
 
     def _trace(self, effect: Trace) -> None:
-        """What a bookie has done for a client; the name of the connection says whose it is."""
+        """An answer of a bookie to a client; the name of the connection says whose it is."""
         label = None if effect.connection is None else self.environment.network.label(effect.connection)
         self.environment.trace.role_did(self.name, effect, label)
 

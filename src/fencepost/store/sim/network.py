@@ -148,7 +148,7 @@ class SimNetwork:
     # -- what becomes of connections ----------------------------------------------------------------------------------
 
     def lose(self, connection: Connection, noticed: bool) -> None:
-        """What is in flight on a connection is lost. If the client does not notice it, its requests wait in vain."""
+        """Messages in flight on a connection are lost. If the client does not notice it, its requests wait in vain."""
         connection.open = False
         self.connections.pop(connection.number, None)
         if noticed:

@@ -28,7 +28,7 @@ TRACED_CHUNK = 200
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """What a campaign keeps of a run: its ``seed``, the ``hash`` of all that came of it, its ``time`` in virtual
+    """The part of a run that is kept: its ``seed``, the ``hash`` of all that came of it, its ``time`` in virtual
     microseconds, and ``counts`` that are added up. ``promise`` is the one that was broken, and ``what`` how; both are
     empty if none was. ``outcome``: all that the simulator gives.
     """
@@ -84,7 +84,8 @@ class Campaign(Generic[T]):
 
 @dataclass
 class Tally(Generic[T]):
-    """What came of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it counts.
+    """The outcome of a campaign. ``failed`` is the run of the lowest seed that broke a promise; no seed after it
+    counts.
 
     ``seeds`` were run in so many ``virtual`` microseconds, with so many of what their ``counts`` say; ``hash`` is of
     all their hashes. ``seconds`` is how long that took, ``interrupted`` whether it was ended early.
@@ -148,7 +149,7 @@ def _run_chunk(campaign: Campaign[T], start: int, stop: int) -> list[Run[T]]:
 
 
 def traced(file: RunsFile, run: str) -> SimTrace:
-    """What a run is to be given to be traced in a file of many."""
+    """The trace to give to a run, for a file of many."""
 
     def emit(
         node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
@@ -160,7 +161,7 @@ def traced(file: RunsFile, run: str) -> SimTrace:
 
 @contextmanager
 def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Iterator[T]]:
-    """What a function of a module gives for tasks, in their order, from so many processes; one is this process."""
+    """The results of a function of a module for tasks, in their order, from so many processes; one is this process."""
     if jobs == 1:
         yield (does(*task) for task in tasks)
         return

@@ -26,7 +26,7 @@ VERSION_2 = 0.2
 
 
 class Wire:
-    """What becomes of the messages of one connection on their way. ``version_2``: those that there are in version 2 are
+    """The messages of one connection on their way. ``version_2``: those that there are in version 2 are
     sent in that, and the others in version 3, as if over a second connection.
     """
 

@@ -34,7 +34,7 @@ _RECOVERY_ADD = 1
 _DEFERRED_SYNC = 1
 _TOTAL_DISK_CAPACITY, _FREE_DISK_SPACE = 1, 2
 _HIGH_PRIORITY = 100
-"""What recoveries ask goes ahead of others, and a bookie of BookKeeper that is read-only takes an add only so."""
+"""Requests of recoveries go ahead of others, and a bookie of BookKeeper that is read-only takes an add only so."""
 _MILLISECOND = 1000
 """Of these are the waits of the protocol; ours are of microseconds."""
 
