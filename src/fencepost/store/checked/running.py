@@ -547,7 +547,7 @@ class RunningStore(Store):
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         require(client.written_back if recovery else client.lap)
-        require(b in self._ensemble(c))
+        require(b in self.client_ensemble(c))
         require(b not in self.gave_up[c])
         self._fail()
         self.gave_up[c] |= {b}
@@ -569,7 +569,7 @@ class RunningStore(Store):
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         op = one_of(self._pending_add_ops(c))
-        require(b in self._write_set(op.entry.id, self._ensemble(c)) and b not in client.confirmed[op.entry.id])
+        require(b in self.write_set(op.entry.id, self.client_ensemble(c)) and b not in client.confirmed[op.entry.id])
         self._fail()
         self._send_add(c, op, (b,), recovery)
 
@@ -644,7 +644,9 @@ class RunningStore(Store):
         require(number <= self.force_limit)
         self.forces[c] = number
         self.force[c][number] = Force(client.lac)
-        self.network.send_all([(ForceLedgerRequest(number, self.connection[c][b]), b) for b in self._ensemble(c)], c)
+        self.network.send_all(
+            [(ForceLedgerRequest(number, self.connection[c][b]), b) for b in self.client_ensemble(c)], c
+        )
 
     @action(b=Store.bookies, c=Store.clients, by="b")
     def bookie_forces_ledger(self, b: ModelValue, c: ModelValue) -> None:
@@ -669,7 +671,7 @@ class RunningStore(Store):
         assert force is not None
         force = force.replace(forced=force.forced | {b})
         self.force[c][number] = force
-        if is_forced(force.forced, self._ensemble(c)) and is_beyond(force.entry_id, self.forced[c]):
+        if is_forced(force.forced, self.client_ensemble(c)) and is_beyond(force.entry_id, self.forced[c]):
             self.forced[c] = force.entry_id
 
     @action(c=Store.clients, b=Store.bookies)
@@ -679,7 +681,7 @@ class RunningStore(Store):
         require(self.deferred_sync and client.status is not None and client.recovery_phase is RecoveryPhase.NOT_STARTED)
         self._fail()
         self.connection[c][b] += 1
-        if client.status is Status.OPEN and b in self._ensemble(c):
+        if client.status is Status.OPEN and b in self.client_ensemble(c):
             if not outlives_connection(client.lap, self.forced[c], self.deferred_sync):
                 self.done_adding[c] = True
 
@@ -896,7 +898,7 @@ class RunningStore(Store):
         seen = self.follower[f].seen
         require(seen is not None and self.follower[f].has_looked)
         assert seen is not None
-        write_set = self._write_set(entry_id, tuple(fragment_of(seen.fragments, entry_id).ensemble))
+        write_set = self.write_set(entry_id, tuple(fragment_of(seen.fragments, entry_id).ensemble))
         negative = frozenset(denial.bookie for denial in self.denials[f] if denial.entry_id == entry_id)
         require(ordinary_read(False, negative, (), write_set) is Verdict.NEGATIVE)
         self.misses[f] = True

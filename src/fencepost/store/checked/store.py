@@ -729,7 +729,7 @@ class Store(LedgerProtocol):
 
     # -- ensembles -----------------------------------------------------------------------------------------------------
 
-    def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
+    def write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
         return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
@@ -963,7 +963,7 @@ class Store(LedgerProtocol):
     def _go_on_with(self, c: ModelValue, metadata: LedgerMetadata, version: int | None) -> None:
         """The ensemble was changed: bookies that left it no longer count for what is not committed."""
         client = self.client[c]
-        left = frozenset(self._ensemble(c)) - frozenset(current_ensemble(metadata))
+        left = frozenset(self.client_ensemble(c)) - frozenset(current_ensemble(metadata))
         for entry_id in range(client.lac + 1, client.lap + 1):
             client.confirmed[entry_id] = still_confirmed(client.confirmed[entry_id], left, self.protections)
         client.seen, client.version = metadata, version
@@ -1004,7 +1004,7 @@ class Store(LedgerProtocol):
         require(client.lap < self.send_limit)
         require(may_append(client.lap, client.lac, self.inflight_limit))
         op = self._push(c, Entry(client.lap + 1, client.lap + 1), recovery=False)
-        self._send_add(c, op, self._write_set(op.entry.id, self._ensemble(c)), recovery=False)
+        self._send_add(c, op, self.write_set(op.entry.id, self.client_ensemble(c)), recovery=False)
 
     @action(c=clients, b=bookies)
     def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1019,7 +1019,7 @@ class Store(LedgerProtocol):
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: not add.success)
         require(outcome_of_add(Code.FENCED) is AddOutcome.FENCED)
-        require(b in self._write_set(add.entry.id, self._ensemble(c)) and not self._is_leaving(c, b))
+        require(b in self.write_set(add.entry.id, self.client_ensemble(c)) and not self._is_leaving(c, b))
         client.status = Status.WITHDRAWN
 
     @action(c=clients)
@@ -1027,9 +1027,9 @@ class Store(LedgerProtocol):
         """The owner writes metadata in which others stand for all the bookies that did not answer."""
         client = self.client[c]
         require(self._may_change_ensemble(c))
-        failed = self._failed(c)
+        failed = self.failed_bookies(c)
         assert client.seen is not None
-        require(to_change_ensemble(client.seen.status, needs_change(self._ensemble(c), failed)) is Next.WRITE)
+        require(to_change_ensemble(client.seen.status, needs_change(self.client_ensemble(c), failed)) is Next.WRITE)
         metadata = self._with_others_for(c, failed)
         assert metadata is not None, "the owner begins no fragment in the past"
         client.status = Status.CHANGING_ENSEMBLE
@@ -1090,7 +1090,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         client.status = Status.IN_RECOVERY
         client.recovery_phase = RecoveryPhase.FENCING
-        client.recovery_ensemble = self._ensemble(c)
+        client.recovery_ensemble = self.client_ensemble(c)
         self._send_fences(c, client.recovery_ensemble)
 
     def _send_fences(self, c: ModelValue, asked: Ensemble) -> None:
@@ -1139,14 +1139,14 @@ class Store(LedgerProtocol):
         client.recovery_phase = RecoveryPhase.READ_WRITE
         client.last_read = entry_id
         client.fenced = frozenset()
-        self._send_recovery_reads(c, entry_id, self._write_set(entry_id, self._ensemble_to_read(c)))
+        self._send_recovery_reads(c, entry_id, self.write_set(entry_id, self.ensemble_to_read(c)))
 
     def _send_recovery_reads(self, c: ModelValue, entry_id: int, asked: Bookies) -> None:
         request = self.read_request(entry_id, fence=True)
         self.network.send_all([(request, b) for b in asked], c)
 
-    def _ensemble_to_read(self, c: ModelValue) -> Ensemble:
-        return ensemble_to_read(self.client[c].recovery_ensemble, self._ensemble(c), self.protections)
+    def ensemble_to_read(self, c: ModelValue) -> Ensemble:
+        return ensemble_to_read(self.client[c].recovery_ensemble, self.client_ensemble(c), self.protections)
 
     @action(c=clients, b=bookies)
     def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1167,7 +1167,7 @@ class Store(LedgerProtocol):
         """Whether the read of an entry is over, after those before it; if so, what comes of that is done."""
         client = self.client[c]
         entry = next((entry for entry in client.found if entry.id == entry_id), None)
-        asked = self._write_set(entry_id, self._ensemble_to_read(c))
+        asked = self.write_set(entry_id, self.ensemble_to_read(c))
         failed = Those(asked, lambda b: self._read_timed_out(c, b, entry_id))
         negative = client.no_such_entry[entry_id]
         verdict = recovery_read(entry is not None, negative, failed, asked, self.ack_quorum, self.protections)
@@ -1202,7 +1202,7 @@ class Store(LedgerProtocol):
         unsent = [op for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
         require(unsent)
         op = min(unsent, key=lambda op: op.entry.id)
-        self._send_add(c, op, self._write_set(op.entry.id, self._ensemble(c)), recovery=True)
+        self._send_add(c, op, self.write_set(op.entry.id, self.client_ensemble(c)), recovery=True)
         client.written_back |= {op.entry.id}
 
     def _may_write_back(self, c: ModelValue) -> bool:
@@ -1225,8 +1225,8 @@ class Store(LedgerProtocol):
         """
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
-        failed = self._failed(c)
-        require(needs_change(self._ensemble(c), failed))
+        failed = self.failed_bookies(c)
+        require(needs_change(self.client_ensemble(c), failed))
         metadata = self._with_others_for(c, failed)
         if metadata is None:
             client.status = Status.ABORTED
@@ -1277,7 +1277,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
 
-    def _ensemble(self, c: ModelValue) -> Ensemble:
+    def client_ensemble(self, c: ModelValue) -> Ensemble:
         """The ensemble that a client adds entries to."""
         seen = self.client[c].seen
         assert seen is not None
@@ -1289,7 +1289,7 @@ class Store(LedgerProtocol):
         assert client.seen is not None
         client.lap = entry.id
         lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else self._lac(c)
-        op = PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c), lac)
+        op = PendingAddOp(entry, len(client.seen.fragments), self.client_ensemble(c), lac)
         self._add_pending(c, op)
         return op
 
@@ -1312,7 +1312,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: add.success)
         require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
-        require(counts(b in self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
+        require(counts(b in self.write_set(add.entry.id, self.client_ensemble(c)), is_pending=True))
         if self.lac_waits_for_change and self.confirmations_withdrawn:
             require(not self._is_leaving(c, b))
         client.confirmed[add.entry.id] |= {b}
@@ -1330,11 +1330,11 @@ class Store(LedgerProtocol):
         confirmed = self.client[c].confirmed
         return lambda entry_id: is_committed(len(confirmed[entry_id]), self.ack_quorum)
 
-    def _failed(self, c: ModelValue) -> Bookies:
+    def failed_bookies(self, c: ModelValue) -> Bookies:
         """The bookies of the ensemble that did not answer an add. Nothing may be left to send from the last change."""
         seen = self.client[c].seen
         assert seen is not None
-        failed = frozenset(b for b in self._ensemble(c) if self._write_timed_out(c, b))
+        failed = frozenset(b for b in self.client_ensemble(c) if self._write_timed_out(c, b))
         require(failed)
         require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
         return failed
@@ -1343,7 +1343,7 @@ class Store(LedgerProtocol):
         """The metadata with other bookies for those that failed; None if that would need a fragment in the past."""
         client = self.client[c]
         assert client.seen is not None
-        ensemble = self._ensemble_without(self._ensemble(c), failed)
+        ensemble = self._ensemble_without(self.client_ensemble(c), failed)
         try:
             return with_changed_ensemble(client.seen, ensemble, client.lac)
         except ValueError:
@@ -1371,18 +1371,18 @@ class Store(LedgerProtocol):
         assert seen is not None
         behind = [op for op in self._pending_add_ops(c) if self._is_behind(op, seen)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
-        new = newly_asked(op.entry.id, op.ensemble, self._ensemble(c), self.write_quorum)
+        new = newly_asked(op.entry.id, op.ensemble, self.client_ensemble(c), self.write_quorum)
         self._send_add(c, op, new, recovery)
-        self._replace_pending(c, op, op.replace(fragment_id=len(seen.fragments), ensemble=self._ensemble(c)))
+        self._replace_pending(c, op, op.replace(fragment_id=len(seen.fragments), ensemble=self.client_ensemble(c)))
         if recovery:
             client.written_back |= {op.entry.id}
 
     # -- ordinary reads ------------------------------------------------------------------------------------------------
 
-    def _write_set_of(self, entry_id: int) -> Bookies:
+    def published_write_set(self, entry_id: int) -> Bookies:
         """The bookies that have an entry as far as the metadata tell."""
         assert self.meta.metadata is not None
-        return self._write_set(entry_id, tuple(fragment_of(self.meta.metadata.fragments, entry_id).ensemble))
+        return self.write_set(entry_id, tuple(fragment_of(self.meta.metadata.fragments, entry_id).ensemble))
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
@@ -1397,7 +1397,7 @@ class Store(LedgerProtocol):
         end = end_of(metadata)
         lac = max(self.bookie[b].lac for b in current_ensemble(metadata)) if end is None else 0
         require(is_readable(entry_id, lac, end))
-        asked = self._write_set_of(entry_id)
+        asked = self.published_write_set(entry_id)
         reader.entry_id = entry_id
         reader.asked = asked
         self._send_reads(r, entry_id, asked)
@@ -1477,7 +1477,7 @@ class Store(LedgerProtocol):
         """
         if self._lac(c) < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
-        return any(self._stored(b, entry_id) is not None for b in self._write_set_of(entry_id))
+        return any(self._stored(b, entry_id) is not None for b in self.published_write_set(entry_id))
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
@@ -1487,7 +1487,7 @@ class Store(LedgerProtocol):
         metadata = self.meta.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
-        copies = [b for b in self._write_set_of(entry_id) if self._stored(b, entry_id) is not None]
+        copies = [b for b in self.published_write_set(entry_id) if self._stored(b, entry_id) is not None]
         return is_committed(len(copies), self.ack_quorum)
 
     @invariant(c=clients)

@@ -140,7 +140,7 @@ def owed(before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Mes
         lap = client.lap
         for entry_id in range(lap + 1, after.readable_ids[-1] + 1):
             if may_read_ahead(entry_id, lap, after.reads_in_flight):
-                asked = after._write_set(entry_id, after._ensemble_to_read(c))
+                asked = after.write_set(entry_id, after.ensemble_to_read(c))
                 found |= {(b.name, ReadRequest(entry_id, True)) for b in asked}
     return found
 
@@ -256,8 +256,8 @@ def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
 
 def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Sequence[ModelValue]) -> list[str]:
     """Give a client the bookies that the protocol takes. Returns the failed ones, in the order of the ensemble."""
-    who, before = name(c), ensemble_of(step.before._ensemble(c))
-    failed = {name(b) for b in step.before._failed(c)}
+    who, before = name(c), ensemble_of(step.before.client_ensemble(c))
+    failed = {name(b) for b in step.before.failed_bookies(c)}
     fresh = [b for b in ensemble_of(ensemble) if b not in before]
     if not fresh:  # a change that was refused at once, of which nothing is left: any will do
         system.list_bookies(who, tuple(name(b) for b in step.after.bookies))
@@ -356,7 +356,7 @@ def _must_know_length(step: Taken, c: ModelValue) -> None:
     if client.status is not Status.IN_RECOVERY or not is_to_close(after, c) or end < 1 or end != client.recovery_lac:
         return
     assert client.seen is not None
-    asked = after._write_set(end, tuple(fragment_of(client.seen.fragments, end).ensemble))
+    asked = after.write_set(end, tuple(fragment_of(client.seen.fragments, end).ensemble))
     if not any(after.bookie[b].entry(end) for b in asked):
         raise NotRealisable("length")
 
@@ -365,7 +365,7 @@ def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> No
     who, client = name(c), step.after.client[c]
     if client.status is Status.ABORTED:
         system.list_bookies(who, tuple(name(b) for b in step.after.bookies))
-        failed = [name(b) for b in step.before._failed(c)]
+        failed = [name(b) for b in step.before.failed_bookies(c)]
     else:
         metadata = client.seen if client.update is None else client.update.metadata
         assert metadata is not None
@@ -423,7 +423,7 @@ def _reader_reads_elsewhere(system: System, step: Taken, r: ModelValue) -> None:
     if reader.result in (None, ReadResult.OK):
         return
     assert reader.entry_id is not None
-    if step.after._write_set_of(reader.entry_id) - reader.asked:
+    if step.after.published_write_set(reader.entry_id) - reader.asked:
         raise NotRealisable("read elsewhere")
     system.answer_read(name(r))
 

@@ -138,7 +138,7 @@ def _adds(role: Writer | Recoverer, after: Protocol, c: ModelValue) -> Iterator[
     pending = frozenset(op.entry for op in client.pending_add_ops)
     sent = [add.adds[place] for add in adds.pending.values() for place in range(len(add.adds))]
     yield f"client.{c}.pending_add_ops", pending, frozenset(entry_in(add.body, add.entry_id) for add in sent)
-    yield f"client.{c}.seen.ensemble", ensemble_of(after._ensemble(c)), tuple(adds.ensemble)
+    yield f"client.{c}.seen.ensemble", ensemble_of(after.client_ensemble(c)), tuple(adds.ensemble)
     for entry in pending:
         yield f"client.{c}.confirmed[{entry.id}]", names(client.confirmed[entry.id]), adds.confirmed_by(entry.id - 1)
 
