@@ -176,10 +176,10 @@ class Embedded(Executor):
         own = self.workspace
         self.shared.ready[:] = 0
         self.shared.stop[:] = 0
-        levels = own.levels((order, self.order_fp))
+        levels, steps = own.levels((order, self.order_fp)), own.tables.stepwise or None
         futures: list[Future[int]] = [
             own.pool.submit(
-                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], self.shared, first, block
+                kernel.expand, t, own.compiled, levels, own.work[t], own.labels[t], steps, self.shared, first, block
             )
             for t in range(own.workers)
         ]

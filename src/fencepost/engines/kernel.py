@@ -380,14 +380,14 @@ def is_cut(c, w, cells, outcome):
 
 
 @inner
-def is_first_twin(c, w, cells, leaves, begin, end, outcome):
+def is_first_twin(c, w, steps, cells, leaves, begin, end, outcome):
     """Whether no other outcome that is possible here and has the same effect comes before this one."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for other in range(span_first(span), span_end(span)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
                 # With a view they may differ in what it hides, and one may be cut where the other is not.
-                if precedes(c, other, outcome) and (c.step_trie.size == 0 or not is_cut(c, w, cells, other)):
+                if precedes(c, other, outcome) and (steps is None or not is_cut(c, w, cells, other)):
                     return False
     return True
 
@@ -526,16 +526,15 @@ def joins_twin(c, found, begin, end, fp, high, ref, wide):
 
 
 @inner
-def generate(c, levels, w, labels, begin, end, candidates, filled):
+def generate(c, levels, w, labels, steps, begin, end, candidates, filled):
     """The ``candidates`` [owner, n] of the states at places [begin, end) of the level, and at ``filled`` [owner, 0] how
     many.
 
-    ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only
-    where it is needed.
+    ``labels``: what a worker needs for canonical labellings, or None; ``steps``: True if there are properties of steps,
+    or None. As their types decide, that code is compiled only where it is needed.
     """
     old, order, workers, wide = levels.old, levels.order, levels.workers, levels.wide
     width = old.cells.shape[1]
-    stepwise = c.step_trie.size > 0
     symmetric = old.image.size > 0
     room = candidates.fp.shape[1]
     found = Candidates(candidates.fp.reshape(-1), candidates.high.reshape(-1), candidates.ref.reshape(-1))
@@ -562,7 +561,7 @@ def generate(c, levels, w, labels, begin, end, candidates, filled):
             store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
             span = load(c.leaf_span, leaf)
             for outcome in range(span_first(span), span_end(span)):
-                if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
+                if steps is not None and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
                 ref = pack_reference(position, outcome)
@@ -580,7 +579,7 @@ def generate(c, levels, w, labels, begin, end, candidates, filled):
                         continue
                 else:
                     if load(c.twin, outcome) != 0 and not is_first_twin(
-                        c, w, old.cells[position], old.leaves, first, last, outcome
+                        c, w, steps, old.cells[position], old.leaves, first, last, outcome
                     ):
                         continue
                     child = fp ^ load(c.delta, outcome)
@@ -660,15 +659,14 @@ def admit(levels, w, candidates, n):
 
 
 @inner
-def build(c, levels, w, found):
+def build(c, levels, w, steps, found):
     """Build the rows of the next ``found`` states of the level, of which fingerprints and references are there: values,
-    properties, enabled leaves. Those that fall off a trie are parked.
+    properties, enabled leaves. Those that fall off a trie are parked. ``steps``: see :func:`generate`.
     """
     old, new, wide, actions = levels.old, levels.new, levels.wide, levels.actions
     width, words = new.cells.shape[1], c.row_delta.shape[1]
     old_flat, new_flat, row_delta = old.cells.reshape(-1), new.cells.reshape(-1), c.row_delta.reshape(-1)
     counts = w.counts
-    stepwise = c.step_trie.size > 0
     at = counts[LEAF_BASE] + counts[LEAF_TOP]
     position = counts[BASE] + counts[COUNT]
     pool, places, leaves, scratch, stack = c.pool, c.place, new.leaves, w.scratch, w.stack
@@ -711,7 +709,7 @@ def build(c, levels, w, found):
                 if n < 0:
                     missed = True
                     break
-            if stepwise and not missed:
+            if steps is not None and not missed:
                 missed = not steps_known(c, w, new.cells[position], leaves, at, n)
         if missed:
             new.meta[position] = PARKED
@@ -774,7 +772,7 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 
 
 @njit
-def expand(worker, c, levels, w, labels, shared, first, block):
+def expand(worker, c, levels, w, labels, steps, shared, first, block):
     """Expand a level from place ``first`` on, as one of its workers, ``block`` states in a round; how many rounds were
     done, the same for all.
 
@@ -791,7 +789,7 @@ def expand(worker, c, levels, w, labels, shared, first, block):
             turn = ready % TURNS
             begin = min(total, first + (ready * workers + worker) * block)
             mine = Candidates(shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker])
-            generate(c, levels, w, labels, begin, min(total, begin + block), mine, shared.filled[turn, worker])
+            generate(c, levels, w, labels, steps, begin, min(total, begin + block), mine, shared.filled[turn, worker])
             shared.parks[turn, worker, 0] = w.counts[PARKS]
             if worker == 0:
                 shared.leave[turn, 0] = shared.stop[0]
@@ -813,7 +811,7 @@ def expand(worker, c, levels, w, labels, shared, first, block):
             theirs = Candidates(
                 shared.fp[turn, source, worker], shared.high[turn, source, worker], shared.ref[turn, source, worker]
             )
-            build(c, levels, w, admit(levels, w, theirs, shared.filled[turn, source, worker, 0]))
+            build(c, levels, w, steps, admit(levels, w, theirs, shared.filled[turn, source, worker, 0]))
         leave = shared.leave[turn, 0] != 0
         for t in range(workers):
             leave |= shared.parks[turn, t, 0] > PARK_LIMIT

@@ -216,7 +216,7 @@ def wander(c, arena, w, walkers, plan, control, path):
             arena.fp[child] = arena.fp[position] ^ c.delta[outcome]
             w.counts[BASE], w.counts[LEAF_BASE] = child, child * LEAF_ROOM
             w.counts[COUNT] = w.counts[LEAF_TOP] = 0
-            build(c, levels, w, 1)
+            build(c, levels, w, True, 1)
             note_broken(w, walkers, plan, control, lane)
             if plan.temporal.predicates.size:
                 record_step(c, arena, walkers, plan, lane, position, outcome)

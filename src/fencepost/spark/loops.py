@@ -28,21 +28,21 @@ from fencepost.engines import kernel
 
 
 @njit
-def expand(c, levels, w, begin, end, at, candidates, filled):
+def expand(c, levels, w, steps, begin, end, at, candidates, filled):
     """Write the candidates of the rows at [begin, end) from ``at`` on; the end of them."""
     rest = kernel.Candidates(
         candidates.fp[at:].reshape(1, -1),
         candidates.high[at if levels.wide else 0 :].reshape(1, -1),
         candidates.ref[at:].reshape(1, -1),
     )
-    kernel.generate(c, levels, w, None, begin, end, rest, filled)
+    kernel.generate(c, levels, w, None, steps, begin, end, rest, filled)
     return at + filled[0, 0]
 
 
 @njit
-def build(c, levels, w, found):
+def build(c, levels, w, steps, found):
     """Build the rows of the next ``found`` states, one after the other."""
-    kernel.build(c, levels, w, found)
+    kernel.build(c, levels, w, steps, found)
 
 
 @njit

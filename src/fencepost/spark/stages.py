@@ -304,7 +304,7 @@ class Expand(LevelStage, FirstStage):
         deadlock: tuple[int, int] | None = None
         broken: dict[int, tuple[int, int, int]] = {}
         for first, last in spans:
-            n = int(loops.expand(c, levels, work, first, last, n, found, filled))
+            n = int(loops.expand(c, levels, work, plan.stepwise or None, first, last, n, found, filled))
             if work.counts[DEADLOCK] >= 0:
                 state = fingerprint_at(old, int(work.counts[DEADLOCK]), plan.wide)
                 deadlock = min(deadlock or state, state)
@@ -422,7 +422,7 @@ class Build(LevelStage, ShuffledStage):
         at, chunk = 0, FIRST_CHUNK
         while at < n:
             end = min(at + chunk, n)
-            loops.build(c, levels, work, end - at)
+            loops.build(c, levels, work, plan.stepwise or None, end - at)
             if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
                 completed = True
                 loops.complete(c, growing, levels, work, asks)
