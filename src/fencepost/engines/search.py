@@ -179,7 +179,7 @@ class Search:
         self._met: dict[str, Evidence] = {}
         self.earlier = Kept()
         self.started = time.monotonic()
-        self._reported_at = 0.0
+        self._reported_at = self._looked_at = 0.0
         self._most_reported = 0
 
     # -- running ------------------------------------------------------------------------------------------------------
@@ -347,7 +347,11 @@ class Search:
 
     def limit_reached(self) -> str | None:
         """The limit on time or memory that is reached."""
-        return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit)
+        now = time.monotonic()
+        looks = now - self._looked_at >= TICK  # at the memory: that takes as long as an answer of Python
+        if looks:
+            self._looked_at = now
+        return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit if looks else None)
 
     def count(self) -> None:
         """Add up what was counted, by action."""
