@@ -673,10 +673,12 @@ def build(c, levels, w, steps, found):
     gates = w.gates
     symmetric = new.image.size > 0
     for j in range(found):
+        if j + 2 * AHEAD < found:
+            prefetch(old.meta, reference_parent(load(new.ref, position + 2 * AHEAD)))
         if j + AHEAD < found:
             ahead = reference_parent(load(new.ref, position + AHEAD))
             prefetch(old_flat, ahead * width)
-            prefetch(old.meta, ahead)
+            prefetch(old.leaves, meta_first(load(old.meta, ahead)))
         ref = load(new.ref, position)
         outcome, parent = reference_outcome(ref), reference_parent(ref)
         row = position * width
