@@ -22,7 +22,6 @@ from fencepost.compiler.encoding import (
     INEXACT,
     INITIAL,
     OUT,
-    STEP_PROPERTY,
     USED,
     reference_outcome,
     reference_parent,
@@ -154,16 +153,17 @@ class Embedded(Executor):
 
     def _expand_all(self) -> bool:
         """Expand the frontier, pausing to complete parked states; whether it came to its end."""
-        total = self.search.queue
-        order = self.order[:total]
+        own, total = self.workspace, self.search.queue
         at = 0
         while at < total:
-            bound = sum(self.workspace.tables.most_outcomes)
+            bound = sum(own.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
+            # Most of what is new in a level is met in its first round. Once that is known, few states are parked.
+            end = total if at else min(total, block * own.workers)
             begin = time.monotonic()
-            done = self._run_workers(order, at, block)
-            self.workspace.seconds["expand"] += time.monotonic() - begin
-            self.expanded = at = min(total, at + done * block * self.workspace.workers)
+            done = self._run_workers(self.order[:end], at, block)
+            own.seconds["expand"] += time.monotonic() - begin
+            self.expanded = at = min(end, at + done * block * own.workers)
             self._complete()
             if at < total and self.shared.stop[0]:
                 return False
@@ -211,20 +211,16 @@ class Embedded(Executor):
         """All states of the level are there: put it in order, and log how each of its states was discovered."""
         own, found = self.workspace, self.search
         begin = time.monotonic()
-        counts = own.counts()
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        log = self.log[: int(starts[-1])]
-        for future in [
-            own.pool.submit(self._link, t, counts[t], log[starts[t] : starts[t + 1]]) for t in range(own.workers)
-        ]:
-            future.result()
         # The ways to what was met lead through the level before, which is still in order.
         self._meet_all()
         found.judge()
-        self.links.add(log)
         self.manifest = None  # the level that it is about can not be saved any more
         is_first, has_leaves = not found.result.depth, found.expands_next
-        frontier = self._put_in_order()
+        counts = own.counts()
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        log = self.log[: int(starts[-1])]
+        frontier = self._put_in_order(lambda t: self._link(t, counts[t], log[starts[t] : starts[t + 1]]))
+        self.links.add(log)
         self.bases = [int(s) for s in starts[:-1]]
         self.is_expanding = False
         if self.writer is not None:
@@ -254,13 +250,16 @@ class Embedded(Executor):
         low, high = new.fp[begin : begin + count], new.fp_high[begin : begin + count]
         return np.stack([low, high], axis=1) if self.workspace.wide else low
 
-    def _put_in_order(self) -> int:
-        """Sort the states to be expanded by fingerprint; how many they are."""
+    def _put_in_order(self, prepare: Callable[[int], object] = lambda t: None) -> int:
+        """Sort the states to be expanded by fingerprint; how many they are. A thread for each worker calls ``prepare``
+        with its number before.
+        """
         own = self.workspace
         inside = [int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(own.work, own.failed, strict=True)]
         places = np.concatenate([[0], np.cumsum(inside)])
 
         def sort(t: int) -> None:
+            prepare(t)
             if inside[t]:
                 kernel.order_level(own.levels((self.order, self.order_fp)), own.work[t], int(places[t]))
 
@@ -286,17 +285,14 @@ class Embedded(Executor):
 
     def _meet_all(self) -> None:
         """Pass on the violations and witnesses of the level that is being built."""
-        own, tables, meet = self.workspace, self.workspace.tables, self.search.meet
+        own, meet = self.workspace, self.search.meet
         for root, position in own.violations():
             meet(Evidence(root, (int(own.new.fp[position]), int(own.new.fp_high[position])), position))
-        for root in self.search.stepper.roots:
-            if tables.root_kind[root.index] != STEP_PROPERTY:
-                continue
-            for work in own.work:
-                place, outcome = int(work.best_order[root.index]), int(work.best_outcome[root.index])
-                if place >= 0:
-                    step = own.step(outcome)
-                    meet(Evidence(root, (place, step[0], *step[1]), ~int(self.order[place]), step))
+        for work in own.work:
+            for number in np.flatnonzero(work.best_order >= 0).tolist():
+                place, step = int(work.best_order[number]), own.step(int(work.best_outcome[number]))
+                root = self.search.stepper.roots[number]
+                meet(Evidence(root, (place, step[0], *step[1]), ~int(self.order[place]), step))
         stuck = [int(w.counts[DEADLOCK]) for w in own.work if w.counts[DEADLOCK] >= 0]
         if stuck and self.search.options.deadlock:
             meet(Evidence(None, (), ~int(self.order[min(stuck)])))

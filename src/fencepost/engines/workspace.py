@@ -387,11 +387,9 @@ class Workspace:
 
     def violations(self) -> Iterator[tuple[Root, int]]:
         """The states of the level being built that violate a property, the least of each worker, by position."""
-        for root in self.stepper.roots:
-            if self.tables.root_kind[root.index] in (STATE_PROPERTY, STEP_PROPERTY):
-                for work in self.work:
-                    if work.best_position[root.index] >= 0:
-                        yield root, int(work.best_position[root.index])
+        for work in self.work:
+            for number in np.flatnonzero(work.best_position >= 0).tolist():
+                yield self.stepper.roots[number], int(work.best_position[number])
 
     def forget_violations(self) -> None:
         """Those that were met have been reported."""
