@@ -35,7 +35,8 @@ from fencepost import (
     table,
     view,
 )
-from fencepost.engines import embedded, reference, search
+from fencepost.compiler.arrays import Array
+from fencepost.engines import embedded, kernel, reference, resources, search
 from fencepost.engines.interface import Exploration, Progress
 from fencepost.engines.options import EmbeddedOptions, ReferenceOptions
 from fencepost.step import Stepper
@@ -1102,3 +1103,26 @@ def test_a_whole_network_is_read_in_one_order() -> None:
     """By a computed view, while its connections are still being met for the first time."""
     protocol = seeded(78, True).build()
     assert disagreement(by_reference(protocol, max_depth=6), by_embedded(protocol, max_depth=6)) is None
+
+
+def test_the_first_round_of_a_level_is_completed_before_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "BLOCK", 8)
+    runs: list[tuple[int, int, int]] = []
+    run = embedded.Embedded._run_workers
+
+    def recorded(self: embedded.Embedded, order: Array, first: int, block: int) -> int:
+        runs.append((self.search.queue, first, len(order)))
+        return run(self, order, first, block)
+
+    monkeypatch.setattr(embedded.Embedded, "_run_workers", recorded)
+    agreed(Talk(), [{"workers": 2, "bits": 64}], max_depth=5)
+    assert {end for queue, first, end in runs if first == 0 and queue > 16} == {16}
+    assert all(end == queue for queue, first, end in runs if first > 0 or queue <= 16)
+
+
+def test_memory_is_looked_at_once_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(search, "TICK", 1e9)
+    monkeypatch.setattr(resources, "resident_memory", lambda: looks.append(1) or 0)
+    by_embedded(Talk(), max_depth=5)
+    assert not looks
