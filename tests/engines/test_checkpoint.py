@@ -13,8 +13,10 @@ from random import Random
 import pytest
 
 from fencepost import EmbeddedOptions, Protocol, Result, SystemFailure, action, check, invariant, require, state
+from fencepost.compiler.arrays import Array
 from fencepost.digest import sealed
 from fencepost.engines.checkpoint import Reader
+from fencepost.engines.links import Links
 from fencepost.loading import load
 from fencepost.protocols import shipped
 
@@ -316,3 +318,22 @@ def fail(subject: object, directory: Path, **options: object) -> None:
     failure = explore(subject, resume=directory, **options).failure
     if failure is not None:
         raise failure
+
+
+def test_a_full_disk_for_links_keeps_the_level_before_and_the_counts(
+    tmp_path: Path, uninterrupted: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, levels, directory = Links.add, list[int](), tmp_path / "checkpoint"
+
+    def full(self: Links, log: Array) -> None:
+        levels.append(len(log))
+        if len(levels) == 10:
+            raise SystemFailure("no room for the links between states")
+        add(self, log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Links, "add", full)
+        failed = explore(protocol(), checkpoint=directory, checkpoint_every=1e9)
+    assert str(failed.failure) == "no room for the links between states" and failed.exit_code == 153
+    assert failed.distinct_states == sum(levels) == 1 + sum(action.new_states for action in failed.actions)
+    assert figures(explore(protocol(), resume=directory)) == figures(uninterrupted)

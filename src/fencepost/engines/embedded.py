@@ -99,6 +99,8 @@ class Embedded(Executor):
         # After a resume the states of the first level are numbered as they were, not as they are laid out.
         self.old_numbers = self.new_numbers = np.zeros(0, np.int64)
         self.is_expanding = False
+        self.is_linked = False
+        """Whether the links of the level being built are written, and its states counted by outcome."""
         self.expanded = 0
         self.reader = Reader(Path(resume)) if resume else None
         self.writer: Writer | None = None
@@ -138,7 +140,7 @@ class Embedded(Executor):
         workspace, found = self.workspace, self.search
         workspace.turn_over()
         self.old_numbers, self.new_numbers = self.new_numbers, np.zeros(0, np.int64)
-        self.is_expanding, self.expanded = True, 0
+        self.is_expanding, self.is_linked, self.expanded = True, False, 0
         if not self._expand_all():
             return False
         if found.recording is not None:
@@ -211,16 +213,22 @@ class Embedded(Executor):
         """All states of the level are there: put it in order, and log how each of its states was discovered."""
         own, found = self.workspace, self.search
         begin = time.monotonic()
-        # The ways to what was met lead through the level before, which is still in order.
-        self._meet_all()
-        found.judge()
-        self.manifest = None  # the level that it is about can not be saved any more
-        is_first, has_leaves = not found.result.depth, found.expands_next
         counts = own.counts()
         starts = np.concatenate([[0], np.cumsum(counts)])
         log = self.log[: int(starts[-1])]
-        frontier = self._put_in_order(lambda t: self._link(t, counts[t], log[starts[t] : starts[t + 1]]))
+        for future in [
+            own.pool.submit(self._link, t, counts[t], log[starts[t] : starts[t + 1]]) for t in range(own.workers)
+        ]:
+            future.result()
+        self.is_linked = True
+        # The ways to what was met lead through the level before, which is still in order.
+        self._meet_all()
+        found.judge()
         self.links.add(log)
+        # Only now, as the disk may have no room for links: the level that it is about can not be saved any more.
+        self.manifest = None
+        is_first, has_leaves = not found.result.depth, found.expands_next
+        frontier = self._put_in_order()
         self.bases = [int(s) for s in starts[:-1]]
         self.is_expanding = False
         if self.writer is not None:
@@ -250,16 +258,13 @@ class Embedded(Executor):
         low, high = new.fp[begin : begin + count], new.fp_high[begin : begin + count]
         return np.stack([low, high], axis=1) if self.workspace.wide else low
 
-    def _put_in_order(self, prepare: Callable[[int], object] = lambda t: None) -> int:
-        """Sort the states to be expanded by fingerprint; how many they are. A thread for each worker calls ``prepare``
-        with its number before.
-        """
+    def _put_in_order(self) -> int:
+        """Sort the states to be expanded by fingerprint; how many they are."""
         own = self.workspace
         inside = [int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(own.work, own.failed, strict=True)]
         places = np.concatenate([[0], np.cumsum(inside)])
 
         def sort(t: int) -> None:
-            prepare(t)
             if inside[t]:
                 kernel.order_level(own.levels((self.order, self.order_fp)), own.work[t], int(places[t]))
 
@@ -273,7 +278,7 @@ class Embedded(Executor):
             return 0, 0
         own = self.workspace
         found = own.discovered()
-        if self.search.result.depth:
+        if self.search.result.depth and not self.is_linked:
             bases = np.zeros(own.workers, np.int64)
             for work in own.work:
                 ignored = np.empty(int(work.counts[COUNT]), np.int64)
