@@ -1121,8 +1121,24 @@ def test_the_first_round_of_a_level_is_completed_before_the_second(monkeypatch: 
 
 
 def test_memory_is_looked_at_once_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    monkeypatch.setattr(search, "TICK", 1e9)
-    monkeypatch.setattr(resources, "resident_memory", lambda: looks.append(1) or 0)
-    by_embedded(Talk(), max_depth=5)
-    assert not looks
+    looks: list[float] = []
+    monkeypatch.setattr(resources, "resident_memory", lambda: looks.append(search.TICK) or 0)
+    for tick in (0.0, 1e9):
+        monkeypatch.setattr(search, "TICK", tick)
+        by_embedded(Talk(), max_depth=5)
+    assert looks.count(0.0) > 5, "between levels and between answers"
+    assert looks.count(1e9) == 0, "the first tick is not over"
+
+
+def test_states_found_in_half_a_level_are_counted_by_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "BLOCK", 8)
+    found = []
+    for most in (30, 60, 100, 200):
+        stepper = Stepper(Talk())
+        explored = embedded.explore(stepper, EmbeddedOptions(workers=2, max_states=most, keep_going=True))
+        assert explored.distinct == 1 + sum(explored.new.values()) >= most
+        found.append(explored.distinct)
+    whole = [
+        embedded.explore(Stepper(Talk()), EmbeddedOptions(max_depth=n, keep_going=True)).distinct for n in range(7)
+    ]
+    assert set(found) - set(whole), "some ended within a level"
