@@ -7,6 +7,7 @@ by now. The standard library, installed packages and Fencepost itself are not th
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import sysconfig
 from collections.abc import Collection, Iterator
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fencepost.digest import running
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import Protocol, declarations_of
 
 SHIPPED = "fencepost.protocols"
 
@@ -39,10 +40,23 @@ def source_digest(protocol: Protocol) -> str:
     A module that is imported by a name which is only known at run time is not seen.
     """
     whole = running()
+    whole.update(repr(declared_as(protocol)).encode())
     for name, content in _modules(protocol):
         whole.update(f"{name} {len(content)} ".encode())
         whole.update(content)
     return str(whole.hexdigest())
+
+
+def declared_as(protocol: Protocol) -> list[tuple[str, ...]]:
+    """Every action and property of a protocol: its kind, its name, and where its function was written. A decorator or
+    an assignment may have put it on the class from anywhere.
+    """
+    found = []
+    for name, declared in declarations_of(protocol).items():
+        code = getattr(declared.function, "__code__", None)
+        where = () if code is None else (os.path.basename(code.co_filename), code.co_qualname, str(code.co_firstlineno))
+        found.append((declared.kind, name, *where))
+    return found
 
 
 def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
@@ -59,6 +73,11 @@ def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
         file = getattr(module, "__file__", None)
         if file is not None:
             waiting.append((owner.__qualname__, getattr(module, "__package__", None) or "", file))
+    for declared in declarations_of(protocol).values():
+        module = sys.modules.get(getattr(declared.function, "__module__", ""))
+        file = getattr(module, "__file__", None)
+        if module is not None and file is not None and is_own_module(module, tops):
+            waiting.append((module.__name__, module.__package__ or "", file))
     if not waiting:
         yield type(protocol).__qualname__, repr(type(protocol)).encode()
     seen: set[Path] = set()

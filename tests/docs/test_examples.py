@@ -166,7 +166,7 @@ def test_the_tutorials_own_test_can_fail() -> None:
 import sys, pytest
 sys.path.insert(0, {str(EXAMPLES)!r})
 import two_phase
-two_phase.TwoPhaseCommit._declared_constants['impatient'].default = True
+two_phase.TwoPhaseCommit.impatient.default = True
 options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", {str(EXAMPLES)!r}]
 sys.exit(pytest.main([*options, {str(EXAMPLES / "test_two_phase.py")!r}]))
 """

@@ -21,7 +21,7 @@ def defined(body: str, **more: Any) -> type[Protocol]:
     return made
 
 
-@pytest.mark.parametrize("name", ["constants", "shapes", "declared", "bound_to", "configured", "_shape", "_declared"])
+@pytest.mark.parametrize("name", ["constants", "shapes", "declared", "bound_to", "configured", "_shape"])
 @pytest.mark.parametrize(
     "declaration",
     ["{} = state(0)", "{} = constant(1)", "@action\ndef {}(self): self.n = 3", "{} = 5", "def {}(self): pass"],

@@ -24,6 +24,7 @@ from typing import Any
 from fencepost import loading
 from fencepost.engines.interface import Exploration, Found
 from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised
+from fencepost.source import declared_as
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import PROTOCOL_MODULE
 from fencepost.step import Root, Stepper
@@ -194,7 +195,7 @@ def _request(protocol: Protocol, invariants: Sequence[str] | None) -> bytes | No
         "module": cls.__module__,
         "name": cls.__qualname__,
     }
-    given = dict(protocol.constants), None if invariants is None else list(invariants)
+    given = dict(protocol.constants), None if invariants is None else list(invariants), declared_as(protocol)
     return json.dumps(locator).encode() + b"\n" + pickle.dumps(given)
 
 
@@ -235,8 +236,10 @@ def _main() -> None:
     sys.path[:] = locator["path"]
     module = loading.from_file(locator["file"]) if locator["file"] else importlib.import_module(locator["module"])
     sys.modules[locator["module"]] = module  # which may be __main__, by which name its values were pickled
-    constants, invariants = pickle.load(sys.stdin.buffer)
+    constants, invariants, declared = pickle.load(sys.stdin.buffer)
     protocol = attrgetter(locator["name"])(module)(**constants)
+    if declared_as(protocol) != declared:
+        raise SystemExit  # something was put on its class by what does not run here
     sample = Sample(Stepper(protocol, invariants)).explore()
     json.dump(sample.evaluated, out)
     out.flush()

@@ -1,9 +1,11 @@
-"""The contents of a value: the model values in it, which can be exchanged for others, and the classes."""
+"""The contents of a value: the model values in it, which can be exchanged for others, and its classes; and of cells."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
+from types import CellType
+from typing import Any
 
 from fencepost.spec.values import Map, ModelValue, Record, Set, Value
 
@@ -55,3 +57,11 @@ def classes_in(value: Value) -> Iterator[type]:
     elif isinstance(value, Map):
         for item in value.items():
             yield from classes_in(item)
+
+
+def content_of(cell: CellType) -> Any:
+    """What a function's own variable of an outer function holds; None if nothing was assigned to it yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

@@ -22,11 +22,13 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from types import MappingProxyType
-from typing import Any, ClassVar
+from functools import cache, cached_property, partialmethod
+from types import FunctionType, MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.constants import Constant
+from fencepost.spec.contents import content_of
 from fencepost.spec.context import Cursor
 from fencepost.spec.declarations import NO_VERDICT, Configuration, Declared, Fairness
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
@@ -85,11 +87,19 @@ class _Body(dict[str, Any]):
 
 
 class _ProtocolType(type):
-    """The type of protocols, which are classes: it watches over the names in their bodies."""
+    """The type of protocols, which are classes: it watches over the names in their bodies, and over those that are
+    assigned later.
+    """
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> _Body:
         return _Body()
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        before = inspect.getattr_static(cls, name, None)
+        if _role(before) and _role(value) != _role(before):
+            raise NotAProtocol(_hides(name, cls.__name__, value, cls.__name__, before))
+        super().__setattr__(name, value)
 
 
 class Protocol(metaclass=_ProtocolType):
@@ -103,44 +113,26 @@ class Protocol(metaclass=_ProtocolType):
     name: ClassVar[str] = ""
     configurations: ClassVar[Mapping[str, Configuration]] = {}
     fairness: ClassVar[Sequence[Fairness]] = []
-    _declared_constants: ClassVar[dict[str, Constant]] = {}
-    _declared_variables: ClassVar[dict[str, Variable]] = {}
-    _declared: ClassVar[dict[str, Declared]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
-        constants: dict[str, Constant] = {}
-        variables: dict[str, Variable] = {}
-        declared: dict[str, Declared] = {}
-        for base in reversed(cls.__bases__):
-            constants |= getattr(base, "_declared_constants", {})
-            variables |= getattr(base, "_declared_variables", {})
-            declared |= getattr(base, "_declared", {})
-        _check_names(cls, {**constants, **variables, **declared})
-        for name, attribute in list(cls.__dict__.items()):
-            if isinstance(attribute, Constant):
-                # Not in __set_name__, of which Python 3.11 wraps the errors.
-                attribute.default = attribute.convert(attribute.default)
-                constants[name] = attribute
-            elif isinstance(attribute, (VariableOf, PerKeyOf, TableOf, NetworkOf)):
-                variables[name] = Variable(name, attribute)
-                setattr(cls, name, variables[name])
-            elif isinstance(attribute, Declared):
-                declared[name] = attribute
-        cls._declared_constants, cls._declared_variables, cls._declared = constants, variables, declared
+        _members(cls)
         _check_settings(cls)
 
     def __init__(self, /, **constants: Any) -> None:
-        values = {name: c.default for name, c in self._declared_constants.items()}
+        members = _members(type(self))
+        _check_settings(type(self))
+        values = {name: c.default for name, c in members.constants.items()}
         for name, given in constants.items():
-            if name not in self._declared_constants:
-                raise OptionError(unknown_name("constant", name, self._declared_constants, self.name))
-            values[name] = self._declared_constants[name].convert(given)
+            if name not in members.constants:
+                raise OptionError(unknown_name("constant", name, members.constants, self.name))
+            values[name] = members.constants[name].convert(given)
+        self.__dict__["_members"] = members
         self.__dict__["_constants"] = values
         self.__dict__["_cursor"] = None
-        self.__dict__["_shapes"] = {n: self._shape(n, v.declared) for n, v in self._declared_variables.items()}
+        self.__dict__["_shapes"] = {n: self._shape(n, v.declared) for n, v in members.variables.items()}
 
     def _shape(self, name: str, declared: Any) -> Shape:
         try:
@@ -174,7 +166,7 @@ class Protocol(metaclass=_ProtocolType):
     @classmethod
     def declared(cls, kind: str) -> list[Declared]:
         """The actions or properties of one kind, in declaration order."""
-        return [d for d in cls._declared.values() if d.kind == kind]
+        return [d for d in _members(cls).declared.values() if d.kind == kind]
 
     def bound_to(self, cursor: Cursor) -> Protocol:
         """This protocol with its variables read from and written to ``cursor``: one state, as an action sees it."""
@@ -184,7 +176,7 @@ class Protocol(metaclass=_ProtocolType):
         return bound
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._declared_variables or name in self._declared_constants:
+        if name in self.__dict__["_shapes"] or name in self.__dict__["_constants"]:
             object.__setattr__(self, name, value)
             return
         raise AttributeError(f"{name} is not a state variable of {self.name}: declare it with state(...) to assign it")
@@ -193,34 +185,114 @@ class Protocol(metaclass=_ProtocolType):
         return f"{type(self).__name__}({show_parameters(self.constants)})"
 
 
-def _check_names(cls: type[Protocol], inherited: Mapping[str, Any]) -> None:
-    """Raises :class:`NotAProtocol` if an attribute of ``cls`` hides one of Fencepost's own, or a declaration of another
-    kind.
+class _Members(NamedTuple):
+    """What a protocol declares, by name and in order of declaration."""
+
+    constants: dict[str, Constant]
+    variables: dict[str, Variable]
+    declared: dict[str, Declared]
+
+
+def _members(cls: type[Protocol]) -> _Members:
+    """What the class of a protocol declares now, as Python itself looks names up in it: with all of its bases, plain
+    classes too, and with what was put on any of them after its body.
+
+    Raises :class:`NotAProtocol` where a declaration would be lost: hidden by another kind of attribute or by one of
+    Fencepost's own, or inside another decorator.
     """
-    own = {name for name in vars(Protocol) if not name.startswith("__")} - {"name", "configurations", "fairness"}
-    for name, attribute in vars(cls).items():
-        role, before = _role(attribute), _role(inherited.get(name))
-        if name in own:
+    found: dict[str, list[tuple[type, Any]]] = {}
+    for owner in reversed(cls.__mro__):
+        if owner not in Protocol.__mro__:
+            _check_own(owner, cls)
+            for name, attribute in vars(owner).items():
+                if name in found or _role(attribute) or _lost(attribute) is not None:
+                    found.setdefault(name, []).append((owner, attribute))
+    members = _Members({}, {}, {})
+    for name, declared in found.items():
+        owner, attribute = declared[-1]
+        for base, before in declared[:-1]:
+            if _role(before) and _role(attribute) != _role(before):
+                raise NotAProtocol(_hides(name, owner.__name__, attribute, base.__name__, before))
+        _add(members, owner, name, attribute)
+    return members
+
+
+def _add(members: _Members, owner: type, name: str, attribute: Any) -> None:
+    if isinstance(attribute, (VariableOf, PerKeyOf, TableOf, NetworkOf)):
+        attribute = Variable(name, attribute)
+        type.__setattr__(owner, name, attribute)
+    if isinstance(attribute, Variable):
+        members.variables[name] = attribute
+    elif isinstance(attribute, (Constant, Declared)):
+        if not attribute.name:  # it was assigned after the body
+            attribute.__set_name__(owner, name)
+        if attribute.name != name:
             raise NotAProtocol(
-                f"{name} can not be {role or 'an attribute'} of {cls.__name__}: Protocol.{name} is Fencepost's own,"
-                " choose another name"
+                f"{name} of {owner.__name__} is {_role(attribute)} that is named {attribute.name} already: declare"
+                " another one"
             )
-        hides = role != before if role else isinstance(inherited.get(name), (Constant, Variable))
-        if before and hides:
-            instead = (
-                f": write {name} = constant(...)" if before == "a constant" and not role else ": choose another name"
-            )
-            base = next(base.__name__ for base in cls.__mro__[1:] if name in vars(base))
+        if isinstance(attribute, Declared):
+            members.declared[name] = attribute
+        else:
+            # Not in __set_name__, of which Python 3.11 wraps the errors.
+            attribute.default = attribute.convert(attribute.default)
+            members.constants[name] = attribute
+    else:
+        lost = _lost(attribute)
+        if lost is not None:
             raise NotAProtocol(
-                f"{name} is {before} of {base}, which {role or 'an attribute'} of {cls.__name__} would hide{instead}"
+                f"{name} of {owner.__name__} is {_role(lost)} inside another decorator, by which it would be lost:"
+                f" write @{lost.kind} above all others"
             )
-    for name, declared in inherited.items():
-        owner, attribute = next((owner, vars(owner)[name]) for owner in cls.__mro__ if name in vars(owner))
-        if isinstance(declared, Declared) and not isinstance(attribute, Declared):
+
+
+def _lost(attribute: Any) -> Declared | None:
+    """The declaration that another decorator was put around, if one was."""
+    inner: list[Any] = []
+    if isinstance(attribute, FunctionType):
+        inner = [attribute.__dict__.get("__wrapped__"), *map(content_of, attribute.__closure__ or ())]
+    elif isinstance(attribute, (staticmethod, classmethod)):
+        inner = [attribute.__func__]
+    elif isinstance(attribute, property):
+        inner = [attribute.fget]
+    elif isinstance(attribute, (cached_property, partialmethod)):
+        inner = [attribute.func]
+    return next((one for one in inner if isinstance(one, Declared) and not one.name), None)
+
+
+def _check_own(owner: type, cls: type[Protocol]) -> None:
+    """Raises :class:`NotAProtocol` if an attribute of ``owner`` hides one of Fencepost's own, or is hidden by it."""
+    hides = cls.__mro__.index(owner) < cls.__mro__.index(Protocol)
+    for name, attribute in vars(owner).items():
+        if name in _own() and (hides or _role(attribute)):
             raise NotAProtocol(
-                f"{name} of {owner.__name__} takes the place of {_role(declared)} and is none itself: decorate it too,"
-                f" with @{declared.kind}{_domains_of(declared)}, or choose another name"
+                f"{name} can not be {_role(attribute) or 'an attribute'} of {owner.__name__}: Protocol.{name} is"
+                " Fencepost's own, choose another name"
             )
+
+
+@cache
+def _own() -> frozenset[str]:
+    """The names of a protocol's class that are Fencepost's own."""
+    return frozenset(name for name in vars(Protocol) if not name.startswith("__")) - {
+        "name",
+        "configurations",
+        "fairness",
+    }
+
+
+def _hides(name: str, owner: str, attribute: Any, base: str, before: Any) -> str:
+    """The message for an attribute of ``owner`` that would take the place of another kind of declaration."""
+    role = _role(attribute)
+    if isinstance(before, Declared) and not role:
+        return (
+            f"{name} of {owner} takes the place of {_role(before)} and is none itself: decorate it too, with"
+            f" @{before.kind}{_domains_of(before)}, or choose another name"
+        )
+    instead = (
+        f": write {name} = constant(...)" if isinstance(before, Constant) and not role else ": choose another name"
+    )
+    return f"{name} is {_role(before)} of {base}, which {role or 'an attribute'} of {owner} would hide{instead}"
 
 
 def _domains_of(declared: Declared) -> str:
@@ -241,7 +313,7 @@ def _check_settings(cls: type[Protocol]) -> None:
         if not right:
             given = _role(settings[name]) or f"a {type(settings[name]).__name__}"
             raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it can not be {given}")
-    properties = [d.name for d in cls._declared.values() if d.kind not in NO_VERDICT]
+    properties = [d.name for d in _members(cls).declared.values() if d.kind not in NO_VERDICT]
     for name, one in cls.configurations.items():
         if one.expect not in ("holds", "deadlock", *properties):
             known = [*properties, "holds", "deadlock"]
@@ -261,17 +333,31 @@ def _all_of(setting: Any, kind: type) -> bool:
 
 def constants_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Constant]:
     """The constants that a protocol declares, inherited ones included, by name and in order of declaration."""
-    return MappingProxyType(protocol._declared_constants)
+    return _members(_class_of(protocol)).constants
 
 
 def variables_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Variable]:
     """The state variables that a protocol declares, inherited ones included, by name and in order of declaration."""
-    return MappingProxyType(protocol._declared_variables)
+    return _members(_class_of(protocol)).variables
 
 
 def declarations_of(protocol: type[Protocol] | Protocol) -> Mapping[str, Declared]:
     """The actions and properties of all kinds that a protocol declares, by name and in order of declaration."""
-    return MappingProxyType(protocol._declared)
+    return _members(_class_of(protocol)).declared
+
+
+def _class_of(protocol: type[Protocol] | Protocol) -> type[Protocol]:
+    return protocol if isinstance(protocol, type) else type(protocol)
+
+
+def refuse_changed(protocol: Protocol) -> None:
+    """Raises :class:`NotAProtocol` if its class has got other constants or state variables since it was made."""
+    made, now = protocol.__dict__["_members"], _members(type(protocol))
+    if (made.constants, made.variables) != (now.constants, now.variables):
+        raise NotAProtocol(
+            f"{type(protocol).__name__} has got other constants or state variables since {protocol!r} was made: make it"
+            " anew"
+        )
 
 
 def cursor_of(bound: Protocol) -> Cursor:

@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from types import CellType, CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from fencepost.errors import Misbehaved
 from fencepost.source import is_own_module, owners
+from fencepost.spec.contents import content_of
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol, declarations_of
 from fencepost.spec.values import Map, Message, ModelValue, Record, Set
@@ -333,8 +334,8 @@ class _Surroundings:
         self._waiting += [(f"a default of {name}", value) for value in function.__defaults__ or ()]
         self._waiting += [(f"a default of {name}", value) for value in (function.__kwdefaults__ or {}).values()]
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._hold(f"{name}.{variable}", cell, lambda cell=cell: _content(cell))  # type: ignore[misc]
-            self._waiting.append((f"{name}.{variable}", _content(cell)))
+            self._hold(f"{name}.{variable}", cell, lambda cell=cell: content_of(cell))  # type: ignore[misc]
+            self._waiting.append((f"{name}.{variable}", content_of(cell)))
 
     def _meet_attributes(self, title: str, value: Any) -> None:
         slots = [s for owner in type(value).__mro__ for s in _slots(owner)]
@@ -365,10 +366,3 @@ def _is_own(module: str, tops: frozenset[str]) -> bool:
 def _slots(owner: type) -> list[str]:
     slots = vars(owner).get("__slots__", ())
     return [s for s in ((slots,) if isinstance(slots, str) else slots) if not s.startswith("__")]
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None

@@ -14,7 +14,7 @@ from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised, SystemF
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.spec.protocol import Protocol, cursor_of
+from fencepost.spec.protocol import Protocol, cursor_of, refuse_changed
 from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script
@@ -49,6 +49,7 @@ class Stepper:
         checking: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
+        refuse_changed(protocol)
         self.deadline = deadline or Deadline()
         self.protocol = protocol
         self.checking = checking
