@@ -40,6 +40,7 @@ from bench.quorum.judge import judge
 from bench.quorum.network import Network, Pair
 from bench.quorum.planted import program
 from bench.quorum.processes import Processes
+from fencepost.quorum.driver.node import DISTRUSTED
 
 SAID_EVERY = 10.0
 """Seconds between two lines that say how it goes."""
@@ -317,6 +318,11 @@ class Campaign:
             if client.is_alive() and not self.members.died():
                 self.outcome.wrong.append(f"client {client.number} has no answer {PATIENCE:.0f} s after all is well")
 
+    def _distrusted(self, member: int) -> list[str]:
+        """What a member has logged of messages that no sound member sends."""
+        log = (self.options.path / f"{member}.log").read_text(errors="replace")
+        return [line for line in log.splitlines() if DISTRUSTED in line]
+
     def _judge(self) -> None:
         outcome = self.outcome
         records = [client.record for client in self.clients]
@@ -335,6 +341,9 @@ class Campaign:
             )
         if any(each != next(iter(states.values())) for each in states.values()):
             outcome.wrong.append("members have different states")
+        outcome.wrong += [
+            f"member {member}: {line}" for member in self.members.ports for line in self._distrusted(member)
+        ]
         if states:
             outcome.wrong += judge(records, next(iter(states.values()))["names"])
         for record in records:

@@ -17,7 +17,7 @@ from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
-from fencepost.quorum.driver.links import LinkError
+from fencepost.quorum.driver.links import LinkError, Links
 from fencepost.quorum.driver.proposals import NotLeader, OutcomeUnknown
 from fencepost.quorum.files.election import read_election
 from fencepost.quorum.identity import Node, ReplicaKey
@@ -30,7 +30,7 @@ from fencepost.quorum.messages import (
     RemoveVoter,
     ReplicaProgress,
 )
-from fencepost.quorum.roles.interface import ElectionState, Reply, StoreState
+from fencepost.quorum.roles.interface import Commit, ElectionState, Reply, Resign, StoreState
 from fencepost.quorum.rules import Error
 from fencepost.store.disk.files import OsFiles
 
@@ -448,6 +448,41 @@ def test_hostile_bytes_end_their_connection_alone(run, data):
             pass
         writer.close()
         await cluster.propose(b"still")
+
+    run(test, count=1)
+
+
+def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run):
+    async def test(cluster):
+        await cluster.start(1)
+        await cluster.propose(b"a", b"b", b"c")
+        node = cluster[1].node
+        end, epoch = node.replica.log.end_offset, node.replica.epoch
+        stranger = ReplicaKey(9, "stranger")
+        links = Links(cluster[1].host, lambda: (node.meta.cluster_id, stranger))
+        fetch = Fetch(epoch, stranger, OffsetAndEpoch(end - 2, epoch))
+        answer = await links.ask(cluster[1].host.me.endpoint, fetch)
+        assert answer.error is Error.INVALID_REQUEST
+        await links.close()
+        # A leader that believes a voter which says so commits a part of the batch; nothing of it is applied yet.
+        node.applied = end - 3
+        node._commit(Commit(end - 1))
+        assert node.applied == end - 3
+        node._commit(Commit(end))
+        assert node.applied == end
+        await cluster.propose(b"still")
+
+    run(test, count=1)
+
+
+def test_a_defect_ends_the_replica_and_not_a_part_of_it(run, caplog):
+    async def test(cluster):
+        await cluster.start(1)
+        node = await cluster.leader()
+        node.node.replica.receive = lambda event: {}["no such thing"]
+        node.node.deliver(Resign())
+        assert isinstance(node.machine.failure, KeyError)
+        assert node.node.stopped
 
     run(test, count=1)
 

@@ -111,5 +111,5 @@ def test_voters_are_known_by_host_and_directory() -> None:
     assert three.without(key(1)) == voters(2, 3)
     assert three.node(key(4)) is None
     assert NO_VOTERS.having(node(4)) == voters(4)
-    with pytest.raises(ValueError, match="two voters of one host"):
+    with pytest.raises(ValueError, match="voters are one of a host"):
         three.having(node(1, "another"))

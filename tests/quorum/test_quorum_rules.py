@@ -60,6 +60,9 @@ def test_whoever_led_an_epoch_does_not_lead_it_again_after_a_restart() -> None:
         (5, 2, 6, 3, Learnt.FOLLOW),
         (5, None, 5, 1, Learnt.NOTHING),  # the others have not heard that 1 has resigned
         (5, 2, 6, 1, Learnt.UNATTACHED),  # 1 never led that
+        (5, 2, 5 + rules.EPOCHS_AHEAD, 3, Learnt.FOLLOW),
+        (5, 2, 5 + rules.EPOCHS_AHEAD + 1, 3, Learnt.CONTRADICTION),
+        (5, 2, 5 + rules.EPOCHS_AHEAD + 1, None, Learnt.CONTRADICTION),
     ],
 )
 def test_what_replica_1_learns(

@@ -10,6 +10,7 @@ from fencepost.commands import serving
 from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
+from fencepost.quorum.identity import is_endpoint
 from fencepost.store.settings import described
 
 
@@ -101,14 +102,9 @@ def _say(member: Member) -> None:
 
 def endpoint(text: str, example: str = "127.0.0.1:9093") -> str:
     """An endpoint as it is typed: ``HOST:PORT``."""
-    if not _is_endpoint(text):
+    if not is_endpoint(text):
         raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as {example}")
     return text
-
-
-def _is_endpoint(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 65_536
 
 
 def controllers(text: str) -> dict[int, str]:
@@ -116,7 +112,7 @@ def controllers(text: str) -> dict[int, str]:
     found: dict[int, str] = {}
     for each in text.split(","):
         number, _, place = each.partition("@")
-        if not number.isdecimal() or not _is_endpoint(place):
+        if not number.isdecimal() or not is_endpoint(place):
             raise argparse.ArgumentTypeError(f"{each} is no controller: ID@HOST:PORT is, as 1@127.0.0.1:9093")
         if int(number) in found:
             raise argparse.ArgumentTypeError(f"two controllers have the id {number}")

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""An offset, an epoch or a size, as decoders take it."""
+KnownCount: TypeAlias = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+"""As :data:`Count`; -1 if it is not known."""
 
 
 class ReplicaKey(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -15,8 +23,8 @@ class ReplicaKey(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fa
     has voted for nobody and acknowledged nothing.
     """
 
-    host_id: int
-    directory_id: str
+    host_id: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+    directory_id: Annotated[str, Meta(max_length=64)]
 
     def __str__(self) -> str:
         return f"{self.host_id}-{self.directory_id}"
@@ -26,10 +34,16 @@ class Node(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """A replica and where it is reached: ``endpoint`` is ``host:port``."""
 
     key: ReplicaKey
-    endpoint: str
+    endpoint: Annotated[str, Meta(max_length=300)]
 
     def __str__(self) -> str:
         return f"{self.key}@{self.endpoint}"
+
+
+def is_endpoint(text: str) -> bool:
+    """Whether a text is ``host:port``, with a port that somebody can listen at."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65_536
 
 
 def host_and_port(endpoint: str) -> tuple[str, int]:
@@ -46,14 +60,15 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     nodes: tuple[Node, ...] = ()
 
+    def __post_init__(self) -> None:
+        hosts = [node.key.host_id for node in self.nodes]
+        if any(one >= other for one, other in pairwise(hosts)):
+            raise ValueError(f"voters are one of a host, in the order of hosts: {', '.join(map(str, self.nodes))}")
+
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> VoterSet:
         """The voters ``nodes``. Raises ``ValueError`` if two of them are of one host."""
-        ordered = tuple(sorted(nodes))
-        hosts = [node.key.host_id for node in ordered]
-        if len(set(hosts)) < len(hosts):
-            raise ValueError(f"two voters of one host: {', '.join(map(str, ordered))}")
-        return cls(ordered)
+        return cls(tuple(sorted(nodes)))
 
     def __contains__(self, key: object) -> bool:
         return any(node.key == key for node in self.nodes)

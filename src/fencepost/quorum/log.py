@@ -8,11 +8,11 @@ begins at its *start offset*: what was ahead of it is in the snapshot.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from fencepost.quorum.identity import NO_VOTERS, ReplicaKey, VoterSet
+from fencepost.quorum.identity import NO_VOTERS, Count, ReplicaKey, VoterSet
 
 
 class LeaderChange(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
@@ -36,8 +36,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Records that follow one another, appended at once by the leader of an epoch: of the state machine, which are
     opaque, or one control record."""
 
-    base_offset: int
-    epoch: int
+    base_offset: Count
+    epoch: Count
     records: tuple[bytes, ...] = ()
     control: ControlRecord | None = None
 
@@ -51,13 +51,20 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The offset of the record after the batch."""
         return self.base_offset + self.count
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it has records, or a control record and nothing else; and, if these are voters, one at least."""
+        if self.control is None:
+            return bool(self.records)
+        return not self.records and not (isinstance(self.control, VotersRecord) and not self.control.voters.nodes)
+
 
 class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """A place in the log: what is ahead of ``offset``, where the last record is of ``epoch``. (0, 0) is the empty
     log."""
 
-    offset: int
-    epoch: int
+    offset: Count
+    epoch: Count
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -147,12 +154,21 @@ class LogIndex:
         """Each epoch that has records, with the offset of the first, in order."""
         return (OffsetAndEpoch(start, epoch) for start, epoch in zip(self._starts, self._epochs, strict=True))
 
+    def takes(self, batches: Iterable[Batch], epoch: int) -> bool:
+        """Whether batches of a leader of ``epoch`` follow this log: each at the end of the one before, of no earlier
+        epoch, and with something in it."""
+        end, last = self.end_offset, self.last_epoch
+        for batch in batches:
+            if batch.base_offset != end or not last <= batch.epoch <= epoch or not batch.is_sound:
+                return False
+            end, last = batch.end_offset, batch.epoch
+        return True
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch) -> None:
-        """Add a batch. Raises ``ValueError`` if it does not follow: at another offset, of an earlier epoch, or without
-        records."""
-        if batch.base_offset != self.end_offset or batch.epoch < self.last_epoch or batch.count < 1:
+        """Add a batch. Raises ``ValueError`` if it does not follow, see :meth:`takes`."""
+        if not self.takes((batch,), batch.epoch):
             raise ValueError(f"{batch} does not follow {self.end}")
         if not self._epochs or batch.epoch > self._epochs[-1]:
             self._epochs.append(batch.epoch)

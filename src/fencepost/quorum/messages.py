@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.identity import Count, KnownCount, Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch
 from fencepost.quorum.rules import Error
 
@@ -26,7 +26,7 @@ class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False)
     """
 
     source: ReplicaKey
-    epoch: int
+    epoch: Count
     leader: Node | None
     error: Error
 
@@ -41,7 +41,7 @@ class Vote(Request, frozen=True, gc=False):
     you? (KIP-996.) Then ``epoch`` is the one that the candidate is in, and otherwise the one that it wants to lead.
     """
 
-    epoch: int
+    epoch: Count
     candidate: ReplicaKey
     voter: ReplicaKey
     log_end: OffsetAndEpoch
@@ -58,7 +58,7 @@ class VoteResponse(Response, frozen=True, gc=False):
 class BeginQuorum(Request, frozen=True, gc=False):
     """I lead this epoch. Repeated until the voter has answered or fetched."""
 
-    epoch: int
+    epoch: Count
     leader: Node
     voter: ReplicaKey
 
@@ -70,7 +70,7 @@ class BeginQuorumResponse(Response, frozen=True, gc=False):
 class EndQuorum(Request, frozen=True, gc=False):
     """I do not lead this epoch any more. ``successors``: the other voters, those with the longest log first."""
 
-    epoch: int
+    epoch: Count
     leader: ReplicaKey
     successors: tuple[ReplicaKey, ...]
 
@@ -89,10 +89,10 @@ class Fetch(Request, frozen=True, gc=False):
     if it has a later one, and else waits a while for something new (KIP-1166).
     """
 
-    epoch: int
+    epoch: Count
     replica: ReplicaKey
     log_end: OffsetAndEpoch
-    high_watermark: int = 0
+    high_watermark: KnownCount = 0
 
 
 class FetchResponse(Response, frozen=True, gc=False):
@@ -104,7 +104,7 @@ class FetchResponse(Response, frozen=True, gc=False):
     """
 
     log_end: OffsetAndEpoch = OffsetAndEpoch(0, 0)
-    high_watermark: int = -1
+    high_watermark: KnownCount = -1
     batches: tuple[Batch, ...] = ()
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
@@ -113,18 +113,18 @@ class FetchResponse(Response, frozen=True, gc=False):
 class FetchSnapshot(Request, frozen=True, gc=False):
     """Give me the bytes of a snapshot from ``position`` on."""
 
-    epoch: int
+    epoch: Count
     replica: ReplicaKey
     snapshot: OffsetAndEpoch
-    position: int
+    position: Count
 
 
 class FetchSnapshotResponse(Response, frozen=True, gc=False):
     """Bytes of a snapshot from ``position`` on; ``size`` is that of the whole snapshot."""
 
     snapshot: OffsetAndEpoch = OffsetAndEpoch(0, 0)
-    size: int = 0
-    position: int = 0
+    size: Count = 0
+    position: Count = 0
     data: bytes = b""
 
 
@@ -163,7 +163,7 @@ class UpdateVoter(Request, frozen=True, gc=False):
     """I am a voter, and reached at another endpoint than the voters say. ``epoch``: the one that I follow its leader
     in."""
 
-    epoch: int
+    epoch: Count
     voter: Node
 
 
@@ -187,15 +187,15 @@ class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     key: ReplicaKey
     endpoint: str
-    end_offset: int
-    fetched_at: int = -1
-    caught_up_at: int = -1
+    end_offset: KnownCount
+    fetched_at: KnownCount = -1
+    caught_up_at: KnownCount = -1
 
 
 class DescribeQuorumResponse(Response, frozen=True, gc=False):
     """The quorum as its leader sees it."""
 
-    high_watermark: int = -1
+    high_watermark: KnownCount = -1
     voters: tuple[ReplicaProgress, ...] = ()
     observers: tuple[ReplicaProgress, ...] = ()
 

@@ -111,8 +111,18 @@ class Learnt(enum.Enum):
     NOTHING = "nothing"
     UNATTACHED = "go to that epoch"
     FOLLOW = "follow that leader"
-    CONTRADICTION = "two leaders"
-    """It knows of another leader of the same epoch, which can not be."""
+    CONTRADICTION = "what can not be"
+    """It knows of another leader of the same epoch, or the epoch is further ahead than elections get."""
+
+
+EPOCHS_AHEAD = 1 << 20
+"""An epoch that is so far ahead of a replica's own is none: elections one after another take days to get there. Without
+a limit, one message would use up all epochs that there can be."""
+
+
+def is_far_ahead(epoch: int, reported: int) -> bool:
+    """Whether an epoch that is reported to a replica in ``epoch`` can be none."""
+    return reported - epoch > EPOCHS_AHEAD
 
 
 def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | None, me: K) -> Learnt:
@@ -120,8 +130,10 @@ def learns(epoch: int, leader: K | None, reported: int, reported_leader: K | Non
     ``maybeTransition`` and ``hasConsistentLeader``.
 
     Other replicas may not have heard yet that this one leads no more; and this one can not be the leader of a later
-    epoch, unless its disk has forgotten that.
+    epoch, unless its disk has forgotten that. ``leader`` may be one that leads no more, and this replica itself.
     """
+    if is_far_ahead(epoch, reported):
+        return Learnt.CONTRADICTION
     if reported < epoch:
         return Learnt.NOTHING
     if reported > epoch:

@@ -46,6 +46,7 @@ from fencepost.quorum.roles.interface import (
     Commit,
     DeleteBefore,
     Disconnected,
+    Distrusted,
     Effect,
     Event,
     InstallSnapshot,
@@ -75,10 +76,9 @@ from fencepost.quorum.roles.interface import (
     VotersChanged,
     WriteSnapshot,
 )
-from fencepost.quorum.roles.replica import QuorumError, Replica
+from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import Tracer
-from fencepost.quorum.transitions import IllegalTransition
 from fencepost.store.disk.files import Files
 from fencepost.store.disk.journal import Damage
 from fencepost.worker import Worker
@@ -141,6 +141,10 @@ _REST = 0.1
 """Seconds without a change after which the last group is proven to be durable."""
 _SLICE = 1 << 20
 """Bytes of records that are applied before the loop goes on with something else."""
+DISTRUSTED = "what no sound member says came"
+"""The beginning of the lines of the log that tell of such messages."""
+_COMPLAINTS = 1.0
+"""Seconds between two lines of the log about messages that no sound member sends."""
 _BETWEEN_GROUPS = 0.001
 """Seconds between two groups of a snapshot."""
 
@@ -209,6 +213,8 @@ class QuorumNode:
         self._blocked = False
         self._carry_out = self._handlers()
         self._timers = Timers(lambda timer: self.deliver(TimerFired(timer)))
+        self._distrusted_at = -_COMPLAINTS
+        """When a message was last logged that no sound member sends."""
         # Requests and proposals
         self._numbers = itertools.count(1)
         self._replies: dict[int, Respond] = {}
@@ -243,6 +249,7 @@ class QuorumNode:
             Refused: lambda effect: self._proposals.refuse(effect.token),
             BecameLeader: lambda effect: self.machine.became_leader(effect.epoch),
             LostLeadership: lambda effect: self._proposals.lose(),
+            Distrusted: lambda effect: self._distrust(effect.reason),
             LeaderChanged: lambda effect: None,  # see _look_at_leader: epochs count, too
             VotersChanged: lambda effect: None,
         }
@@ -276,7 +283,8 @@ class QuorumNode:
         if self.stopped:
             return
         self.stopped = True
-        _logger.error("the replica %s ends: %s", self.me, error)
+        is_defect = not isinstance(error, OSError | Damage)
+        _logger.error("the replica %s ends: %s", self.me, error or type(error).__name__, exc_info=is_defect)
         self._timers.stop()
         self._proposals.fail()
         self.machine.failed(error)
@@ -391,7 +399,9 @@ class QuorumNode:
                     break
                 if not self._effects:
                     self._look_at_leader()
-        except (OSError, Damage, QuorumError, IllegalTransition, ValueError) as error:
+        except (
+            Exception
+        ) as error:  # a disk that failed, or a defect: nothing may go on with half of what was to be done
             self._fail(error)
         finally:
             self._running = False
@@ -482,8 +492,10 @@ class QuorumNode:
                 self.machine.apply(batch)
                 self.applied = batch.end_offset
             if self.applied < effect.offset:
-                if not batches or batches[0].end_offset > effect.offset:
-                    raise QuorumError(f"no batch ends at {effect.offset}, up to which all is committed")
+                if not batches:
+                    raise Damage(f"the log ends at {self.applied}, and is committed up to {effect.offset}")
+                if batches[0].end_offset > effect.offset:
+                    break  # a replica said that it has a part of a batch; the batch is not committed yet
                 self._effects.appendleft(effect)
                 self._blocked = True
                 self._loop.call_soon(self._unblock)
@@ -549,7 +561,11 @@ class QuorumNode:
                 self._fail(error)
                 return
             else:
-                self._load(*found[0])
+                try:
+                    self._load(*found[0])
+                except Exception as defect:
+                    self._fail(defect)
+                    return
             self._unblock()
 
         self._log_worker.do(lambda: found.append(fetched.install()), installed)
@@ -570,6 +586,12 @@ class QuorumNode:
             self._tracer.sends(effect.request)
         self.links.send(effect.endpoint, effect.request)  # type: ignore[arg-type]
 
+    def _distrust(self, reason: str) -> None:
+        now = self._loop.time()
+        if now - self._distrusted_at >= _COMPLAINTS:
+            self._distrusted_at = now
+            _logger.error("%s: %s", DISTRUSTED, reason)
+
     def _reply(self, connection: int, response: Any) -> None:
         if self._tracer is not None:
             self._tracer.answers(response)
@@ -578,8 +600,12 @@ class QuorumNode:
         self._replies.pop(connection)(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
-        batches = self.log.read(effect.response.log_end.offset, self.limits.fetch)
-        self._reply(effect.connection, msgspec.structs.replace(effect.response, batches=tuple(batches)))
+        try:
+            batches = self.log.read(effect.response.log_end.offset, self.limits.fetch)
+        except ValueError:  # a log that ends within a batch is that of no replica
+            self._reply(effect.connection, msgspec.structs.replace(effect.response, error=Error.INVALID_REQUEST))
+        else:
+            self._reply(effect.connection, msgspec.structs.replace(effect.response, batches=tuple(batches)))
 
     def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
         response = effect.response

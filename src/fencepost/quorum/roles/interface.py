@@ -326,6 +326,13 @@ class Proposed(Event, frozen=True, gc=False):
     records: tuple[bytes, ...]
 
 
+class Distrusted(Effect, frozen=True, gc=False):
+    """A message came that no sound member sends. Nothing was done for it, and whoever runs this replica is to be told
+    the ``reason``: a disk has forgotten something, a member is broken, or a stranger speaks."""
+
+    reason: str
+
+
 class SendHighWatermark(Event, frozen=True, gc=False):
     """A replica has clients that wait for a record which is committed by now: if this one leads, it is to send that
     replica its high watermark."""

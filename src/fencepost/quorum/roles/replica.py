@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.quorum import rules
-from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
+from fencepost.quorum.identity import Node, ReplicaKey, VoterSet, is_endpoint
 from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, LogIndex, OffsetAndEpoch, VotersRecord
 from fencepost.quorum.messages import (
     AddVoter,
@@ -44,6 +44,7 @@ from fencepost.quorum.roles.interface import (
     Commit,
     DeleteBefore,
     Disconnected,
+    Distrusted,
     Effect,
     ElectionState,
     Event,
@@ -85,10 +86,6 @@ IDLE_TICKS = 6
 fetch timeout, is forgotten."""
 
 _WITH_ELECTION_TIMER = frozenset({State.UNATTACHED, State.VOTED, State.PROSPECTIVE, State.CANDIDATE, State.RESIGNED})
-
-
-class QuorumError(Exception):
-    """Something happened that can not, unless a disk has forgotten what it stored. The replica must stop."""
 
 
 class Progress:
@@ -269,8 +266,9 @@ class Replica:
     def receive(self, event: Event) -> list[Effect]:
         """Take an event. Returns the effects to carry out, in order.
 
-        Raises :class:`QuorumError` or :class:`fencepost.quorum.transitions.IllegalTransition` if something has happened
-        that can not; then the replica must be stopped, and none of it be done.
+        No message ends it: what no sound member sends is refused, or left, see :class:`.Distrusted`. Raises
+        :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own; then the replica must be
+        stopped, and none of it be done.
         """
         self._on_event[type(event)](event)
         effects, self._effects = self._effects, []
@@ -618,7 +616,7 @@ class Replica:
             return self._answer_vote(connection, request, Error.INVALID_VOTER_KEY)
         if rules.is_stale(epoch, self.epoch):
             return self._answer_vote(connection, request, Error.FENCED_LEADER_EPOCH)
-        if request.log_end.epoch > epoch:
+        if request.log_end.epoch > epoch or request.candidate == self.key or rules.is_far_ahead(self.epoch, epoch):
             return self._answer_vote(connection, request, Error.INVALID_REQUEST)
         if epoch > self.epoch:
             self._become_unattached(epoch)
@@ -672,22 +670,24 @@ class Replica:
             error = Error.FENCED_LEADER_EPOCH
         elif not rules.accepts_begin_quorum(self.is_voter, self.settings.begin_quorum_needs_voter):
             error = Error.NOT_VOTER
-        else:
-            self._learn(request.epoch, request.leader, request.voter)
+        elif request.leader.key == self.key or not self._learn(request.epoch, request.leader, request.voter):
+            error = Error.INVALID_REQUEST
         self._do(Reply(connection, BeginQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
     def _end_quorum(self, connection: int, request: EndQuorum) -> None:
         """The leader has resigned: the voter with the longest log stands for election at once, and the others in their
         turn."""
-        error = Error.FENCED_LEADER_EPOCH if request.epoch < self.epoch else Error.NONE
-        if error is Error.NONE:
-            self._learn(request.epoch, None)
-            if self.state is State.FOLLOWER and self.leader is not None and self.leader.key == request.leader:
-                if self._following.heard:
-                    self._trace("hear_end_of_epoch")
-                self._following.heard = False
-                wait = self._turn_after(request.successors)
-                self._do(SetTimer(Timer.FETCH, wait, wait))
+        error = Error.NONE
+        if request.epoch < self.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif request.leader == self.key or not self._learn(request.epoch, None):
+            error = Error.INVALID_REQUEST
+        elif self.state is State.FOLLOWER and self.leader is not None and self.leader.key == request.leader:
+            if self._following.heard:
+                self._trace("hear_end_of_epoch")
+            self._following.heard = False
+            wait = self._turn_after(request.successors)
+            self._do(SetTimer(Timer.FETCH, wait, wait))
         self._do(Reply(connection, EndQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
     def _turn_after(self, successors: tuple[ReplicaKey, ...]) -> int:
@@ -703,22 +703,33 @@ class Replica:
         if self.state is State.RESIGNED and response.epoch == self.epoch:
             self._resignation.acknowledged.add(response.source)
 
-    def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> None:
-        """Another replica has reported its epoch, and the leader if it knows one. ``asked``: the replica to which the
-        leader announced itself."""
-        mine = None if self.leader is None else self.leader.key
-        if self.leads:
-            mine = self.key
+    def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> bool:
+        """Another replica has reported its epoch, and the leader if it knows one; whether that can be. ``asked``: the
+        replica to which the leader announced itself."""
+        known = (
+            self._stored.leader if self._stored.epoch == self.epoch else None
+        )  # this replica, too, if it has resigned
+        mine = None if known is None else known.key
         learnt = rules.learns(self.epoch, mine, epoch, None if leader is None else leader.key, self.key)
         if learnt is Learnt.CONTRADICTION:
-            raise QuorumError(f"{self.key}: epoch {epoch} has two leaders, {self.leader} and {leader}")
+            led = "" if leader is None else f", led by {leader}"
+            self._distrust(f"hears of epoch {epoch}{led}, and is in epoch {self.epoch}, led by {mine or 'nobody yet'}")
+            return False
+        if leader is not None and not is_endpoint(leader.endpoint):
+            self._distrust(f"hears that {leader.key} leads epoch {epoch}, and is reached at {leader.endpoint!r}")
+            return False
         if learnt is Learnt.UNATTACHED:
             self._become_unattached(epoch)
         elif learnt is Learnt.FOLLOW:
             assert leader is not None
             self._become_follower(leader, epoch, asked)
         elif self.state is State.FOLLOWER and epoch == self.epoch and leader is not None and leader != self.leader:
-            self._leader_has_moved(leader)
+            if leader.key == mine:
+                self._leader_has_moved(leader)
+        return True
+
+    def _distrust(self, reason: str) -> None:
+        self._do(Distrusted(f"{self.key} {reason}"))
 
     def _leader_has_moved(self, leader: Node) -> None:
         """The leader is the same, and reached at another endpoint."""
@@ -732,7 +743,8 @@ class Replica:
         if response.epoch < self.epoch:
             return
         before = self.epoch, self.state
-        self._learn(response.epoch, response.leader)
+        if not self._learn(response.epoch, response.leader):
+            return
         if response.error is not Error.NONE and (self.epoch, self.state) != before:
             return  # that was what there is to learn from a refusal
         handler = self._on_response.get(type(response))
@@ -989,6 +1001,8 @@ class Replica:
     def _fetch_snapshot(self, connection: int, request: FetchSnapshot) -> None:
         is_voter = request.replica in self.voters
         error = rules.refuses_fetch(self.leads, self.epoch, request.epoch, is_voter, self.protections)
+        if error is Error.NONE and request.replica == self.key:
+            error = Error.INVALID_REQUEST
         response = FetchSnapshotResponse(
             self.key, self.epoch, self.known_leader, error, request.snapshot, position=request.position
         )
@@ -1050,6 +1064,11 @@ class Replica:
         if response.error is not Error.NONE:
             self._retry_soon()
             return
+        objection = self._objection(response)
+        if objection:
+            self._distrust(f"does not obey {self.leader}, the leader of epoch {self.epoch}, which {objection}")
+            self._retry_soon()
+            return
         self._hear_leader()
         self._ballot.rounds = 0
         self._set_fetch_timer()
@@ -1065,6 +1084,24 @@ class Replica:
                 self._trace("learn_commit", offset=offset)
             self._commit(offset)
         self._send_fetch()
+
+    def _objection(self, response: FetchResponse) -> str:
+        """Why no leader that has what is committed gives this answer; empty if one does."""
+        committed = f"and records before {self.high_watermark} are committed"
+        if response.diverging is not None:
+            offset = self._parting(response.diverging)
+            if offset < self.high_watermark:
+                return f"does not have what was committed: its log parts at {offset}, {committed}"
+            return "" if offset < self.log.end_offset else f"says that its log parts at {offset}, where this one ends"
+        if response.snapshot is not None:
+            end = response.snapshot
+            return "" if end.offset > self.high_watermark else f"has a snapshot that ends at {end.offset}, {committed}"
+        return "" if self.log.takes(response.batches, self.epoch) else f"sends what does not follow {self.log.end}"
+
+    def _parting(self, diverging: OffsetAndEpoch) -> int:
+        """The offset at which the log parts from that of the leader, which has sent ``diverging``."""
+        same = self.log.end_of_epoch(diverging.epoch)
+        return rules.truncation_point((diverging.offset, diverging.epoch), (same.offset, same.epoch))
 
     def _hear_leader(self) -> None:
         if not self._following.heard:
@@ -1084,20 +1121,13 @@ class Replica:
         self._voters_changed()
 
     def _truncate(self, diverging: OffsetAndEpoch) -> None:
-        same = self.log.end_of_epoch(diverging.epoch)
-        offset = rules.truncation_point((diverging.offset, diverging.epoch), (same.offset, same.epoch))
-        if offset < self.high_watermark:
-            raise QuorumError(
-                f"{self.key}: the leader {self.leader} of epoch {self.epoch} does not have what was committed: its log "
-                f"parts at {offset}, and records before {self.high_watermark} are committed"
-            )
-        if offset < self.log.end_offset:
-            self.log.truncate(offset)
-            self.stored_end = min(self.stored_end, offset)
-            if self.traces:
-                self._trace("truncate", end=_pair(self.log.end), voters=_names(self.voters))
-            self._do(Truncate(offset))
-            self._voters_changed()
+        offset = self._parting(diverging)
+        self.log.truncate(offset)
+        self.stored_end = min(self.stored_end, offset)
+        if self.traces:
+            self._trace("truncate", end=_pair(self.log.end), voters=_names(self.voters))
+        self._do(Truncate(offset))
+        self._voters_changed()
 
     def _fetch_snapshot_response(self, response: FetchSnapshotResponse) -> None:
         if not self._from_leader(response) or self._following.snapshot != (response.snapshot, response.position):
@@ -1106,9 +1136,14 @@ class Replica:
             self._following.snapshot = None  # the leader has another by now: fetch, and it will tell
             self._retry_soon()
             return
+        end = response.position + len(response.data)
+        if not response.data and end < response.size:
+            self._distrust(f"does not obey {self.leader}, the leader of epoch {self.epoch}, which sends no bytes")
+            self._following.snapshot = None
+            self._retry_soon()
+            return
         self._hear_leader()
         self._set_fetch_timer()
-        end = response.position + len(response.data)
         self._do(WriteSnapshot(response.snapshot, response.position, response.data))
         if end < response.size:
             self._following.snapshot = response.snapshot, end
@@ -1162,6 +1197,8 @@ class Replica:
             progress is not None and progress.caught_up,
             self.protections,
         )
+        if error is Error.NONE and not is_endpoint(request.voter.endpoint):
+            error = Error.INVALID_REQUEST
         self._reconfigure(connection, request, error)
 
     def _remove_voter(self, connection: int, request: RemoveVoter) -> None:
@@ -1188,6 +1225,8 @@ class Replica:
             self.log.voters_offset,
             self.protections,
         )
+        if error is Error.NONE and not is_endpoint(request.voter.endpoint):
+            error = Error.INVALID_REQUEST
         if error is Error.NONE and entry != request.voter:
             self._trace("accept_update_voter_request", peer=str(key))
             self._append(control=VotersRecord(self.voters.without(key).having(request.voter)))

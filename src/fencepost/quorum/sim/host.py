@@ -22,6 +22,7 @@ from fencepost.quorum.roles.interface import (
     Commit,
     DeleteBefore,
     Disconnected,
+    Distrusted,
     Effect,
     Event,
     InstallSnapshot,
@@ -47,7 +48,7 @@ from fencepost.quorum.roles.interface import (
     VotersChanged,
     WriteSnapshot,
 )
-from fencepost.quorum.roles.replica import QuorumError, Replica
+from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error, Protections
 from fencepost.quorum.sim.case import Case
 from fencepost.quorum.sim.disk import SimDisk
@@ -145,6 +146,7 @@ class SimHost:
             BecameLeader: lambda effect: None,
             LostLeadership: lambda effect: self.accepted.clear(),
             LeaderChanged: lambda effect: None,
+            Distrusted: self._distrust,
             VotersChanged: lambda effect: None,
             Trace: self._trace,
         }
@@ -211,7 +213,7 @@ class SimHost:
         self.environment.events += 1
         try:
             effects = self.replica.receive(event)
-        except (QuorumError, IllegalTransition, ValueError) as error:
+        except (IllegalTransition, ValueError) as error:
             raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
         self.queue.extend(effects)
         self._drain()
@@ -312,6 +314,9 @@ class SimHost:
         if snapshot.end.offset > self.disk.snapshot.end.offset:
             self.disk.keep_snapshot(snapshot, data)
             self.deliver(SnapshotTaken(snapshot))
+
+    def _distrust(self, effect: Distrusted) -> None:
+        raise Violation("roles do not meet what can not be", effect.reason)
 
     # -- traces --------------------------------------------------------------------------------------------------------
 
