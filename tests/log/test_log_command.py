@@ -254,7 +254,7 @@ def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
     command(store, "create", "e")
     command(store, "append", "e", "--password", "p", "--ledger-entries", "1", given=b"one\ntwo\n")
     refused = command(store, "delete", "e", "--password", "p", code=151)
-    assert refused == "fencepost: the log e has 2 ledgers, which would be gone for good: give --yes to delete it\n"
+    assert refused == "fencepost: to delete the log e with 2 ledgers can not be undone: give --yes to do it\n"
     assert command(store, "delete", "e", "--password", "p", "--yes") == "log e is deleted, with 2 ledgers\n"
     assert "there is no log e" in command(store, "delete", "e", "--yes", code=1)
 

@@ -4,14 +4,18 @@ leave what cursors have not read.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from log.standing_logs import Standing, run
+from patience import PATIENCE
 
 from fencepost.log.chain import LATEST, Chain, Link
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
+from fencepost.log.metadata import LogNodes, Pending
 from fencepost.log.rules import trimmable_of_read
+from fencepost.store.metadata.client import MetadataClient
 
 
 def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,16 +29,16 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
         await log.cursor("c")
         writing = await log.writer()
         await writing.append(b"late")
-        delete, done = type(store).delete_ledger, []
+        delete, done = MetadataClient.delete_ledger, []
 
-        async def failing(store: object, ledger: int) -> None:
+        async def failing(client: MetadataClient, ledger: int) -> None:
             if len(done) == 2:
                 raise RuntimeError("killed")
             done.append(ledger)
-            await delete(store, ledger)  # type: ignore[arg-type]
+            await delete(client, ledger)
 
         with monkeypatch.context() as each, pytest.raises(RuntimeError, match="killed"):
-            each.setattr(type(store), "delete_ledger", failing)
+            each.setattr(MetadataClient, "delete_ledger", failing)
             await log.delete()
         assert (await log.show()).chain.sealed, "half of it is gone, and nobody appends to the rest"
         assert await log.delete() == 3
@@ -47,6 +51,28 @@ def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, m
         assert sorted(left) == sorted(link.ledger for link in (await other.chain()).links)
         await log.create()
         assert (await log.chain()).links == ()
+
+    run(tmp_path, test)
+
+
+def test_a_log_is_deleted_with_batches_that_nobody_attached(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = store.log("gone")
+        await log.create()
+        batches = log.batches("nightly")
+        for number in range(2):
+            part = batches.part(number)
+            await part.append([b"one"])
+            written = await part.close()
+            if not number:
+                assert await batches.attach(number, [written])
+        async with store.create_ledger() as other:
+            pass
+        await LogNodes(store.metadata, "gone").create_pending("nightly", Pending(other.id, 9, 0))
+        assert await asyncio.wait_for(log.delete(), PATIENCE) == 1
+        assert await store.metadata.names_in("logs") == []
+        assert [ledger async for ledger in store.list_ledgers()] == [other.id], "that one is not of the log"
 
     run(tmp_path, test)
 

@@ -15,13 +15,14 @@ from fencepost.errors import OptionError
 from fencepost.log import chain as chains
 from fencepost.log.chain import EARLIEST, LATEST, Chain, Link, Position
 from fencepost.log.entries import framed
-from fencepost.log.errors import LogFormatError, LogTrimmedError
+from fencepost.log.errors import LogFormatError, LogTrimmedError, MissingLedgerError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import LogEntry
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.store import Store
-from fencepost.store.errors import NoSuchLedgerError
+from fencepost.store.errors import IllegalOperationError
+from fencepost.store.metadata.client import MetadataClient
 
 
 async def log_of(store: Client, ledgers: list[list[int]], name: str = "orders") -> Log:
@@ -30,7 +31,7 @@ async def log_of(store: Client, ledgers: list[list[int]], name: str = "orders") 
     await log.create()
     links, latest = [], 0
     for times in ledgers:
-        async with store.create_ledger() as ledger:
+        async with store.create_ledger(custom_metadata={"log": name.encode()}) as ledger:
             await ledger.append_many(framed(b"%d" % time, time) for time in times)
         links.append(Link(ledger.id, times[0] if times else latest))
         latest = times[-1] if times else latest
@@ -121,12 +122,12 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(
         assert (await log.show()).chain.trimmed == 6 and (await log.show()).unremoved == ()
         assert [ledger async for ledger in store.list_ledgers()] == ids[6:]
         # It ends after the list was changed, and the next one deletes what is left over.
-        deleting = Store.delete_ledger
-        monkeypatch.setattr(Store, "delete_ledger", None)
+        deleting = MetadataClient.delete_ledger
+        monkeypatch.setattr(MetadataClient, "delete_ledger", None)
         with pytest.raises(TypeError):
             await log.trim(keep=2)
         assert (await log.show()).unremoved == (ids[6], ids[7])
-        monkeypatch.setattr(Store, "delete_ledger", deleting)
+        monkeypatch.setattr(MetadataClient, "delete_ledger", deleting)
         assert await log.trim(keep=2) == () and (await log.show()).unremoved == ()
         assert [ledger async for ledger in store.list_ledgers()] == ids[8:]
         # A note of a trim that did not come to change the list deletes nothing.
@@ -163,14 +164,75 @@ def test_a_reader_of_what_is_trimmed_says_so_or_skips(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_ledger_that_is_lost_is_no_trim(tmp_path: Path) -> None:
+def test_a_ledger_of_a_log_is_deleted_only_by_its_log(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = await log_of(store, [[1]])
+        ledger = (await log.chain()).links[0].ledger
+        for wrong in (None, "others"):
+            with pytest.raises(IllegalOperationError, match=f"ledger {ledger} is of the log orders, where its entries"):
+                await store.delete_ledger(ledger, of_log=wrong)
+        async with store.create_ledger() as other:
+            pass
+        with pytest.raises(IllegalOperationError, match="is not of the log orders"):
+            await store.delete_ledger(other.id, of_log="orders")
+        await store.delete_ledger(other.id)
+        assert await contents(log) == [1]
+
+    run(tmp_path, test)
+
+
+def test_nobody_writes_to_a_log_with_missing_ledgers_unasked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = store.log("orders")
+        await log.create()
+        async with log.writer(ledger_entries=1) as writer:
+            positions = await writer.append_many(b"%d" % number for number in range(5))
+        ids = [each.ledger for each in positions]
+        batches = log.batches("nightly")
+        part = batches.part(1)
+        await part.append([b"6"])
+        parts = [await part.close()]
+        for ledger in (ids[1], ids[2], ids[4]):
+            await store.delete_ledger(ledger, of_log="orders")
+        gone = f"the entries from {ids[1]}:0 up to {ids[3]}:0 and from {ids[4]}:0 on are gone"
+        for refused in (log.writer().opened, lambda: batches.attach(1, parts)):
+            with pytest.raises(MissingLedgerError, match=f"3 ledgers of the log orders are missing.*{gone}"):
+                await refused()
+        assert not caplog.records
+        async with log.writer(despite_missing=True) as writer:
+            await writer.append(b"5")
+        assert gone in caplog.text
+        assert await batches.attach(1, parts, despite_missing=True)
+        assert await contents(log, on_trimmed="skip") == [0, 3, 5, 6]
+        assert [int(entry.data) async for entry in log.reader(LATEST, follow=False)] == []
+        caplog.clear()
+        assert await log.trim(before=positions[3]) == tuple(ids[:3])
+        assert f"ledger {ids[4]} of the log orders is missing" in caplog.text
+        assert await log.trim(keep=2) == tuple(ids[3:]) and await contents(log) == [5, 6]
+        await store.delete_ledger((await log.chain()).links[-1].ledger, of_log="orders")
+        reader = log.reader(LATEST, follow=False)
+        with pytest.raises(MissingLedgerError):
+            assert [each async for each in reader]
+        await log.seal()
+        await log.delete()
+
+    run(tmp_path, test)
+
+
+def test_a_ledger_that_is_lost_is_no_trim(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: Standing) -> None:
         store = await cluster.connect()
         log = await log_of(store, [[1], [2], [3]])
         ids = [link.ledger for link in (await log.chain()).links]
-        await store.delete_ledger(ids[1])
-        with pytest.raises(NoSuchLedgerError, match=f"there is no ledger {ids[1]}"):
-            await contents(log, on_trimmed="skip")
+        await store.delete_ledger(ids[1], of_log="orders")
+        gone = f"ledger {ids[1]} of the log orders is missing: the entries from {ids[1]}:0 up to {ids[2]}:0 are gone"
+        with pytest.raises(MissingLedgerError, match=gone):
+            await contents(log)
+        assert await contents(log, on_trimmed="skip") == [1, 3] and gone in caplog.text
+        assert await contents(log, 2, on_trimmed="skip") == [3] == await contents(log, Position(ids[2], 0))
+        assert (await log.show()).missing == (ids[1],)
         async with store.create_ledger() as ledger:
             await ledger.append(b"not of a log")
         nodes = LogNodes(store.metadata, "orders")
@@ -207,7 +269,9 @@ def test_ten_thousand_ledgers_are_opened_shown_and_trimmed_by_the_list_alone(
         await reader.close()
         assert len(asked) <= 4, asked
         asked.clear()
-        assert len((await log.show()).chain.links) == 10_002 and len(asked) <= 6
+        view = await log.show()
+        assert len(view.chain.links) == 10_002 and len(asked) <= 9
+        assert view.missing == tuple(link.ledger for link in many)
         asked.clear()
         assert await log.trim(before=9) == (*ids, 100) and len(asked) <= 30, asked
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import fencepost
 from fencepost import arguments, errors, output
 from fencepost.client import Client
 from fencepost.errors import OptionError
+from fencepost.store.errors import Refusal
 
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
@@ -89,6 +91,31 @@ def on_store(
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(connected())
     return errors.HOLDS
+
+
+def yes_option(parser: argparse.ArgumentParser) -> None:
+    """The option of commands that :func:`must_be_meant`."""
+    parser.add_argument("--yes", action="store_true", help="do it without asking; needed where there is no terminal")
+
+
+async def must_be_meant(given: argparse.Namespace, what: str) -> None:
+    """Ask whether something is to be done that can not be undone, unless ``--yes`` was given. Raises
+    :class:`fencepost.OptionError` where there is no terminal to ask on, and :class:`Refusal` for another answer.
+    """
+    if given.yes:
+        return
+    if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise OptionError(f"{what} can not be undone: give --yes to do it")
+    sys.stderr.write(f"{what[0].upper()}{what[1:]} can not be undone. Do it? (yes or no) ")
+    sys.stderr.flush()
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, typed.set)  # so that it can be interrupted, and the session goes on meanwhile
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refusal("nothing is done")
 
 
 def say(given: argparse.Namespace, document: Mapping[str, Any], text: str) -> None:

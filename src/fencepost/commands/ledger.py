@@ -11,7 +11,16 @@ from typing import Any
 
 import fencepost
 from fencepost import arguments
-from fencepost.commands.client import client_options, on_store, password, quorum_options, quorums, say
+from fencepost.commands.client import (
+    client_options,
+    must_be_meant,
+    on_store,
+    password,
+    quorum_options,
+    quorums,
+    say,
+    yes_option,
+)
 from fencepost.commands.streams import (
     Counted,
     Output,
@@ -25,6 +34,7 @@ from fencepost.commands.streams import (
 from fencepost.errors import OptionError
 from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, Store
 from fencepost.store.client.picture import draw, holdings
+from fencepost.store.client.store import must_be_of_log
 from fencepost.store.rules.metadata import RESERVED
 
 _EXAMPLES = """\
@@ -88,6 +98,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--long", action="store_true", help="with their status, size and ensembles")
     deleting = action("delete", "delete ledgers for good", "", secret=False)
     deleting.add_argument("ledgers", metavar="LEDGER", type=arguments.number, nargs="+", help="numbers of ledgers")
+    deleting.add_argument(
+        "--of-log", metavar="LOG", help="they are of this log, which misses their entries then; trim a log instead"
+    )
+    yes_option(deleting)
 
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
@@ -254,6 +268,11 @@ def _as_object(ledger: int, metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 async def _delete(store: Store, given: argparse.Namespace) -> None:
-    for ledger in given.ledgers:
-        await store.delete_ledger(ledger)
+    ledgers = [*dict.fromkeys(given.ledgers)]
+    for ledger in ledgers:  # before any is deleted
+        must_be_of_log(ledger, await store.ledger_metadata(ledger), given.of_log)
+    some = f"ledger {ledgers[0]}" if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
+    await must_be_meant(given, f"to delete {some}{f' of the log {given.of_log}' if given.of_log else ''}")
+    for ledger in ledgers:
+        await store.delete_ledger(ledger, of_log=given.of_log)
         say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")

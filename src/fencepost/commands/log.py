@@ -11,7 +11,17 @@ from typing import Any
 
 from fencepost import arguments
 from fencepost.client import Client
-from fencepost.commands.client import DIGESTS, client_options, on_store, password, quorum_options, quorums, say
+from fencepost.commands.client import (
+    DIGESTS,
+    client_options,
+    must_be_meant,
+    on_store,
+    password,
+    quorum_options,
+    quorums,
+    say,
+    yes_option,
+)
 from fencepost.commands.streams import Counted, Output, format_option, progress, reporting, shown_as, text_or_base64
 from fencepost.errors import OptionError
 from fencepost.log.chain import EARLIEST, End, Position, position_of
@@ -86,6 +96,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=3600.0,
         help="seconds after which another ledger is begun (3600)",
     )
+    appending.add_argument(
+        "--despite-missing", action="store_true", help="append though ledgers of the log are missing, and warn of them"
+    )
     tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
     format_option(tailing)
     tailing.add_argument(
@@ -97,7 +110,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     tailing.add_argument("--no-follow", action="store_true", help="end where the log does now")
     tailing.add_argument(
-        "--skip-trimmed", action="store_true", help="where the place was trimmed, begin with what is there"
+        "--skip-trimmed",
+        action="store_true",
+        help="where entries were trimmed, go on with what is there; where a ledger is missing, warn and go on",
     )
     tailing.add_argument(
         "--cursor",
@@ -129,7 +144,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     action("seal", "end a log: nobody appends to it any more")
     deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
-    deleting.add_argument("--yes", action="store_true", help="do it: without, nothing is deleted")
+    yes_option(deleting)
 
 
 def _place(text: str) -> Position | End | datetime:
@@ -166,6 +181,7 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
         ledger_seconds=given.ledger_seconds,
         in_flight=given.in_flight,
         wait=given.wait,
+        despite_missing=given.despite_missing,
     )
     counted = Counted(given.format)
     with counted.explained(
@@ -271,6 +287,7 @@ def _as_object(view: LogView) -> dict[str, Any]:
             name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()
         },
         "unremoved": [*view.unremoved],
+        "missing": [*view.missing],
     }
 
 
@@ -296,9 +313,13 @@ def _drawn(view: LogView) -> str:
         else:
             link = chain.links[index]
             lines.append(
-                f"    {link.ledger:>10}   since"
-                f" {_time(link.created)}{'' if index + 1 < count or chain.sealed else '   the last one'}"
+                f"    {link.ledger:>10}   since {_time(link.created)}"
+                f"{'' if index + 1 < count or chain.sealed else '   the last one'}"
+                f"{'   missing' if link.ledger in view.missing else ''}"
             )
+    if view.missing:
+        lines.append(f"  {plural(len(view.missing), 'ledger is', 'ledgers are')} missing: the entries")
+        lines.append(f"  {chain.gaps({*view.missing})} are gone")
     if view.unremoved:
         lines.append(f"  {len(view.unremoved):,} trimmed ledgers are still to be deleted: the next trim does it")
     if view.cursors:
@@ -339,11 +360,8 @@ async def _seal(store: Client, given: argparse.Namespace) -> None:
 
 async def _delete(store: Client, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
-    if not given.yes:
-        count = len((await log.chain()).links)
-        raise OptionError(
-            f"the log {given.log} has {plural(count, 'ledger')}, which would be gone for good: give --yes to delete it"
-        )
+    has = plural(len((await log.chain()).links), "ledger")
+    await must_be_meant(given, f"to delete the log {given.log} with {has}")
     count = await log.delete()
     document = {"log": given.log, "deleted_ledgers": count}
     say(given, document, f"log {given.log} is deleted, with {plural(count, 'ledger')}")

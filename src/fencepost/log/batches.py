@@ -22,7 +22,7 @@ from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain, seen_fields
 from fencepost.log.entries import framed
-from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
+from fencepost.log.errors import LogFullError, LogSealedError, MissingLedgerError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import options_of, time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes, Pending, checked_name
 from fencepost.log.roles.attacher import Attacher, PendingRead, ReadPending
@@ -102,15 +102,23 @@ class Batches:
 
     # -- attaching -----------------------------------------------------------------------------------------------------
 
-    async def attach(self, number: int, parts: Sequence[Part], *, wait: float = 60.0, name: str | None = None) -> bool:
+    async def attach(
+        self,
+        number: int,
+        parts: Sequence[Part],
+        *,
+        wait: float = 60.0,
+        name: str | None = None,
+        despite_missing: bool = False,
+    ) -> bool:
         """Put a batch into the log, its parts in this order; False if it is there already, by other parts. Then these
         are deleted.
 
         The log is led meanwhile, for which it is waited ``wait`` seconds at most, and as long for bookies and the
-        metadata service.
+        metadata service. ``despite_missing``: put it in though ledgers of the log are missing.
 
-        Raises :class:`NotLeaderError`, :class:`LogSealedError`, :class:`LogFullError`, :class:`NoSuchLogError`, and
-        :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
+        Raises :class:`NotLeaderError`, :class:`LogSealedError`, :class:`LogFullError`, :class:`NoSuchLogError`,
+        :class:`MissingLedgerError`, and :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
         """
         ledgers = tuple(ledger for part in parts for ledger in part.ledgers)
         is_new = bool(ledgers)
@@ -121,7 +129,7 @@ class Batches:
             end = asyncio.get_running_loop().time() + wait
             async with self._leading(wait, name or f"{socket.gethostname()}:{os.getpid()}"):
                 try:
-                    await self._run(attacher, end)
+                    await self._run(attacher, end, despite_missing)
                 finally:
                     self._traced(attacher.give_up())
             if attacher.found is Attaching.SEALED:
@@ -158,7 +166,7 @@ class Batches:
             with suppress(MetadataServiceError):
                 await election.resign()
 
-    async def _run(self, attacher: Attacher, end: float) -> None:
+    async def _run(self, attacher: Attacher, end: float, despite_missing: bool) -> None:
         """Answer the requests of the role until it is over. Raises the error of a request that still fails at the time
         ``end``.
         """
@@ -166,8 +174,10 @@ class Batches:
         while asked is not None:
             failure: StoreError | None = None
             try:
+                if isinstance(asked, CloseLedger) and not despite_missing:
+                    await self._must_be_whole(attacher.chain)
                 answer = await self._answer(attacher, asked)
-            except (LogFullError, NoSuchLogError):
+            except (LogFullError, MissingLedgerError, NoSuchLogError):
                 raise
             except StoreError as error:
                 answer, failure = _failed(asked, error), error
@@ -198,6 +208,12 @@ class Batches:
                     )
                 return ChainWritten(asked.txn, Outcome.OK, await self._nodes.write(updated, asked.version))
         raise AssertionError(asked)
+
+    async def _must_be_whole(self, chain: Chain) -> None:
+        """Raises :class:`MissingLedgerError` unless all ledgers of the log are there."""
+        missing = await self._nodes.missing(chain)
+        if missing:
+            raise self._nodes.lost(chain, missing)
 
     async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
         """Whether one of these ledgers was in the log, and was trimmed. A trim is recorded first, and the record is
@@ -319,7 +335,7 @@ class Batches:
             with suppress(NoSuchLedgerError):
                 metadata = await self._store.ledger_metadata(ledger)
                 if dict(metadata.custom_metadata).get(_WRITER) == self.writer.encode():
-                    await self._store.delete_ledger(ledger)
+                    await self._store.metadata.delete_ledger(ledger)
         await self._nodes.delete_pending(self.writer, ledger)
 
     async def _chain(self) -> Chain:

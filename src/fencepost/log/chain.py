@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,9 @@ from fencepost.errors import OptionError
 from fencepost.log.errors import LogFormatError
 from fencepost.spec.values import Record
 from fencepost.store.wire.varint import varint
+
+_GAPS = 4
+"""Runs of missing ledgers that are told one by one, at most."""
 
 _TEXT = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})", re.ASCII)
 LARGEST = (1 << 63) - 1
@@ -146,6 +150,23 @@ class Chain(Record):
         """
         index = self.index(position.ledger)
         return None if index is None else (self.trimmed + index, position.entry)
+
+    def gaps(self, missing: Collection[int]) -> str:
+        """The positions that are gone with missing ledgers, in words: ``from 1:0 up to 3:0 and from 7:0 on``."""
+        gaps: list[str] = []
+        begun: int | None = None
+        for link in self.links:
+            if link.ledger in missing:
+                begun = link.ledger if begun is None else begun
+            elif begun is not None:
+                gaps.append(f"from {begun}:0 up to {link.ledger}:0")
+                begun = None
+        if begun is not None:
+            gaps.append(f"from {begun}:0 on")
+        if len(gaps) > _GAPS:
+            gaps[_GAPS - 1 :] = [f"{len(gaps) - _GAPS + 1:,} more such runs"]
+        *others, last = gaps
+        return f"{', '.join(others)} and {last}" if others else last
 
     def appended(self, ledger: int, created: int) -> Chain:
         """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is

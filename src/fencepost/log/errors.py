@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.store.errors import Refusal, StoreError
+from fencepost.store.errors import NoSuchLedgerError, Refusal, StoreError
 
 __all__ = [
     "CursorFullError",
@@ -11,6 +11,7 @@ __all__ = [
     "LogFullError",
     "LogSealedError",
     "LogTrimmedError",
+    "MissingLedgerError",
     "NoSuchCursorError",
     "NoSuchLogError",
     "NotLeaderError",
@@ -31,6 +32,10 @@ class LogSealedError(Refusal):
 
 class LogTrimmedError(Refusal):
     """The position was trimmed: its ledger is not in the log any more."""
+
+
+class MissingLedgerError(NoSuchLedgerError):
+    """A ledger that is in the log was deleted, not by a trim: entries of the log are lost."""
 
 
 class NotLeaderError(Refusal):

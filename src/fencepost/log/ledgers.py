@@ -10,6 +10,7 @@ from fencepost.log.entries import time_of
 from fencepost.log.errors import LogFormatError
 from fencepost.store.client.store import Store
 from fencepost.store.errors import StoreError
+from fencepost.store.rules.metadata import OF_LOG
 
 NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
 DIGEST = "digest"
@@ -25,7 +26,7 @@ def options_of(name: str, chain: Chain) -> dict[str, Any]:
         options[DIGEST] = kept[DIGEST].decode()
     except (KeyError, ValueError):
         raise LogFormatError(f"the settings of the log {name} are not those of a log: {kept!r}") from None
-    options["custom_metadata"] = {"log": name.encode()}
+    options["custom_metadata"] = {OF_LOG: name.encode()}
     return options
 
 

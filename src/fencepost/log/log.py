@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -21,8 +22,10 @@ from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.store import Opening, Store, password_bytes, writer_settings
-from fencepost.store.errors import BadVersionError, NoSuchLedgerError
+from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 from fencepost.store.rules.metadata import DigestType
+
+_log = logging.getLogger("fencepost.log")
 
 AT_ONCE = 64
 """Ledgers that are deleted at the same time."""
@@ -33,7 +36,7 @@ class LogView(msgspec.Struct, frozen=True):
 
     ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that
     leads, by its name. ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be
-    deleted.
+    deleted. ``missing``: ledgers that are in the list and were deleted, not by a trim: their entries are lost.
     """
 
     name: str
@@ -41,6 +44,7 @@ class LogView(msgspec.Struct, frozen=True):
     leader: str | None
     cursors: dict[str, Acknowledged]
     unremoved: tuple[int, ...]
+    missing: tuple[int, ...] = ()
 
 
 class Log:
@@ -93,6 +97,7 @@ class Log:
         in_flight_bytes: int = 64 * 1024 * 1024,
         name: str | None = None,
         wait: float | None = None,
+        despite_missing: bool = False,
     ) -> Opening[LogWriter]:
         """Write to the log, once this writer is elected of all that there are: ``async with log.writer() as writer``.
 
@@ -101,9 +106,10 @@ class Log:
         and bytes that are not confirmed, at most; a caller that appends more waits. ``name``: the name of the leader
         that others see, by default host and process. ``wait``: seconds to wait for a ledger to write to: to be elected
         at first, and later for bookies, if they are too few for the next ledger; by default as long as it takes.
+        ``despite_missing``: write to the log though ledgers of it are missing, and only warn of them.
 
-        Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and after ``wait`` :class:`NotLeaderError`, or what
-        keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
+        Raises :class:`NoSuchLogError`, :class:`LogSealedError`, :class:`MissingLedgerError`, and after ``wait``
+        :class:`NotLeaderError`, or what keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
         """
         for option, most in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
             if most < 1:
@@ -117,16 +123,16 @@ class Log:
         settings = LeaderSettings(limits, in_flight, in_flight_bytes, patience=patience)
 
         async def opened() -> LogWriter:
-            writer = await self._writer(settings)
+            writer = await self._writer(settings, despite_missing)
             await writer.begin(name, wait)
             return writer
 
         return Opening(opened)
 
-    async def _writer(self, settings: LeaderSettings) -> LogWriter:
+    async def _writer(self, settings: LeaderSettings, despite_missing: bool) -> LogWriter:
         new = options_of(self.name, await self.chain())
         new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
-        return LogWriter(self.store, self._nodes, settings, new, self._password)
+        return LogWriter(self.store, self._nodes, settings, new, self._password, despite_missing)
 
     def batches(self, writer: str, *, remembered: bool = True) -> Batches:
         """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is
@@ -151,8 +157,8 @@ class Log:
         ``at``: a position, :data:`EARLIEST`, :data:`LATEST`, or a time, as a datetime with a time zone or in
         milliseconds since 1970: then it begins with the first entry that was appended then or later. ``follow``: wait
         for what is appended; without, it ends where the log does. ``on_trimmed``: ``raise`` a :class:`LogTrimmedError`
-        at a position that was trimmed, or ``skip`` to what is there. ``prefetch`` and ``prefetch_bytes``: entries and
-        bytes that are asked for ahead.
+        at a position that was trimmed, or a :class:`MissingLedgerError`, or ``skip`` to what is there. ``prefetch`` and
+        ``prefetch_bytes``: entries and bytes that are asked for ahead.
         """
         if not isinstance(at, Position | End):
             at = milliseconds(at)
@@ -206,7 +212,7 @@ class Log:
             ledger for _, ledgers in await self._nodes.trims() for ledger in ledgers if chain.index(ledger) is None
         ]
         called = None if leader is None else leader.data.decode(errors="replace").rpartition(" ")[0]
-        return LogView(self.name, chain, called, cursors, tuple(unremoved))
+        return LogView(self.name, chain, called, cursors, tuple(unremoved), await self._nodes.missing(chain))
 
     async def trim(
         self,
@@ -220,8 +226,8 @@ class Log:
         ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970.
         ``keep``: all but so many of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those,
         the ones that no cursor still has something to read in; by default cursors are not asked. The last ledger is
-        never deleted, and no ledger is read. First the list is changed, then the ledgers are deleted; the next trim
-        deletes those that were left over.
+        never deleted, and no ledger is read. A warning tells of ledgers that are missing in what is left. First the
+        list is changed, then the ledgers are deleted; the next trim deletes those that were left over.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -255,6 +261,10 @@ class Log:
             if await self._replace(chain, trimmed, found.version):
                 break
         await self._remove_trimmed()
+        left = await self.chain()
+        missing = await self._nodes.missing(left)
+        if missing:
+            _log.warning("%s", self._nodes.lost(left, missing))
         return gone
 
     async def _replace(self, chain: Chain, trimmed: Chain, version: int) -> bool:
@@ -291,7 +301,7 @@ class Log:
         async def delete(ledger: int) -> bool:
             async with free:
                 with suppress(NoSuchLedgerError):
-                    await self.store.delete_ledger(ledger)
+                    await self.store.metadata.delete_ledger(ledger)
                     return True
             return False
 
@@ -303,7 +313,7 @@ class Log:
         return {name: acknowledged_of(node.data) for name, node in found.items() if node is not None}
 
     async def delete(self) -> int:
-        """Delete the log for good, with its ledgers and its cursors; gives how many ledgers were deleted.
+        """Delete the log for good, with its ledgers and its cursors; gives how many of its ledgers were deleted.
 
         First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers
         are deleted, and the list at last. A delete that ends half-way leaves a sealed log, and the next one finishes
@@ -316,6 +326,10 @@ class Log:
         deleted = await self._delete_ledgers(
             {*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)}
         )
+        for writer in await self._nodes.batch_writers():
+            for each in await self._nodes.pending(writer):
+                with suppress(NoSuchLedgerError, IllegalOperationError):  # not created, or by somebody else
+                    await self.store.delete_ledger(each.ledger, of_log=self.name)
         self._nodes.trace(self.store.driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted
@@ -325,5 +339,5 @@ class Log:
 
         Raises :class:`NoSuchLogError`.
         """
-        writer = await self._writer(LeaderSettings())
+        writer = await self._writer(LeaderSettings(), despite_missing=True)
         await writer.seal_unelected()

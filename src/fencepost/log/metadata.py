@@ -20,11 +20,12 @@ import re
 import secrets
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
-from fencepost.log.chain import SENDS, SUBJECT
-from fencepost.log.errors import LogExistsError, NoSuchLogError
+from fencepost.log.chain import SENDS, SUBJECT, Chain, chain_of
+from fencepost.log.errors import LogExistsError, MissingLedgerError, NoSuchLogError
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
 from fencepost.tracing.writer import TraceWriter
@@ -102,6 +103,25 @@ class LogNodes:
             raise NoSuchLogError(f"there is no log {self.name}: make it, or correct the name")
         return found
 
+    async def missing(self, chain: Chain) -> tuple[int, ...]:
+        """The ledgers of the list that are not there, in order; those that were trimmed since it was read are none of
+        them.
+        """
+        gone = await self.client.missing(link.ledger for link in chain.links)
+        left: set[int] = set()
+        if gone:
+            with suppress(NoSuchLogError):
+                left.update(link.ledger for link in chain_of((await self.read()).data).links)
+        return tuple(ledger for ledger in gone if ledger in left)
+
+    def lost(self, chain: Chain, missing: Sequence[int], advice: str = "", *options: str) -> MissingLedgerError:
+        """The error that says which ledgers are missing, and what is gone with them."""
+        are = f"ledger {missing[0]} of the log {self.name} is missing"
+        if len(missing) > 1:
+            are = f"{len(missing):,} ledgers of the log {self.name} are missing, {missing[0]} first"
+        gone = f"{are}: the entries {chain.gaps({*missing})} are gone"
+        return MissingLedgerError(f"{gone}; {advice}" if advice else gone, *options)
+
     async def write(self, data: bytes, version: int) -> int:
         """Replace the list of ledgers if its version is still this one; gives the next version. Raises
         :class:`BadVersionError`.
@@ -110,14 +130,15 @@ class LogNodes:
 
     async def delete(self) -> None:
         """Delete all nodes of the log, the list of ledgers last."""
-        while True:
-            for folder in (CURSORS, TRIMS):
-                for name in await self.client.names_in(f"{self.path}/{folder}") or []:
-                    await self.client.delete_node(f"{self.path}/{folder}/{name}")
-                await self.client.delete_node(f"{self.path}/{folder}")
-            await self.client.delete_node(f"{self.path}/{LEADER}")
-            if await self.client.delete_node(self.path):  # else somebody has made a node below it meanwhile
-                return
+        while not await self.client.delete_node(self.path):  # while somebody makes nodes below it
+            for name in await self.client.names_in(self.path) or []:
+                await self._delete_all(f"{self.path}/{name}")
+
+    async def _delete_all(self, path: str) -> None:
+        """Delete a node with all below it."""
+        while not await self.client.delete_node(path):
+            for name in await self.client.names_in(path) or []:
+                await self._delete_all(f"{path}/{name}")
 
     async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
         if not await self.client.write_node(path, data, version):

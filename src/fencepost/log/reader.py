@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import datetime
@@ -24,16 +25,18 @@ from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError, ReadErro
 if TYPE_CHECKING:
     from fencepost.store.client.store import Store
 
+_log = logging.getLogger("fencepost.log")
+
 At = Position | End | datetime | int
 """Where to begin: a position, an end of the log, or a time, as a :class:`datetime` or in milliseconds since 1970."""
 
 
 class OnTrimmed(enum.Enum):
-    """The reaction of a reader to a position that was trimmed."""
+    """The reaction of a reader to a position that was trimmed, or whose ledger is missing."""
 
     RAISE = "raise"
     SKIP = "skip"
-    """Go on with the first entry that is there."""
+    """Go on with the first entry that is there. Of a missing ledger a warning tells."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +145,8 @@ class LogReader:
     async def read_batches(self) -> AsyncGenerator[LogBatch, None]:
         """The entries in batches, each in one block of memory: there is no object for an entry.
 
-        Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`LogFormatError` for an entry that is
+        Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`MissingLedgerError` at one whose ledger
+        was deleted though the log still has it, :class:`LogFormatError` for an entry that is
         none of a log, and what :class:`LedgerReader` raises.
         """
         while await self.locate():
@@ -165,10 +169,12 @@ class LogReader:
             except (NoSuchLedgerError, NoSuchEntryError, ReadError) as error:
                 await self._leave()
                 ledger = self.position.ledger
-                if (await self._read_chain()).index(ledger) is not None:
+                if (await self._read_chain()).index(ledger) is None:
+                    self._skip(error)
+                    continue
+                if not isinstance(error, NoSuchLedgerError):
                     raise
-                self._skip(error)
-                continue
+                self._skip_missing(ledger)
             await self._leave()
             if not await self._go_on():
                 return
@@ -214,14 +220,19 @@ class LogReader:
         if at is EARLIEST:
             return first
         if isinstance(at, End):
-            reader = await self._opened(chain.links[-1].ledger)
+            place = len(chain.links) - 1
+        else:
+            place = rules.place_of_time(chain, milliseconds(at))
+        try:
+            reader = await self._opened(chain.links[place].ledger)
+        except NoSuchLedgerError:  # whoever reads it is told why
+            return Position(chain.links[place].ledger, 0)
+        if isinstance(at, End):
             return Position(reader.id, await reader.read_last_add_confirmed() + 1)
-        return await self._at_time(chain, milliseconds(at))
+        return await self._at_time(chain, place, reader, milliseconds(at))
 
-    async def _at_time(self, chain: Chain, time: int) -> Position:
+    async def _at_time(self, chain: Chain, place: int, reader: LedgerReader, time: int) -> Position:
         """The first entry of a time or later: the ledger is found without reading any, the entry in it by halving."""
-        place = rules.place_of_time(chain, time)
-        reader = await self._opened(chain.links[place].ledger)
         end = await reader.read_last_add_confirmed() + 1
         search = rules.Search(0, end)
         while (probe := search.probe) is not None:
@@ -272,6 +283,12 @@ class LogReader:
         if self._on_trimmed is OnTrimmed.RAISE:
             raise self._trimmed(self.position) from error
         self.position = Position(self._chain.links[0].ledger, 0)
+
+    def _skip_missing(self, ledger: int) -> None:
+        """The ledger that it is in was deleted, not trimmed: say that it is passed over, or raise."""
+        if self._on_trimmed is OnTrimmed.RAISE:
+            raise self._nodes.lost(self._chain, [ledger], "begin behind them, or skip what is gone") from None
+        _log.warning("%s", self._nodes.lost(self._chain, [ledger], "they are skipped"))
 
     def _trimmed(self, at: Position) -> LogTrimmedError:
         return LogTrimmedError(

@@ -57,7 +57,13 @@ class LogWriter:
     """
 
     def __init__(
-        self, store: Store, nodes: LogNodes, settings: role.LeaderSettings, new_ledger: dict[str, Any], password: bytes
+        self,
+        store: Store,
+        nodes: LogNodes,
+        settings: role.LeaderSettings,
+        new_ledger: dict[str, Any],
+        password: bytes,
+        despite_missing: bool,
     ) -> None:
         self.confirmed = 0
         """Entries that were confirmed."""
@@ -65,6 +71,7 @@ class LogWriter:
         self._nodes = nodes
         self._new_ledger = new_ledger
         self._password = password
+        self._despite_missing = despite_missing
         self._driver = store.driver
         self._loop = self._driver.loop
         self._role = role.Leader(settings, traces=self._driver.trace is not None)
@@ -533,6 +540,14 @@ class LogWriter:
     async def _close_ledger(self, effect: role.CloseLedger) -> None:
         own = self._ledgers.get(effect.ledger) if effect.is_own else None
         try:
+            if not effect.is_own:  # it is about to lead
+                missing = await self._nodes.missing(self._role.chain)
+                if missing and not self._despite_missing:
+                    advice = "trim the log behind them, or append to it all the same with {despite_missing}"
+                    self._give_up(self._nodes.lost(self._role.chain, missing, advice, "despite_missing"))
+                    return
+                if missing:
+                    _log.warning("%s", self._nodes.lost(self._role.chain, missing))
             if own is not None:
                 with contextlib.suppress(StoreError):
                     last = await own.close()
@@ -563,7 +578,7 @@ class LogWriter:
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
         with contextlib.suppress(StoreError):
-            await self._store.delete_ledger(effect.ledger)
+            await self._store.metadata.delete_ledger(effect.ledger)
 
     def _abandon(self, effect: role.Abandon) -> None:
         self._forget(effect.ledger)

@@ -100,6 +100,7 @@ def test_a_write_has_options_of_its_own() -> None:
     assert parse_write(given, streams=False) == WriteOptions(
         metadata=METADATA["metadata"], log="orders", write_id="w1", lead_timeout=2.5, password="secret"
     )
+    assert not parse_write({**METADATA, "log": "a", "failOnDataLoss": "false"}, streams=False).fail_on_data_loss
     sparks = {"checkpointlocation": "/tmp/c", "queryName": "mine"}
     assert parse_write({**METADATA, "log": "orders", **sparks}, streams=True) == WriteOptions(
         metadata=METADATA["metadata"], log="orders"

@@ -10,7 +10,7 @@ from log.standing_logs import Standing, run
 
 from fencepost.log.chain import Position
 from fencepost.log.cursors import Acknowledged, bytes_of
-from fencepost.log.errors import LogTrimmedError
+from fencepost.log.errors import LogTrimmedError, MissingLedgerError
 from fencepost.spark.ledgers.logs import NONE, Log, LogOffset
 from fencepost.spark.ledgers.options import parse
 
@@ -53,5 +53,34 @@ def test_a_query_begins_at_its_cursor_if_there_is_one(tmp_path: Path) -> None:
         with pytest.raises(LogTrimmedError, match=says):
             await start("behind")
         assert await start("behind", failOnDataLoss="false") == LogOffset(1, NONE, 0, ended=True)
+
+    run(tmp_path, test)
+
+
+def test_a_query_and_a_write_say_which_ledgers_of_a_log_are_missing(tmp_path: Path) -> None:
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        log = store.log("orders")
+        await log.create()
+        async with log.writer(ledger_entries=10) as writer:
+            ids = [*dict.fromkeys(each.ledger for each in await writer.append_many([b"x"] * 30))]
+
+        async def pieces(**options: Any) -> list[tuple[int, int]]:
+            query = Log(store, parse({"metadata": made.uri, "log": "orders", **options}))
+            try:
+                start = await query.start()
+                return [(each.ledger, each.stop) async for each in query.pieces(start, await query.end(start))]
+            finally:
+                await query.ledgers.close()
+
+        assert await pieces() == [(ledger, 10) for ledger in ids]
+        await store.delete_ledger(ids[1], of_log="orders")
+        gone = f"entries from {ids[1]}:0 up to {ids[2]}:0 are gone. Set option failOnDataLoss to false"
+        with pytest.raises(MissingLedgerError, match=f"ledger {ids[1]} of the log orders is missing: the {gone}"):
+            await pieces()
+        assert await pieces(failOnDataLoss="false") == [(ids[0], 10), (ids[1], 0), (ids[2], 10)]
+        await store.delete_ledger(ids[2], of_log="orders")
+        with pytest.raises(MissingLedgerError, match=f"ledger {ids[2]} of the log orders is missing"):
+            await pieces(startingOffsets="latest")
 
     run(tmp_path, test)

@@ -75,6 +75,35 @@ def test_lines_go_in_and_come_out(store: tuple[str, list[Process]]) -> None:
     assert len(re.findall(r"b\d  127\.0\.0\.1:\d+  ████  4", picture)) == 3 and "Every entry has 3 copies." in picture
 
 
+def test_ledgers_are_deleted_by_who_means_it_and_not_those_of_logs(store: tuple[str, list[Process]]) -> None:
+    uri, _ = store
+    one, two, of_log = (command(uri, "create", *more).strip() for more in ((), (), ("--custom", "log=orders")))
+    refused = command(uri, "delete", one, two, code=151)
+    assert refused == "fencepost: to delete 2 ledgers can not be undone: give --yes to do it\n"
+    assert "give --of-log with the name of the log" in command(uri, "delete", one, of_log, "--yes", code=151)
+    assert "there is no ledger 99" in command(uri, "delete", one, "99", "--yes", code=1)
+    assert {one, two, of_log} <= {*command(uri, "list").split()}, "nothing of it was deleted"
+    for answer, code in (("no", 1), ("yes", 0)):
+        ours, theirs = os.openpty()
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "fencepost", "ledger", "delete", one],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            env=environment(uri),
+        )
+        os.close(theirs)
+        asked = b""
+        while b"(yes or no) " not in asked:
+            asked += os.read(ours, 1000)
+        os.write(ours, f"{answer}\n".encode())
+        assert asking.wait(PATIENCE) == code and f"To delete ledger {one} can not be undone. Do it?".encode() in asked
+        os.close(ours)
+    assert command(uri, "delete", two, "--yes") == f"ledger {two} is deleted\n"
+    assert command(uri, "delete", of_log, "--of-log", "orders", "--yes") == f"ledger {of_log} is deleted\n"
+    assert not {one, two, of_log} & {*command(uri, "list").split()}
+
+
 def test_entries_behind_their_lengths_can_be_anything(store: tuple[str, list[Process]]) -> None:
     uri, _ = store
     entries = [b"", b"\n\n", bytes(range(256)) * 100, b"x"]
@@ -216,7 +245,7 @@ def test_ledgers_are_listed_and_deleted(store: tuple[str, list[Process]]) -> Non
     listed = command(uri, "list").split()
     assert first in listed and second in listed
     assert re.search(rf" {second}  reserved ", command(uri, "list", "--long"))
-    assert command(uri, "delete", first, second) == f"ledger {first} is deleted\nledger {second} is deleted\n"
+    assert command(uri, "delete", first, second, "--yes") == f"ledger {first} is deleted\nledger {second} is deleted\n"
     assert not {first, second} & set(command(uri, "list").split())
     assert command(uri, "delete", first, code=1) == f"fencepost: there is no ledger {first}\n"
 

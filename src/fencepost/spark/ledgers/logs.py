@@ -106,7 +106,7 @@ class Log:
         index = chain.index(ledger)
         if index is None:
             raise OptionError(f"option {option} is {where}: ledger {ledger} is not in log {self.name}")
-        stop, ended = await self.ledgers.stop_of(ledger)
+        stop, ended = await self._stop_of(ledger, chain)
         entry = where.entry if isinstance(where, Position) else stop
         if entry > stop:
             raise OptionError(f"option {option} is {where}: of ledger {ledger} the entries before {stop} can be read")
@@ -133,7 +133,7 @@ class Log:
                     )
                 )
             return await self.at("cursor", EARLIEST)
-        stop, ended = await self.ledgers.stop_of(before.ledger)
+        stop, ended = await self._stop_of(before.ledger, chain)
         entry = min(before.entry, stop) if ended else before.entry
         return LogOffset(chain.trimmed + index, before.ledger, entry, ended and entry == stop)
 
@@ -165,7 +165,7 @@ class Log:
         stop_at = len(chain.links) if end is None else min(len(chain.links), end.place - chain.trimmed + 1)
         for some in range(index, stop_at, AT_ONCE):
             links = [chain.links[at].ledger for at in range(some, min(some + AT_ONCE, stop_at))]
-            found = await asyncio.gather(*map(self._stop_of, links))
+            found = await asyncio.gather(*(self._stop_of(each, chain) for each in links))
             for at, (ledger, (stop, ended)) in enumerate(zip(links, found, strict=True), some):
                 place = chain.trimmed + at
                 if end is not None and place == end.place:
@@ -179,12 +179,12 @@ class Log:
                     return
                 first = 0
 
-    async def _stop_of(self, ledger: int) -> tuple[int, bool]:
+    async def _stop_of(self, ledger: int, chain: Chain) -> tuple[int, bool]:
         try:
             return await self.ledgers.stop_of(ledger)
-        except NoSuchLedgerError as error:
+        except NoSuchLedgerError:
             if self.options.fail_on_data_loss:
-                raise lost(error) from None
+                raise lost(self.nodes.lost(chain, [ledger])) from None
             return 0, True
 
     async def after(

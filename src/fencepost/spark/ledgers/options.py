@@ -37,7 +37,7 @@ NAMES = (
 )
 """All options, as users write them. Spark does not look at their case."""
 
-WRITE_NAMES = ("metadata", "log", "writeId", "leadTimeout", "password")
+WRITE_NAMES = ("metadata", "log", "writeId", "leadTimeout", "failOnDataLoss", "password")
 """All options of what is written."""
 
 SPARKS_OWN = ("checkpointLocation", "queryName")
@@ -108,13 +108,14 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The log to write to. ``write_id``: the name of a write that is no stream, if it is to be made once only.
-    ``lead_timeout``: seconds to wait for leading the log.
+    ``lead_timeout``: seconds to wait for leading the log. ``fail_on_data_loss``: write to no log with missing ledgers.
     """
 
     metadata: str
     log: str
     write_id: str | None = None
     lead_timeout: float = 60.0
+    fail_on_data_loss: bool = True
     password: str = ""
 
 
@@ -140,6 +141,7 @@ def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
         log=texts["log"],
         write_id=texts.get("writeId"),
         lead_timeout=float(timeout),
+        fail_on_data_loss=_flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
         password=texts.get("password", ""),
     )
 

@@ -13,9 +13,9 @@ import msgspec
 from fencepost.client import Client
 from fencepost.errors import OptionError
 from fencepost.log.batches import Batches, Part
-from fencepost.log.errors import NoSuchLogError
+from fencepost.log.errors import MissingLedgerError, NoSuchLogError
 from fencepost.spark.ledgers.options import WriteOptions
-from fencepost.spark.ledgers.reading import store_at
+from fencepost.spark.ledgers.reading import lost, store_at
 
 COLUMNS = {"value": "the data of the entries", "key": "their keys"}
 TYPES = ("binary", "string")
@@ -103,7 +103,12 @@ def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
 
     async def attach(store: Client) -> None:
         batches = batch.of(store, options)
-        await batches.attach(batch.number, parts, wait=options.lead_timeout)
+        try:
+            await batches.attach(
+                batch.number, parts, wait=options.lead_timeout, despite_missing=not options.fail_on_data_loss
+            )
+        except MissingLedgerError as error:
+            raise lost(error) from None
         if batch.number % TIDY_EVERY == 0:
             await batches.delete_given_up(time.time_ns() // 1_000_000)
 

@@ -16,14 +16,19 @@ from fencepost.store.client.driver import Driver
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.writer import LedgerWriter
-from fencepost.store.errors import DigestMismatchError, LedgerExistsError, NotEnoughBookiesError
+from fencepost.store.errors import (
+    DigestMismatchError,
+    IllegalOperationError,
+    LedgerExistsError,
+    NotEnoughBookiesError,
+)
 from fencepost.store.messages import NO_ENTRY_YET, Request, Response
 from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.roles.reader import ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.ensembles import are_quorums
-from fencepost.store.rules.metadata import DigestType, LedgerMetadata
+from fencepost.store.rules.metadata import OF_LOG, DigestType, LedgerMetadata
 from fencepost.tracing import TraceWriter
 
 
@@ -320,11 +325,16 @@ class Store:
         """The metadata of a ledger. Raises :class:`NoSuchLedgerError`."""
         return (await self.metadata.read_ledger(ledger)).metadata
 
-    async def delete_ledger(self, ledger: int) -> None:
+    async def delete_ledger(self, ledger: int, *, of_log: str | None = None) -> None:
         """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
 
-        Raises :class:`NoSuchLedgerError`.
+        A log deletes its ledgers itself, when it is trimmed or deleted. ``of_log``: delete one of this log all the
+        same; if the log still has it, its entries are missing there from then on.
+
+        Raises :class:`NoSuchLedgerError`, and :class:`IllegalOperationError` for a ledger of another log than
+        ``of_log``.
         """
+        must_be_of_log(ledger, await self.ledger_metadata(ledger), of_log)
         await self.metadata.delete_ledger(ledger)
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
@@ -375,6 +385,23 @@ def writer_settings(
         deferred_sync,
         int(explicit_lac_interval * 1_000_000),
         reserves=reserves,
+    )
+
+
+def must_be_of_log(ledger: int, metadata: LedgerMetadata, log: str | None) -> None:
+    """Whether a ledger may be deleted by somebody who takes it for one of a log, or (None) of none. Raises
+    :class:`IllegalOperationError`.
+    """
+    owner = dict(metadata.custom_metadata).get(OF_LOG)
+    actual = None if owner is None else owner.decode(errors="backslashreplace")
+    if actual == log:
+        return
+    if actual is None:
+        raise IllegalOperationError(f"ledger {ledger} is not of the log {log}, nor of any other")
+    raise IllegalOperationError(
+        f"ledger {ledger} is of the log {actual}, where its entries would be missing: trim or delete the log, or give"
+        f" {{of_log}} with the name of the log",
+        "of_log",
     )
 
 

@@ -19,6 +19,9 @@ NOT_CLOSED = -1
 """The last entry of a ledger that is not closed, and of one that was closed empty."""
 
 
+OF_LOG = "log"
+"""The key of the custom metadata of a ledger that is made for a log; the value is the log's name."""
+
 RESERVED = ("fencepost.reserved", b"")
 """The custom metadata of a ledger that nobody has written to, and the first who adopts it may."""
 
