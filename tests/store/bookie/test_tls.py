@@ -1,43 +1,27 @@
 """TLS: a connection begins in the clear and goes on under TLS, and nothing that came before it counts as having come
-under it.
+under it. Where TLS is required, nothing is served before it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import ssl
 from pathlib import Path
 from typing import Any
 
+import certificates
 import pytest
 from store.bookie.serving import Client, add, entry, run, serving, until
 
 from fencepost.errors import OptionError
 from fencepost.store import messages as m
-from fencepost.store.bookie import tls
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
+from fencepost.tls import Files, Tls
 
 pytestmark = pytest.mark.usefixtures("every_way")
-
-FILES = Path(__file__).parent / "certificates"
-"""Certificates for 127.0.0.1 that are good for a hundred years, and worth nothing anywhere else."""
-
-
-def file(name: str) -> str:
-    return str(FILES / f"{name}.pem")
-
-
-def of_bookie(**options: Any) -> ssl.SSLContext:
-    return tls.server_context(file("bookie"), file("bookie.key"), **options)
-
-
-def of_client(*certificate: str) -> ssl.SSLContext:
-    """The context of a client that trusts the authority, with a certificate and its key if it has them."""
-    context = ssl.create_default_context(cafile=file("authority"))
-    if certificate:
-        context.load_cert_chain(*certificate)
-    return context
 
 
 async def secured(client: Client, context: ssl.SSLContext) -> Client:
@@ -50,8 +34,8 @@ async def secured(client: Client, context: ssl.SSLContext) -> Client:
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
 def test_a_connection_goes_on_under_tls(tmp_path: Path, codec: Any) -> None:
     async def main() -> None:
-        async with serving(tmp_path, of_bookie()) as served:
-            client = await secured(await served.client(), of_client())
+        async with serving(tmp_path, certificates.server()) as served:
+            client = await secured(await served.client(), certificates.client().context)
             client.codec = codec
             client.send(*(add(1, entry_id, b"x" * 10_000) for entry_id in range(100)))
             for _ in range(100):
@@ -66,12 +50,11 @@ def test_a_connection_goes_on_under_tls(tmp_path: Path, codec: Any) -> None:
 
 def test_a_client_needs_a_certificate_where_one_is_asked_for(tmp_path: Path) -> None:
     async def main() -> None:
-        context = of_bookie(trusted=file("authority"), client_authentication=True)
-        async with serving(tmp_path, context) as served:
-            known = of_client(file("client"), file("client.key"))
+        async with serving(tmp_path, certificates.server(asks=True)) as served:
+            known = certificates.client("client").context
             client = await secured(await served.client(), known)
             assert (await client.ask(add(1, 0))).code is Code.OK
-            unknown = await secured(await served.client(), of_client())
+            unknown = await secured(await served.client(), certificates.client().context)
             unknown.send(add(1, 1))
             with pytest.raises((EOFError, OSError)):
                 await unknown.receive()
@@ -84,7 +67,7 @@ def test_what_is_sent_before_tls_never_counts_as_sent_under_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with serving(tmp_path, of_bookie()) as served:
+        async with serving(tmp_path, certificates.server()) as served:
             hostile = await served.client()
             hostile.send(m.StartTls(), add(1, 0))
             assert await hostile.is_closed()
@@ -97,7 +80,7 @@ def test_what_is_sent_before_tls_never_counts_as_sent_under_it(
 
 def test_a_handshake_that_fails_closes_its_own_connection_alone(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path, of_bookie()) as served:
+        async with serving(tmp_path, certificates.server()) as served:
             other, hostile = await served.client(), await served.client()
             assert await hostile.ask(m.StartTls()) == m.StartTlsResponse(Code.OK)
             hostile.writer.write(b"no hello of a client" * 10)
@@ -107,18 +90,117 @@ def test_a_handshake_that_fails_closes_its_own_connection_alone(tmp_path: Path) 
     run(main())
 
 
+@pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
+@pytest.mark.parametrize(
+    "asked",
+    [add(1, 0), m.ReadEntry(1, 0), m.ReadEntry(1, -1, fence=True, master_key=b"k" * 20), m.Auth("plugin", b"")],
+    ids=["add", "read", "fence", "auth"],
+)
+def test_where_tls_is_required_nothing_is_served_in_the_clear(
+    tmp_path: Path, codec: Any, asked: m.Request, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        tls = certificates.server(asks=True)
+        async with serving(tmp_path, tls, tlsClientAuthentication=True, **REQUIRED) as served:
+            plain = await served.client(codec=codec)
+            plain.send(*[asked] * 3)
+            assert (await plain.receive())[1].code is Code.UNAUTHORIZED
+            assert await plain.is_closed()
+            client = await secured(await served.client(), certificates.client("client").context)
+            assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
+            assert (await client.ask(add(1, 0))).code is Code.OK
+
+    run(main())
+    assert "it does not start TLS (tlsRequired)" in caplog.text
+
+
+REQUIRED = {"tlsCertificatePath": "bookie.pem", "tlsKeyStore": "bookie.key.pem", "tlsTrustStore": "authority.pem"}
+
+
+def test_what_is_sent_ahead_of_tls_is_not_served_where_it_is_required(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, certificates.server(), tlsRequired=True, **REQUIRED) as served:
+            hostile = await served.client()
+            hostile.send(m.StartTls(), add(1, 0))
+            assert await hostile.is_closed()
+            client = await secured(await served.client(), certificates.client().context)
+            assert (await client.ask(m.ReadEntry(1, 0))).code is Code.NO_LEDGER
+
+    run(main())
+
+
+def test_who_says_nothing_has_no_place_for_long_and_none_that_others_want(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, certificates.server(), maxConnections=3, frameTimeoutMs=1_500) as served:
+            silent = [await served.client() for _ in range(3)]
+            await until(lambda: len(served.server.connections) == 3, "connections")
+            client = await served.client()
+            assert (await client.ask(add(1, 0))).code is Code.OK
+            assert await silent[0].is_closed()
+            for each in silent[1:]:
+                assert await each.is_closed()
+            assert (await client.ask(m.ReadEntry(1, 0))).code is Code.OK
+
+    run(main())
+
+
+def test_a_certificate_is_renewed_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (old, old_key), (new, new_key) = certificates.pair("old"), certificates.pair("new", by="another")
+    mine, key = str(tmp_path / "bookie.pem"), str(tmp_path / "bookie.key.pem")
+    shutil.copy(old, mine), shutil.copy(old_key, key)
+    by_new = Tls(Files(trusted=certificates.authority("another")), is_server=False).context
+
+    async def main() -> None:
+        tls = Tls(Files(certificate=mine, key=key), is_server=True)
+        async with serving(tmp_path / "bookie", tls) as served:
+            before = await secured(await served.client(), certificates.client().context)
+            certificates.replace(mine, new)  # and its key not yet: the old ones stay
+            await secured(await served.client(), certificates.client().context)
+            certificates.replace(key, new_key)
+            after = await secured(await served.client(), by_new)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await secured(await served.client(), certificates.client().context)
+            for client in (before, after):
+                assert (await client.ask(add(1, 0))).code is Code.OK
+
+    run(main())
+    assert "TLS goes on with the files of before" in caplog.text
+
+
 def test_files_that_can_not_be_used_are_said_in_a_line(tmp_path: Path) -> None:
+    certificate, key = certificates.pair("server")
+    other_key = certificates.pair("client")[1]
     with pytest.raises(OptionError, match="can not be read for TLS: No such file"):
-        tls.server_context(str(tmp_path / "none.pem"), file("bookie.key"))
+        Tls(Files(certificate=str(tmp_path / "none.pem"), key=key), is_server=True)
+    with pytest.raises(OptionError, match="can not be read for TLS: No such file"):
+        Tls(Files(certificate=certificate, key=key, trusted=str(tmp_path / "none.pem")), is_server=True)
     with pytest.raises(OptionError, match="can not be used for TLS"):
-        tls.server_context(file("bookie"), file("client.key"))
+        Tls(Files(certificate=certificate, key=other_key), is_server=True)
     with pytest.raises(OptionError, match="the password in .* can not be read"):
-        tls.server_context(file("bookie"), file("bookie.key"), str(tmp_path / "none"))
+        Tls(Files(certificate=certificate, key=key, password=str(tmp_path / "none")), is_server=True)
+    with pytest.raises(OptionError, match="needs a certificate and its key"):
+        Tls(Files(trusted=certificates.authority()), is_server=True)
+    for is_server in (True, False):
+        with pytest.raises(OptionError, match="needs the certificates to trust"):
+            Tls(Files(certificate=certificate, key=key), is_server=is_server, asks=is_server)
+
+
+def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+    certificate, key = certificates.pair("server")
+    shown = str(tmp_path / "key.pem")
+    shutil.copy(key, shown)
+    for mode, is_refused in ((0o600, False), (0o640, False), (0o644, True), (0o602, True)):
+        os.chmod(shown, mode)
+        if is_refused:
+            with pytest.raises(OptionError, match="everybody on this machine may use the key"):
+                Tls(Files(certificate=certificate, key=shown), is_server=True)
+        else:
+            Tls(Files(certificate=certificate, key=shown), is_server=True)
 
 
 def test_a_client_trusts_nobody_else(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path, of_bookie()) as served:
+        async with serving(tmp_path, certificates.server()) as served:
             client = await served.client()
             with pytest.raises(ssl.SSLCertVerificationError):
                 await secured(client, ssl.create_default_context())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
+import certificates
 import msgspec
 import pytest
 import uvloop
@@ -326,14 +326,9 @@ def test_a_bookie_that_comes_back_at_another_port_is_found() -> None:
     run(test)
 
 
-CERTIFICATES = Path(__file__).parent.parent / "bookie" / "certificates"
-
-
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Those of a bookie and of a client that trusts it."""
-    of_bookie = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    of_bookie.load_cert_chain(CERTIFICATES / "bookie.pem", CERTIFICATES / "bookie.key.pem")
-    return of_bookie, ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))
+    return certificates.server().context, certificates.client().context
 
 
 def test_connections_go_on_under_tls() -> None:

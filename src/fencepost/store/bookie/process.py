@@ -9,7 +9,6 @@ import gc
 import logging
 import resource
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -19,7 +18,7 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.autorecovery import process as autorecovery
-from fencepost.store.bookie import cookies, metrics, tls
+from fencepost.store.bookie import cookies, metrics
 from fencepost.store.bookie.directories import Directories, advertised, bind
 from fencepost.store.bookie.garbage import collect
 from fencepost.store.bookie.identity import identify, stamp_anew, stamp_first
@@ -36,6 +35,7 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
 from fencepost.store.rules.boot import Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
+from fencepost.tls import Tls
 from fencepost.tracing import TraceWriter
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ async def serve(
             "a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
         )
     settings = _within_open_files(settings)
-    context = _context(settings)
+    tls = settings.tls()
     directories = Directories.of(directory, settings)
     ended = _Ended()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:
@@ -70,7 +70,7 @@ async def serve(
             return
         async with client:
             process = await _Process.of(
-                settings, context, directories, client, advertised(settings, bound), ended, storage_of
+                settings, tls, directories, client, advertised(settings, bound), ended, storage_of
             )
             try:
                 records = await process.boot(bound)
@@ -116,7 +116,7 @@ class _Process:
     async def of(
         cls,
         settings: Settings,
-        context: ssl.SSLContext | None,
+        tls: Tls | None,
         directories: Directories,
         client: MetadataClient,
         address: tuple[str, int],
@@ -133,9 +133,9 @@ class _Process:
         if settings.trace_directory:
             trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
         role = Bookie(limits=settings.of_role(), traces=trace is not None)
-        server = Server(role, settings, counts, ended.fail, context, trace=trace)
+        server = Server(role, settings, counts, ended.fail, tls, trace=trace)
         server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
-        endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
+        endpoint = Endpoint("bookie", host, port, extensions=("tls",) if tls is not None else ())
         registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
         storage = await asyncio.to_thread(
             storage_of,
@@ -376,18 +376,6 @@ def _within_open_files(settings: Settings) -> Settings:
         soft,
     )
     return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
-
-
-def _context(settings: Settings) -> ssl.SSLContext | None:
-    if not settings.tls_certificate_path:
-        return None
-    return tls.server_context(
-        settings.tls_certificate_path,
-        settings.tls_key_store,
-        settings.tls_key_store_password_path,
-        settings.tls_trust_store,
-        settings.tls_client_authentication,
-    )
 
 
 def _serve_metrics(

@@ -19,7 +19,6 @@ import contextlib
 import logging
 import os
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from fencepost.store.bookie import tls
 from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
@@ -87,6 +85,7 @@ from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
+from fencepost.tls import Tls, upgrade
 from fencepost.tracing import TraceWriter
 
 _OK = Code.OK
@@ -152,7 +151,7 @@ class Server:
         settings: Settings,
         metrics: Metrics,
         on_stop: Callable[[str], None],
-        context: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         loops: Any = None,
         load_loops: Callable[[], None] = lambda: None,
         trace: TraceWriter | None = None,
@@ -170,7 +169,7 @@ class Server:
         self.settings = settings
         self.metrics = metrics
         self.on_stop = on_stop
-        self.context = context
+        self.tls = tls
         self.loop = asyncio.get_running_loop()
         self.connections: dict[int, Connection] = {}
         self.in_flight_bytes = 0
@@ -324,7 +323,8 @@ class Server:
                 return
             connection.codec = v2
         connection.adds, before = 0, self.role.position
-        if self.loops is None:
+        connection.has_spoken = connection.has_spoken or 0 < LENGTH_SIZE + length <= stop
+        if self.loops is None or not connection.is_admitted:
             taken = self._take_frames(connection, memory, stop)
         elif LENGTH_SIZE + length == stop:  # one message alone costs less without rows
             taken = self._take_one(connection, memory, stop)
@@ -397,9 +397,14 @@ class Server:
         except WireError as error:
             connection.close(str(error))
             return False
-        if type(request) is StartTls and self.context is not None:
+        if type(request) is StartTls and self.tls is not None:
             self._start_tls(connection, txn, is_last)
             return is_last
+        if not connection.is_admitted:
+            connection.turn_away(
+                connection.codec.refusal(txn, request, Code.UNAUTHORIZED), "it does not start TLS (tlsRequired)"
+            )
+            return False
         self._ask(connection, txn, request)
         return True
 
@@ -828,10 +833,13 @@ class Server:
         return self._accepted
 
     def _make_room(self) -> bool:
-        """Close the connection that is idle for the longest time; whether there is one."""
+        """Close the connection that is idle for the longest time, and first those that have said nothing yet; whether
+        there is one."""
         idle = [each for each in self.connections.values() if not each.in_flight]
-        longest = min(idle, key=lambda each: each.heard, default=None)
-        if longest is None or self.loop.time() - longest.heard < self.settings.idle_connection_ms / 1000:
+        longest = min(idle, key=lambda each: (each.is_served, each.heard), default=None)
+        if longest is None or (
+            longest.is_served and self.loop.time() - longest.heard < self.settings.idle_connection_ms / 1000
+        ):
             return False
         longest.close(f"there are {len(self.connections)} (maxConnections), and it is idle for the longest time")
         return True
@@ -874,7 +882,7 @@ class Server:
                 self.regulate(connection)
 
     def _sweep(self) -> None:
-        """Close connections that have stopped in the middle of a message, or take no answers."""
+        """Close connections that have said nothing, or have stopped in the middle of a message, or take no answers."""
         self._sweeping = self.loop.call_later(SWEEP, self._sweep)
         now, settings = self.loop.time(), self.settings
         for connection in [*self.connections.values()]:
@@ -886,6 +894,8 @@ class Server:
                     connection.close(
                         f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)"
                     )
+            elif not connection.is_served and now - connection.since > settings.frame_timeout_ms / 1000:
+                connection.close("it has said nothing that is served (frameTimeoutMs)")
             elif (
                 connection.held
                 and (connection.is_reading or self.crowded)
@@ -904,22 +914,27 @@ class Server:
         if not is_last or connection.in_flight or connection.is_secure:
             connection.close("it asks for TLS in the midst of other requests")
             return
-        connection.answers.append(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
-        connection.is_secure = True
+        connection.is_secure = connection.is_upgrading = True
+        connection.transport.write(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
         task = self.loop.create_task(self._shake_hands(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _shake_hands(self, connection: Connection) -> None:
-        assert self.context is not None
+        assert self.tls is not None
+
+        def agreed(transport: asyncio.Transport) -> Connection:
+            connection.transport = transport
+            connection.is_admitted, connection.is_upgrading = True, False
+            self.limit_writing(connection)
+            return connection
+
         try:
-            connection.transport = await tls.upgrade(
-                self.loop, connection.transport, connection, self.context, server_side=True
-            )
+            await upgrade(connection.transport, agreed, self.tls.context, server_side=True)
         except (OSError, EOFError) as error:
             connection.close(f"TLS is not agreed on: {error or type(error).__name__}")
+            connection.connection_lost(None)
             return
-        self.limit_writing(connection)
         self.regulate(connection)
 
 
@@ -958,12 +973,22 @@ class Connection(asyncio.BufferedProtocol):
         self.blocked_since = 0.0
         self.left = 0
         self.is_secure = False
+        self.is_upgrading = False
+        self.is_admitted = not server.settings.requires_tls
+        """Whether it is served."""
+        self.has_spoken = False
+        """Whether a whole message came."""
         self.is_closed = False
-        self.heard = server.loop.time()
+        self.heard = self.since = server.loop.time()
         self.began = 0.0
         """When the message began to arrive that has not arrived as a whole."""
         self.adds = 0
         """The adds that came in the last read."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it has asked for something, and may."""
+        return self.has_spoken and self.is_admitted
 
     @property
     def held(self) -> int:
@@ -1004,7 +1029,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def read_on(self, wanted: bool) -> None:
         """Read from the socket, or leave what comes to the operating system, until the client notices."""
-        if wanted is not self.is_reading and not self.is_closed:
+        if wanted is not self.is_reading and not self.is_closed and not self.is_upgrading:
             self.is_reading = wanted
             if wanted:
                 if not self.server.crowded:
@@ -1012,6 +1037,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+
+    def turn_away(self, answer: bytes, reason: str) -> None:
+        """Answer, and end the connection, for a reason that is logged."""
+        self.is_closed = True
+        _log.warning("the connection from %s is closed: %s", self.peer, reason)
+        self.transport.write(answer)
+        self.transport.close()
 
     def close(self, reason: str) -> None:
         """End the connection, for a reason that is logged. What it was answered is not waited for."""

@@ -15,6 +15,7 @@ from fencepost.store.autorecovery.settings import RecoverySettings
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.roles.bookie import Limits
 from fencepost.store.settings import described
+from fencepost.tls import Files, Tls
 
 MIB = 1 << 20
 
@@ -162,7 +163,11 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
     frame_timeout_ms: Annotated[
         int,
         Meta(
-            ge=1, description="milliseconds that a message may take to arrive as a whole; then its connection is closed"
+            ge=1,
+            description=(
+                "milliseconds that a message may take to arrive as a whole, and that a connection may take until it"
+                " asks for something that is served; then it is closed"
+            ),
         ),
     ] = 30_000
     idle_connection_ms: Annotated[
@@ -187,7 +192,17 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         str, Meta(description="the certificates that are trusted, in PEM, to know clients by")
     ] = ""
     tls_client_authentication: Annotated[
-        bool, Meta(description="whether a client that starts TLS must have a certificate that tlsTrustStore trusts")
+        bool,
+        Meta(description="whether a client must have a certificate that tlsTrustStore trusts; tlsRequired is on then"),
+    ] = False
+    tls_required: Annotated[
+        bool,
+        Meta(
+            description=(
+                "whether a client must start TLS before anything else; what it asks for in the clear is answered EUA,"
+                " and the connection closed"
+            )
+        ),
     ] = False
 
     # -- the journal --------------------------------------------------------------------------------------------------
@@ -361,6 +376,31 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
             **{name: getattr(self, name) for name in shared},
         )
 
+    @property
+    def requires_tls(self) -> bool:
+        """Whether nothing is served in the clear."""
+        return self.tls_required or self.tls_client_authentication
+
+    def tls(self) -> Tls | None:
+        """The TLS of the port; None if there is none. Raises :class:`fencepost.OptionError` for files that can not be
+        used."""
+        if not self.tls_certificate_path:
+            return None
+        return Tls(self._tls_files, is_server=True, asks=self.tls_client_authentication)
+
+    def tls_of_client(self) -> Tls | None:
+        """The TLS by which the bookie is a client of others, which is that of its port; None if TLS is not required."""
+        return Tls(self._tls_files, is_server=False) if self.requires_tls else None
+
+    @property
+    def _tls_files(self) -> Files:
+        return Files(
+            certificate=self.tls_certificate_path,
+            key=self.tls_key_store,
+            password=self.tls_key_store_password_path,
+            trusted=self.tls_trust_store,
+        )
+
     def of_role(self) -> Limits:
         """The limits of the role."""
         return Limits(
@@ -381,9 +421,12 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
             raise OptionError(
                 f"{origin}: tlsClientAuthentication is for TLS: set tlsCertificatePath and tlsKeyStore too"
             )
-        if self.tls_client_authentication and not self.tls_trust_store:
+        if self.tls_required and not self.tls_key_store:
+            raise OptionError(f"{origin}: tlsRequired needs TLS: set tlsCertificatePath and tlsKeyStore too")
+        if self.requires_tls and not self.tls_trust_store:
             raise OptionError(
-                f"{origin}: tlsClientAuthentication needs the certificates to trust: set tlsTrustStore too"
+                f"{origin}: {'tlsClientAuthentication' if self.tls_client_authentication else 'tlsRequired'} needs the"
+                " certificates to trust, also those of other bookies: set tlsTrustStore too"
             )
         if self.disk_usage_lwm_threshold > self.disk_usage_threshold:
             raise OptionError(

@@ -34,6 +34,7 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.wire.frames import WireError, cut, needed, refused_length
 from fencepost.store.wire.v3 import decode_response, encode_request
+from fencepost.tls import Tls, upgrade
 from fencepost.tracing import TraceWriter
 
 _BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
@@ -579,15 +580,20 @@ class _Link(asyncio.BufferedProtocol):
 
     async def start_tls(self, host: str) -> None:
         """Go on under TLS, if the bookie does; raises ``OSError`` if not."""
-        loop, context = self.connection.loop, self.connection.settings.tls
-        self.tls_answer = loop.create_future()
+        tls = self.connection.settings.tls
+        context = tls.context if isinstance(tls, Tls) else tls
+        self.tls_answer = self.connection.loop.create_future()
         self.transport.write(encode_request(next(self.connection.txns), StartTls()))
         await self.tls_answer
         self.tls_answer = None
         assert context is not None
-        self.transport = await loop.start_tls(
-            self.transport, self, context, server_hostname=host if context.check_hostname else None
-        )
+
+        def agreed(transport: asyncio.Transport) -> _Link:
+            self.transport = transport
+            return self
+
+        name = host if context.check_hostname else None
+        await upgrade(self.transport, agreed, context, server_side=False, server_hostname=name)
 
     def _take_tls_answer(self, payloads: list[bytes]) -> None:
         assert self.tls_answer is not None

@@ -8,6 +8,7 @@ import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.store.wire.frames import DEFAULT_LIMIT
+from fencepost.tls import Tls
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed.
     ``frame_limit``: the largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by
-    default. ``tls``: speak TLS to bookies, with this context.
+    default. ``tls``: speak TLS to bookies, with these files or this context.
 
     ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how
     long a bookie holds the question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
@@ -37,7 +38,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     metadata_timeout: float = 30.0
     unanswered_limit: int = 128 * 1024 * 1024
     frame_limit: int = DEFAULT_LIMIT
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | Tls | None = None
     speculation_delay: float = 0.1
     poll_wait: float = 1.0
     recovery_in_flight: int = 64

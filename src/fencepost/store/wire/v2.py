@@ -175,6 +175,16 @@ def encode_response(txn: int, response: m.Response) -> bytes:
     raise TypeError(f"version 2 has no {type(response).__name__}")
 
 
+def refusal(txn: int, request: m.Request, code: Code) -> bytes:
+    """The frame that refuses a request, whatever it asks for."""
+    if isinstance(request, m.BatchRead):
+        return encode_response(txn, m.BatchReadResponse(request.ledger, request.entry_id, code))
+    if isinstance(request, m.ReadEntry):
+        return encode_response(txn, m.ReadEntryResponse(request.ledger, request.entry_id, code))
+    ids = (request.ledger, request.entry_id) if isinstance(request, m.AddEntry) else (-1, m.NO_ENTRY_YET)
+    return encode_response(txn, m.AddEntryResponse(*ids, code))
+
+
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
     """The number of the request that is answered, which is 0 except in batch reads, and the response. Raises
     :class:`WireError`.

@@ -284,6 +284,14 @@ def encode_response_plainly(txn: int, response: m.Response) -> bytes:
     return frame(message.SerializeToString())
 
 
+def refusal(txn: int, request: m.Request, code: Code) -> bytes:
+    """The frame that refuses a request, whatever it asks for."""
+    response = schema.Response(status=code.value)
+    header = response.header
+    header.version, header.operation, header.txnId = VERSION, _OF_REQUEST[type(request)].number, txn
+    return frame(response.SerializeToString())
+
+
 def decode_response(payload: bytes) -> tuple[int, m.Response]:
     """The number of the request that is answered, and the response.
 

@@ -1,0 +1,216 @@
+"""TLS of every port and of every client, by files in PEM.
+
+The files are looked at again for each connection, so a certificate is renewed by replacing its files: connections that
+there are go on, and the next ones get the new one. Files that can not be used in the meantime are logged, and those of
+before stay in use.
+
+On the port of a bookie a connection begins in the clear, and goes on under TLS after a START_TLS and the answer to it
+(:func:`upgrade`). On other ports TLS comes first (:meth:`Tls.opening`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from fencepost.errors import OptionError
+
+HANDSHAKE = 10.0
+"""Seconds after which a handshake that does not end is given up."""
+
+_log = logging.getLogger("fencepost.tls")
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of one side, in PEM. ``certificate``: its own, with those between it and the authority; ``key``: the
+    private key, which may be in the same file; ``password``: a file with the password of the key, if it has one;
+    ``trusted``: the authorities by which the other side is known. Empty: there is none."""
+
+    certificate: str = ""
+    key: str = ""
+    password: str = ""
+    trusted: str = ""
+
+
+class Tls:
+    """One side of TLS, 1.2 or later, from now on: :attr:`context` is that of the files as they are.
+
+    ``asks``: a server that takes only clients with a certificate which it trusts. ``checks_names``: a client that takes
+    only a server whose certificate names the host that it wanted. Raises :class:`fencepost.OptionError` for files that
+    can not be used, and for a key that everybody on the machine can read.
+    """
+
+    def __init__(self, files: Files, *, is_server: bool, asks: bool = False, checks_names: bool = True) -> None:
+        self.files = files
+        self.is_server = is_server
+        self.asks = asks
+        self.checks_names = checks_names
+        self._stamps = self._look()
+        self._context = self._make()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection."""
+        stamps = self._look()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = self._make()
+            except OptionError as error:
+                _log.error("TLS goes on with the files of before: %s", error)
+            else:
+                _log.info("TLS goes on with %s as it is now", self.files.certificate or self.files.trusted)
+        return self._context
+
+    def _look(self) -> list[tuple[int, ...]]:
+        found: list[tuple[int, ...]] = []
+        for file in msgspec.structs.astuple(self.files):
+            try:
+                stat = os.stat(file)
+                found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+            except OSError:
+                found.append(())
+        return found
+
+    def _make(self) -> ssl.SSLContext:
+        files = self.files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self.is_server else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if files.certificate:
+            key = files.key or files.certificate
+            _load(key, lambda: _must_be_private(key))
+            password = _password(files.password)
+            _load(files.certificate, lambda: context.load_cert_chain(files.certificate, key, password))
+        elif self.is_server:
+            raise OptionError("TLS needs a certificate and its key")
+        if files.trusted:
+            _load(files.trusted, lambda: context.load_verify_locations(files.trusted))
+        elif self.asks or not self.is_server:
+            raise OptionError("TLS needs the certificates to trust: those of the authorities, in PEM")
+        if self.is_server:
+            context.verify_mode = ssl.CERT_REQUIRED if self.asks else ssl.CERT_NONE
+        else:
+            context.check_hostname = self.checks_names
+        return context
+
+    def opening(self, make: Callable[[], asyncio.Protocol], patience: float = HANDSHAKE) -> asyncio.Protocol:
+        """The protocol of a connection that came to a server: the handshake, then what ``make`` gives."""
+        return _Opening(self, make, patience)
+
+
+class _Opening(asyncio.Protocol):
+    """A connection until TLS is agreed on, and what came with the end of the handshake."""
+
+    def __init__(self, tls: Tls, make: Callable[[], asyncio.Protocol], patience: float) -> None:
+        self.tls = tls
+        self.make = make
+        self.patience = patience
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._agree(cast(asyncio.Transport, transport)))
+
+    async def _agree(self, transport: asyncio.Transport) -> None:
+        def agreed(upgraded: asyncio.Transport) -> asyncio.Protocol:
+            protocol = self.make()
+            protocol.connection_made(upgraded)
+            return protocol
+
+        try:
+            await upgrade(transport, agreed, self.tls.context, server_side=True, patience=self.patience)
+        except (OSError, EOFError) as error:
+            peer = ":".join(map(str, (transport.get_extra_info("peername") or ("?", 0))[:2]))
+            _log.info("a connection from %s is closed: TLS is not agreed on: %s", peer, error or type(error).__name__)
+            transport.abort()
+
+
+class _Arriving(asyncio.Protocol):
+    """What comes with the end of the handshake, before anybody knows that it has ended."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.has_ended = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.has_ended = True
+
+
+async def upgrade(
+    transport: asyncio.Transport,
+    agreed: Callable[[asyncio.Transport], asyncio.Protocol | asyncio.BufferedProtocol],
+    context: ssl.SSLContext,
+    *,
+    server_side: bool,
+    server_hostname: str | None = None,
+    patience: float = HANDSHAKE,
+) -> None:
+    """Go on under TLS. ``agreed`` is called with the transport from now on, and gives the protocol that goes on. Nothing
+    may be written to the old one meanwhile, and the protocol of before hears of nothing any more.
+
+    Raises ``OSError`` (``ssl.SSLError`` is one) or ``EOFError`` if TLS is not agreed on.
+    """
+    arriving = _Arriving()
+    upgraded = await asyncio.get_running_loop().start_tls(
+        transport,
+        arriving,
+        context,
+        server_side=server_side,
+        server_hostname=server_hostname,
+        ssl_handshake_timeout=patience,
+    )
+    if upgraded is None:
+        raise ConnectionError("the connection was lost during the handshake")
+    protocol = agreed(upgraded)
+    upgraded.set_protocol(protocol)
+    data = memoryview(arriving.data)
+    if isinstance(protocol, asyncio.BufferedProtocol):
+        while data:
+            buffer = protocol.get_buffer(len(data))
+            count = min(len(buffer), len(data))  # type: ignore[arg-type]
+            buffer[:count] = data[:count]  # type: ignore[index]
+            protocol.buffer_updated(count)
+            data = data[count:]
+    elif data:
+        protocol.data_received(bytes(data))
+    if arriving.has_ended:
+        protocol.connection_lost(None)
+
+
+def names_of(transport: asyncio.BaseTransport) -> frozenset[str]:
+    """The hosts and addresses that the certificate of the other side names."""
+    certificate: dict[str, Any] = transport.get_extra_info("peercert") or {}
+    return frozenset(str(value).lower() for _, value in certificate.get("subjectAltName", ()))
+
+
+def _password(file: str) -> str:
+    """The password of a key. Without one it is empty, so that nobody is asked for it."""
+    if not file:
+        return ""
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise OptionError(f"the password in {file} can not be read: {error.strerror}") from error
+
+
+def _must_be_private(key: str) -> None:
+    if os.stat(key).st_mode & 0o007:
+        raise OptionError(f"{key} can not be used for TLS: everybody on this machine may use the key: chmod o-rwx it")
+
+
+def _load(file: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except ssl.SSLError as error:
+        raise OptionError(f"{file} can not be used for TLS: {error.reason or error}") from error
+    except OSError as error:
+        raise OptionError(f"{file} can not be read for TLS: {error.strerror}") from error
