@@ -154,8 +154,8 @@ async def upgrade(
     server_hostname: str | None = None,
     patience: float = HANDSHAKE,
 ) -> None:
-    """Go on under TLS. ``agreed`` is called with the transport from now on, and gives the protocol that goes on. Nothing
-    may be written to the old one meanwhile, and the protocol of before hears of nothing any more.
+    """Go on under TLS. ``agreed`` is called with the transport from now on, and gives the protocol that goes on.
+    Nothing may be written to the old one meanwhile, and the protocol of before hears of nothing any more.
 
     Raises ``OSError`` (``ssl.SSLError`` is one) or ``EOFError`` if TLS is not agreed on.
     """

@@ -105,6 +105,14 @@ def test_connections_beyond_the_limits_are_closed(serve, connect):
         server.stop()
 
 
+def test_connections_that_say_nothing_keep_nobody_out(serve, connect):
+    server = serve(maxCnxns=3)
+    silent = [raw(server) for _ in range(3)]
+    patience.until(lambda: len(server.service.connections) == 3, "all connections")
+    assert works(connect(server))
+    assert is_closed(silent[0])
+
+
 def test_sessions_beyond_the_limit_are_refused(serve, connect):
     server = serve(maxSessions=1)
     client = connect(server)

@@ -519,9 +519,12 @@ def test_connections_and_their_patience_are_limited(run, caplog):
         first, second = [await clients.open(address) for _ in range(2)]
         for each in (first, second):
             assert (await each.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
-        assert await (await clients.open(address)).is_closed()
+        assert (await first.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        third = await clients.open(address)
+        assert (await third.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        assert await second.is_closed()  # it was silent for the longest time
         first.writer.write(struct.pack(">i", 20))
-        assert await first.is_closed() and await second.is_closed()
+        assert await first.is_closed() and await third.is_closed()
         third = await clients.open(address)
         assert (await third.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
         third.writer.write(struct.pack(">i", 201))
@@ -532,7 +535,20 @@ def test_connections_and_their_patience_are_limited(run, caplog):
     said = [
         each.getMessage().partition(" is closed: it ")[2] for each in caplog.records if "Kafka" in each.getMessage()
     ]
-    assert said == ["is one more than 2, which is the limit", "announced a frame of 201 bytes, and the limit is 200"]
+    assert said == ["announced a frame of 201 bytes, and the limit is 200"]
+
+
+def test_who_asks_for_nothing_is_closed_soon_and_keeps_nobody_out(run):
+    async def test(cluster, clients):
+        address = await clients.listen(cluster[1], first_frame=0.3)
+        silent = [await clients.open(address) for _ in range(64)]
+        client = await clients.open(address)
+        assert (await client.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        for each in silent:
+            assert await each.is_closed()
+        assert (await client.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+
+    run(test, count=1)
 
 
 def test_a_port_that_is_taken_is_said_and_connections_end_with_the_listener(run):

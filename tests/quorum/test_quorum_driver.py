@@ -14,6 +14,7 @@ import pytest
 from hosts import TestCluster, free_ports, replaced, until
 
 from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
@@ -24,11 +25,16 @@ from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import OffsetAndEpoch
 from fencepost.quorum.messages import (
     AddVoter,
+    BeginQuorum,
     DescribeQuorum,
     DescribeQuorumResponse,
+    EndQuorum,
     Fetch,
+    FetchSnapshot,
     RemoveVoter,
     ReplicaProgress,
+    UpdateVoter,
+    Vote,
 )
 from fencepost.quorum.roles.interface import Commit, ElectionState, Reply, Resign, StoreState
 from fencepost.quorum.rules import Error
@@ -473,6 +479,109 @@ def test_a_log_that_is_said_to_end_within_a_batch_ends_nobody(run):
         await cluster.propose(b"still")
 
     run(test, count=1)
+
+
+async def connected(cluster: TestCluster, *frames: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection with the first host, by which frames were sent."""
+    host, _, port = cluster[1].host.me.endpoint.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"".join(map(encode, frames)))
+    return reader, writer
+
+
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side ends a connection."""
+    async with asyncio.timeout(60):
+        try:
+            while await reader.read(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+    return True
+
+
+def test_connections_that_say_nothing_are_closed_and_keep_nobody_out(run):
+    async def test(cluster):
+        await cluster.start(1)
+        links = cluster[1].host.links
+        links.first_frame = 0.5
+        silent = [await connected(cluster) for _ in range(links.strangers.limit + 20)]
+        administrator = Administrator([cluster[1].host.me.endpoint], 30.0)
+        await administrator.describe()
+        assert len(links.strangers) <= links.strangers.limit
+        for reader, writer in silent:
+            assert await ends(reader)
+            writer.close()
+        await administrator.describe()
+        await administrator.close()
+        assert not links.strangers
+
+    run(test, count=1)
+
+
+def test_each_kind_of_connections_has_its_own_places(run):
+    async def test(cluster):
+        await cluster.start(1)
+        host = cluster[1].host
+        links, cluster_id = host.links, host.meta.cluster_id
+        greeted = [Hello()] * 80
+        greeted += [Hello(cluster_id, ReplicaKey(9, "observer"))] * 300 + [Hello(cluster_id, host.me.key)] * 20
+        there = [await connected(cluster, hello) for hello in greeted]
+        await until(lambda: len(links.of_replicas[host.me.key]) == 4, "places")
+        assert (len(links.administrators), len(links.observers)) == (64, 256)
+        administrator = Administrator([host.me.endpoint], 30.0)
+        assert (await administrator.describe())[0] == cluster_id
+        await administrator.close()
+        for _, writer in there:
+            writer.close()
+        await until(lambda: not links.incoming and not links.of_replicas, "the end of connections")
+
+    run(test, count=1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda me: BeginQuorum(9, Node(ReplicaKey(2, "d"), "h:1"), me),
+        lambda me: Vote(9, ReplicaKey(2, "d"), me, OffsetAndEpoch(0, 0)),
+        lambda me: EndQuorum(9, ReplicaKey(2, "d"), ()),
+        lambda me: Fetch(1, ReplicaKey(2, "d"), OffsetAndEpoch(0, 0)),
+        lambda me: FetchSnapshot(1, ReplicaKey(2, "d"), OffsetAndEpoch(0, 0), 0),
+        lambda me: UpdateVoter(1, Node(ReplicaKey(2, "d"), "h:1")),
+    ],
+)
+@pytest.mark.parametrize("is_administrator", [True, False])
+def test_nobody_speaks_for_another_replica(run, asked, is_administrator, caplog):
+    async def test(cluster):
+        await cluster.start(1)
+        host = cluster[1].host
+        epoch = host.node.replica.epoch
+        hello = Hello() if is_administrator else Hello(host.meta.cluster_id, ReplicaKey(3, "d"))
+        reader, writer = await connected(cluster, hello, Ask(1, asked(host.me.key)))
+        assert await ends(reader)
+        writer.close()
+        assert host.node.replica.epoch == epoch
+        await cluster.propose(b"still")
+
+    run(test, count=1)
+    assert "of 2-d, which is another one" in caplog.text
+
+
+def test_strangers_send_short_frames_only(run, caplog):
+    async def test(cluster):
+        await cluster.start(1)
+        for frames in ([], [Hello()]):
+            reader, writer = await connected(cluster, *frames)
+            writer.write((65_537).to_bytes(4))
+            assert await ends(reader)
+            writer.close()
+        reader, writer = await connected(cluster, Hello(None, ReplicaKey(3, "d")))
+        assert await ends(reader)
+        writer.close()
+
+    run(test, count=1)
+    assert caplog.text.count("and the limit is 65,536") == 2
+    assert "it says which replica it is, and not of which cluster" in caplog.text
 
 
 def test_a_defect_ends_the_replica_and_not_a_part_of_it(run, caplog):

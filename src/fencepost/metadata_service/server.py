@@ -199,6 +199,11 @@ class Service:
         there = self._addresses.get(host, 0)
         if self._stopped:
             return False
+        if 0 < settings.max_cnxns <= len(self.connections):
+            # One that has opened no session gives its place up, that which came first.
+            silent = next((each for each in self.connections if not each.session and not each.received), None)
+            if silent is not None:
+                silent.close("has said nothing, and another one came: see maxCnxns", abort=True)
         if 0 < settings.max_cnxns <= len(self.connections) or 0 < settings.max_client_cnxns <= there:
             _logger.warning("a connection of %s is one too many: see maxCnxns and maxClientCnxns", host)
             return False

@@ -56,7 +56,13 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
     # -- connections and their limits ---------------------------------------------------------------------------------
 
     max_cnxns: Annotated[
-        int, Meta(ge=0, description="connections at a time; one more is closed at once; 0: any number")
+        int,
+        Meta(
+            ge=0,
+            description=(
+                "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: any number"
+            ),
+        ),
     ] = 10_000
     max_client_cnxns: Annotated[
         int, Meta(ge=0, description="connections of one address at a time; one more is closed at once; 0: any number")

@@ -18,6 +18,11 @@ from fencepost.quorum.rules import Error
 class Request(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """Something that is asked of a replica."""
 
+    @property
+    def author(self) -> ReplicaKey | None:
+        """The replica that it says it comes from; None: anybody may ask."""
+        return None
+
 
 class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """The answer of a replica, ``source``: the epoch that it is in, and the leader of that epoch if it knows it.
@@ -47,6 +52,10 @@ class Vote(Request, frozen=True, gc=False):
     log_end: OffsetAndEpoch
     pre_vote: bool = False
 
+    @property
+    def author(self) -> ReplicaKey:
+        return self.candidate
+
 
 class VoteResponse(Response, frozen=True, gc=False):
     """Whether the vote is given in the epoch of the response; a pre-vote binds nobody."""
@@ -62,6 +71,10 @@ class BeginQuorum(Request, frozen=True, gc=False):
     leader: Node
     voter: ReplicaKey
 
+    @property
+    def author(self) -> ReplicaKey:
+        return self.leader.key
+
 
 class BeginQuorumResponse(Response, frozen=True, gc=False):
     """It is understood."""
@@ -73,6 +86,10 @@ class EndQuorum(Request, frozen=True, gc=False):
     epoch: Count
     leader: ReplicaKey
     successors: tuple[ReplicaKey, ...]
+
+    @property
+    def author(self) -> ReplicaKey:
+        return self.leader
 
 
 class EndQuorumResponse(Response, frozen=True, gc=False):
@@ -93,6 +110,10 @@ class Fetch(Request, frozen=True, gc=False):
     replica: ReplicaKey
     log_end: OffsetAndEpoch
     high_watermark: KnownCount = 0
+
+    @property
+    def author(self) -> ReplicaKey:
+        return self.replica
 
 
 class FetchResponse(Response, frozen=True, gc=False):
@@ -117,6 +138,10 @@ class FetchSnapshot(Request, frozen=True, gc=False):
     replica: ReplicaKey
     snapshot: OffsetAndEpoch
     position: Count
+
+    @property
+    def author(self) -> ReplicaKey:
+        return self.replica
 
 
 class FetchSnapshotResponse(Response, frozen=True, gc=False):
@@ -165,6 +190,10 @@ class UpdateVoter(Request, frozen=True, gc=False):
 
     epoch: Count
     voter: Node
+
+    @property
+    def author(self) -> ReplicaKey:
+        return self.voter.key
 
 
 class UpdateVoterResponse(Response, frozen=True, gc=False):

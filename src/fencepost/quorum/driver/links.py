@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from fencepost.errors import SystemFailure
+from fencepost.places import Places
 from fencepost.quorum.driver.frames import (
     Answered,
     Ask,
@@ -29,6 +30,13 @@ from fencepost.quorum.identity import ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 
 _logger = logging.getLogger(__name__)
+
+FIRST_FRAME = 5.0
+"""Seconds in which a connection says who it is."""
+STRANGERS_FRAME = 64 << 10
+"""Bytes of a frame of anybody but a replica of the cluster: the requests of administrators are short."""
+MAX_STRANGERS, MAX_ADMINISTRATORS, MAX_OBSERVERS, MAX_OF_REPLICA = 64, 64, 256, 4
+"""Connections at a time: that have not said who they are, of administrators, of observers, and of each voter."""
 
 Respond = Callable[[AnyResponse], None]
 Return = Callable[[bytes, str], None]
@@ -119,6 +127,12 @@ class _Incoming(_Link):
         self.replica: ReplicaKey | None = None
         self._greeted = False
         self._address = ""
+        self._places = links.strangers
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def give_way(self) -> None:
+        """Another one needs its place."""
+        self.close("it was silent for the longest time, and another one came")
 
     @property
     def peer(self) -> str:
@@ -128,14 +142,42 @@ class _Incoming(_Link):
         super().connection_made(transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._address = f"{host}:{port}"
-        if len(self.links.incoming) >= self.links.max_incoming:
-            self.close(f"there are {self.links.max_incoming} of them, which is the limit")
-            return
-        self.links.incoming.add(self)
+        self._reader.limit = min(STRANGERS_FRAME, self._reader.limit)
+        self._places.take(self)
+        self._deadline = self.links.loop.call_later(
+            self.links.first_frame, self.close, f"it said nothing in {self.links.first_frame:g} seconds"
+        )
+
+    def data_received(self, data: bytes) -> None:
+        self._places.heard(self)
+        super().data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closing = True
-        self.links.incoming.discard(self)
+        self._leave()
+
+    def close(self, reason: str = "") -> None:
+        super().close(reason)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._places.leave(self)
+        if self.replica is not None and not len(self._places):
+            if self.links.of_replicas.get(self.replica) is self._places:
+                del self.links.of_replicas[self.replica]
+
+    def _is_known(self, replica: ReplicaKey | None) -> None:
+        """It has said who it is: it has its place among those of its kind from now on."""
+        assert self._deadline is not None
+        self._deadline.cancel()
+        self._places.leave(self)
+        self._greeted, self.replica = True, replica
+        self._places = self.links.places_of(replica)
+        self._places.take(self)
+        if replica is not None:
+            self._reader.limit = self.links.max_frame
 
     def take(self, frame: Frame) -> None:
         handler = self.links.handler
@@ -143,18 +185,24 @@ class _Incoming(_Link):
             if not isinstance(frame, Hello):
                 raise FrameError("did not say who it is")
             welcome = handler.welcome()
+            error = ""
             if frame.cluster_id is not None and frame.cluster_id != welcome.cluster_id:
                 error = f"it is of the cluster {frame.cluster_id}, and this replica of {welcome.cluster_id or 'none'}"
+            elif frame.cluster_id is None and frame.replica is not None:
+                error = "it says which replica it is, and not of which cluster"
+            if error:
                 self.send(Welcome(welcome.node, welcome.cluster_id, error=error))
                 assert self.transport is not None
                 self.transport.close()
                 self.closing = True
                 _logger.warning("a connection of %s is refused: %s", frame.replica or self._address, error)
                 return
-            self._greeted, self.replica = True, frame.replica
+            self._is_known(frame.replica)
             self.send(welcome)
         elif isinstance(frame, Ask):
-            number = frame.number
+            number, author = frame.number, frame.request.author
+            if author is not None and author != self.replica:
+                raise FrameError(f"sent a {type(frame.request).__name__} of {author}, which is another one")
             handler.asked(frame.request, lambda response: self.send(Answered(number, response)))
         elif isinstance(frame, Call) and self.replica is not None:
             number = frame.number
@@ -218,6 +266,8 @@ class _Outgoing(_Link):
             if not self.opened.done():
                 self.opened.set_result(frame)
         elif isinstance(frame, Answered) and frame.number in self.asked:
+            if self.welcome is None or frame.response.source != self.welcome.node.key:
+                raise FrameError(f"answered as {frame.response.source}, which is another one")
             future = self.asked.pop(frame.number)
             if future is None:
                 self.links.handler.answered(frame.response)
@@ -272,9 +322,12 @@ class _Outgoing(_Link):
 class Links:
     """All connections of a process.
 
-    ``hello``: what is said when one is opened. Limits: bytes of a frame, bytes that wait for a connection to take them,
-    connections that came; seconds to open one, and milliseconds after which one is given up that does not confirm what
-    was sent.
+    ``hello``: what is said when one is opened. Limits: bytes of a frame, bytes that wait for a connection to take them;
+    seconds to open one, and until one that came has said who it is; milliseconds after which one is given up that does
+    not confirm what was sent.
+
+    Connections that come have places by kind: those that have not said who they are, administrators, observers, and
+    each voter. Nobody keeps those of another kind out.
     """
 
     def __init__(
@@ -284,20 +337,24 @@ class Links:
         *,
         max_frame: int = 32 << 20,
         max_waiting: int = 64 << 20,
-        max_incoming: int = 1_000,
         connect_timeout: float = 1.0,
+        first_frame: float = FIRST_FRAME,
         user_timeout: int = 2_000,
     ) -> None:
         self.handler = handler
         self.hello = hello
         self.max_frame = max_frame
         self.max_waiting = max_waiting
-        self.max_incoming = max_incoming
         self.connect_timeout = connect_timeout
+        self.first_frame = first_frame
         self.user_timeout = user_timeout
         self.loop = asyncio.get_running_loop()
         self.outgoing: dict[str, _Outgoing] = {}
-        self.incoming: set[_Incoming] = set()
+        self.strangers: Places[_Incoming] = Places(MAX_STRANGERS, _Incoming.give_way)
+        self.administrators: Places[_Incoming] = Places(MAX_ADMINISTRATORS, _Incoming.give_way)
+        self.observers: Places[_Incoming] = Places(MAX_OBSERVERS, _Incoming.give_way)
+        self.of_replicas: dict[ReplicaKey, Places[_Incoming]] = {}
+        """The places of each voter."""
         self._server: asyncio.Server | None = None
 
     async def listen(self, endpoint: str) -> str:
@@ -308,6 +365,20 @@ class Links:
         except OSError as error:
             raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
+
+    def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:
+        """The places for connections of a replica; None is an administrator."""
+        if replica is None:
+            return self.administrators
+        if replica not in self.handler.welcome().voters:
+            return self.observers
+        return self.of_replicas.setdefault(replica, Places(MAX_OF_REPLICA, _Incoming.give_way))
+
+    @property
+    def incoming(self) -> list[_Incoming]:
+        """The connections that came."""
+        kinds = self.strangers, self.administrators, self.observers, *self.of_replicas.values()
+        return [link for places in kinds for link in places]
 
     def send(self, endpoint: str, request: AnyRequest) -> None:
         """Send a request, whose response goes to the handler."""

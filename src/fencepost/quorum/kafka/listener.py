@@ -7,6 +7,7 @@ import logging
 import struct
 
 from fencepost.errors import SystemFailure
+from fencepost.places import Places
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.identity import host_and_port
 from fencepost.quorum.kafka.answers import Answers
@@ -18,9 +19,11 @@ _logger = logging.getLogger(__name__)
 MAX_FRAME = 64 << 10
 """Bytes of a request: none that is answered comes near that. A connection that announces more is closed."""
 MAX_CONNECTIONS = 64
-"""At a time; one more is closed at once."""
+"""At a time; for one more, the one is closed that has been silent for the longest time."""
+FIRST_FRAME = 5.0
+"""Seconds without a first request after which a connection is closed."""
 IDLE = 600.0
-"""Seconds without a whole request, or in which an answer is not taken, after which a connection is closed."""
+"""Seconds without another one, or in which an answer is not taken, after which a connection is closed."""
 
 _LENGTH = struct.Struct(">i")
 
@@ -35,14 +38,15 @@ class KafkaListener:
         max_frame: int = MAX_FRAME,
         max_connections: int = MAX_CONNECTIONS,
         idle: float = IDLE,
+        first_frame: float = FIRST_FRAME,
     ) -> None:
         self.host = host
         self.max_frame = max_frame
-        self.max_connections = max_connections
         self.idle = idle
+        self.first_frame = first_frame
         self._answers: Answers | None = None
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: Places[asyncio.Task[None]] = Places(max_connections, asyncio.Task.cancel)
 
     async def listen(self, port: int) -> tuple[str, int]:
         """Take connections, of any free port if it is 0: the host and the port that clients are given. Raises
@@ -71,10 +75,8 @@ class KafkaListener:
         assert task is not None
         peer = ":".join(map(str, (writer.get_extra_info("peername") or ("", 0))[:2]))
         try:
-            if len(self._connections) >= self.max_connections:
-                raise Malformed(f"is one more than {self.max_connections}, which is the limit")
-            self._connections.add(task)
-            await self._serve(reader, writer)
+            self._connections.take(task)
+            await self._serve(reader, writer, task)
         except Malformed as error:
             _logger.warning("a connection of Kafka's protocol from %s is closed: it %s", peer, error)
         except TimeoutError:
@@ -82,17 +84,22 @@ class KafkaListener:
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # whoever asked is gone, or the member ends
         finally:
-            self._connections.discard(task)
+            self._connections.leave(task)
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+    ) -> None:
         assert self._answers is not None
+        patience = self.first_frame
         while True:
-            async with asyncio.timeout(self.idle):
+            async with asyncio.timeout(patience):
                 (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
                 if not 0 <= length <= self.max_frame:
                     raise Malformed(f"announced a frame of {length:,} bytes, and the limit is {self.max_frame:,}")
                 data = await reader.readexactly(length)
+            self._connections.heard(task)
+            patience = self.idle
             request = decode_request(data)
             version, body = await self._answers.to(request)
             answer = encode_response(request.api, version, request.correlation, body)
