@@ -45,6 +45,7 @@ from fencepost.store.errors import (
     MetadataServiceError,
     NoSuchLedgerError,
     StoreError,
+    UnauthorizedAccessError,
 )
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
@@ -326,7 +327,7 @@ class Batches:
                 return await self._store.create_ledger(
                     **options, ledger=ledger, password=self._password, explicit_lac_interval=0
                 )
-            except LedgerExistsError:  # somebody has chosen this id by hand
+            except (LedgerExistsError, UnauthorizedAccessError):  # somebody has chosen this id by hand
                 await self._nodes.delete_pending(self.writer, ledger)
 
     async def drop(self, ledger: int, is_in_log: bool) -> None:

@@ -12,6 +12,7 @@ from store.client.standins import Cluster
 from fencepost.errors import OptionError
 from fencepost.store import errors
 from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry
 from fencepost.store.metadata.client import Session
 from fencepost.store.rules.codes import Code
@@ -458,6 +459,42 @@ def test_an_id_that_is_taken_is_told_and_an_own_one_is_drawn_again() -> None:
         assert [ledger async for ledger in store.list_ledgers()] == [0, 1]
         await store.delete_ledger(0)
         assert [ledger async for ledger in store.list_ledgers()] == [1]
+
+    run(test)
+
+
+@pytest.mark.parametrize("fences", [False, True])
+def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
+    fences: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        store, stranger = await cluster.connect(), await cluster.connect()
+        key = master_key(b"the stranger's")
+
+        def add(ledger: int) -> AddEntry:
+            body = Digests(DigestType.DUMMY, b"").entry_body(Entry(ledger, 0, -1, 1, b"x"))
+            return AddEntry(ledger, 0, -1, body, key)
+
+        for ledger in (0, 1, 7):
+            asked = ReadEntry(ledger, -1, True, key) if fences else add(ledger)
+            assert await stranger.ask("b2", asked) is not None
+        async with store.create_ledger() as ledger:
+            assert ledger.id == 2 and await ledger.append(b"one") == 0
+        told = "bookie b2 knows ledger {} by another key than its writer's: somebody wrote to this id or fenced it"
+        assert [told.format(number) in each.message for number, each in enumerate(caplog.records)] == [True, True]
+        with pytest.raises(errors.UnauthorizedAccessError, match=told.format(7)):
+            await store.create_ledger(ledger=7)
+        assert [number async for number in store.list_ledgers()] == [2]
+        # One that comes later is too late, but where the ensemble changes.
+        reserved = await store.reserve_ledger()
+        refused = await stranger.ask("b1", add(reserved))
+        assert refused is not None and refused.code is Code.UNAUTHORIZED
+        async with store.create_ledger(ensemble=1, write_quorum=1) as ledger:
+            bookie = ledger.metadata.fragments[-1].ensemble[0]
+            cluster.bookies[bookie].role.ledgers[ledger.id].master_key = key
+            with pytest.raises(errors.UnauthorizedAccessError, match=f"bookies know ledger {ledger.id} by another key"):
+                await ledger.append(b"one")
+        assert (await store.ledger_metadata(ledger.id)).last_entry == -1, "its owner closes it all the same"
 
     run(test)
 

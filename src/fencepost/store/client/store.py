@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -15,12 +17,13 @@ from fencepost.store.client.calls import Calls
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
-from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.client.writer import LedgerWriter, strange
 from fencepost.store.errors import (
     DigestMismatchError,
     IllegalOperationError,
     LedgerExistsError,
     NotEnoughBookiesError,
+    StoreError,
 )
 from fencepost.store.messages import NO_ENTRY_YET, Request, Response
 from fencepost.store.metadata.client import Bookies, MetadataClient
@@ -30,6 +33,11 @@ from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.ensembles import are_quorums
 from fencepost.store.rules.metadata import OF_LOG, DigestType, LedgerMetadata
 from fencepost.tracing import TraceWriter
+
+_log = logging.getLogger("fencepost.ledgers")
+
+TRIES = 100
+"""Ids that are tried for a new ledger, at most, when bookies know them by other keys."""
 
 
 class _Handle(Protocol):
@@ -146,7 +154,9 @@ class Store:
         carries it; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once,
         at most.
 
-        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
+        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`, and
+        :class:`UnauthorizedAccessError` if bookies know the id of ``ledger`` by another key than this one's: somebody
+        wrote to it or fenced it before. Where no id is given, the next one is taken then, and a warning says so.
         """
         settings = writer_settings(
             ensemble,
@@ -226,20 +236,31 @@ class Store:
         return Opening(adopt)
 
     async def _created(self, settings: WriterSettings, ledger: int | None, in_flight_bytes: int) -> LedgerWriter:
+        refused = 0
         while True:
             number = await self.metadata.new_ledger_id() if ledger is None else ledger
             writer = LedgerWriter(self.driver, number, settings, in_flight_bytes)
             try:
                 await writer.begin("create")
-                return writer
             except LedgerExistsError:  # somebody has chosen this id by hand
                 if ledger is not None:
                     raise
+                continue
             except NotEnoughBookiesError:
                 raise NotEnoughBookiesError(
                     f"ledger {number} needs {settings.ensemble_size} bookies to write to, and there are"
                     f" {len(self.driver.bookies.writable)}: start more, or ask for a smaller ensemble"
                 ) from None
+            bookie = await writer.claim()
+            if bookie is None:
+                return writer
+            writer.release()
+            with suppress(StoreError):
+                await self.metadata.delete_ledger(number, version=0)
+            refused += 1
+            if ledger is not None or refused == TRIES:
+                raise strange(number, bookie)
+            _log.warning("%s", strange(number, bookie, "the next id is taken"))
 
     def open_ledger(
         self,

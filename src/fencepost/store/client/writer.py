@@ -12,15 +12,19 @@ from typing import Any, Protocol, Self
 from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
-from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError
-from fencepost.store.roles.interface import Confirmed, Result
+from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError, UnauthorizedAccessError
+from fencepost.store.roles.interface import Confirmed, Error, Result
 from fencepost.store.roles.writer import Writer, WriterSettings
-from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.metadata import LedgerMetadata, current_ensemble
 
 Data = bytes | bytearray | memoryview
 
 OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
+
+CLAIMING = 1.0
+"""Seconds that a bookie is waited for that is told of a new ledger, at most."""
 
 _AT_ONCE = 1024
 """Entries that are taken at once from a caller that appends many."""
@@ -369,6 +373,16 @@ class LedgerWriter:
             self._actor.close()
             raise
 
+    async def claim(self) -> str | None:
+        """Have the bookies know the new ledger by its key, so that nobody comes before its first entry; a bookie that
+        knows it by another key, if one says so. None is waited for longer than :data:`CLAIMING`.
+        """
+        ask, request = self._driver.ask, self._role.claim()
+        asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
+        answered, _ = await asyncio.wait(asked, timeout=CLAIMING)
+        codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
+        return next((bookie for bookie, code in codes.items() if code is Code.UNAUTHORIZED), None)
+
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def _ask(self, operation: str) -> Any:
@@ -386,7 +400,8 @@ class LedgerWriter:
     def _result(self, result: Result) -> None:
         batch = self._batches.pop(result.token, None)
         if batch is not None:
-            self._give_back(batch, error_of(result.error, self.id))
+            is_strange = result.error is Error.UNAUTHORIZED  # its password is that in the metadata
+            self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
             return
         future = self._calls.pop(result.token)
         if future.done():
@@ -407,6 +422,15 @@ class LedgerWriter:
         for future in calls.values():
             if not future.done():
                 future.set_exception(error)
+
+
+def strange(ledger: int, bookie: str = "", then: str = "create one with another id") -> UnauthorizedAccessError:
+    """The error that bookies know a new ledger by a key that is not its writer's."""
+    return UnauthorizedAccessError(
+        f"{f'bookie {bookie} knows' if bookie else 'bookies know'} ledger {ledger} by another key than its writer's:"
+        " somebody wrote to this id or fenced it before the ledger was created, or had a ledger of this id that was"
+        f" deleted; {then}"
+    )
 
 
 def copied(data: Data) -> bytes:

@@ -100,8 +100,10 @@ class WriterSettings(msgspec.Struct, frozen=True):
     reserves: bool = False
 
 
-_STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED)
-"""Errors after which the ledger may still be closed by its writer."""
+_STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED, Error.UNAUTHORIZED)
+"""Errors after which the ledger may still be closed by its writer. Of an owner that is not authorized a stranger has
+given the ledger's id another key on a bookie: that stranger can not have changed the metadata.
+"""
 
 
 class WriterStatus(enum.Enum):
@@ -424,12 +426,16 @@ class Writer(OfLedger):
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
             effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
 
+    def claim(self) -> WriteLac:
+        """The request by which a bookie knows the ledger by its writer's key before there is an entry."""
+        return WriteLac(self.ledger, NO_ENTRY_YET, self.digests.lac_body(self.ledger, NO_ENTRY_YET), self.key)
+
     # -- close ---------------------------------------------------------------------------------------------------------
 
     def _close(self, event: Call, effects: list[Effect]) -> None:
         if self.status is WriterStatus.CLOSED:
             effects.append(Result(event.token, self.lac))
-        elif self.error not in _STILL_OWNER or self.status is WriterStatus.CREATING:
+        elif self.error not in _STILL_OWNER or not self.adds.ensemble:  # it is not its own, or not yet
             effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
         else:
             self.closes.append(event.token)
