@@ -72,6 +72,7 @@ class Wide(Protocol):
     at: Any = per_key(nodes, Part)
     logs: Table[Any, Any] = table()
     net: Any = network({Ping: (nodes, nodes)}, can_be_cut=True)
+    queue: Any = network({Ping: (nodes, nodes)}, ordered=True, lossy=True)
 
     @initial
     def start(self) -> None:
@@ -151,6 +152,12 @@ COMPUTED: list[tuple[Callable[[Any], Any], int]] = [
     (lambda s: (s.part.y, s.part.none_first), 3),
     (lambda s: s.held.room, 3),
     (lambda s: (s.held.size, s.held.room), 4),
+    (lambda s: s.net.in_flight(Ping, *s.nodes), 2),
+    (lambda s: (s.a, s.net.in_flight(Ping, *s.nodes)), 6),
+    (lambda s: s.net.is_known(Ping(1), *s.nodes), 2),
+    (lambda s: s.net.connected(*s.nodes), 2),
+    (lambda s: s.queue.in_flight(Ping, *s.nodes), 1),
+    (lambda s: s.queue.lost(Ping, *s.nodes), 1),
 ]  # fmt: skip
 
 

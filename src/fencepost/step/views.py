@@ -39,12 +39,14 @@ class _Picked:
 
 
 class _PickedCell:
-    """Stands for a cell of a table: its value can be taken, but not whether it has one."""
+    """Stands for what a slot holds that appears late. Of a cell of a table the value can be taken, but not whether it
+    has one; nothing can be asked of a channel of a network.
+    """
 
     def __init__(self, path: tuple[Any, ...]) -> None:
         self.path = path
 
-    __bool__ = _Picked._used
+    __bool__ = __iter__ = __len__ = _Picked._used
 
     def __getitem__(self, place: int) -> _Picked:
         return _Picked(self.path)
