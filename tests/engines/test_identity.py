@@ -5,6 +5,7 @@ why it can not.
 from __future__ import annotations
 
 import enum
+import json
 import sys
 import types
 from pathlib import Path
@@ -31,7 +32,12 @@ from fencepost import (
 )
 from fencepost.spec.decoding import decode
 from fencepost.spec.values import NotAValue, encode, order_key
+from fencepost.step import Stepper
 from fencepost.step.state import Store
+from fencepost.trace import to_itf
+from fencepost.trace.json import behaviour, dumps
+from fencepost.trace.path import path_of
+from fencepost.trace.reading import read, replayed
 
 ENGINES = ("reference", "embedded")
 A, B = ModelValue("a"), ModelValue("b")
@@ -74,6 +80,35 @@ class Namesakes(Protocol):
     @invariant
     def only_of_bookies(self) -> bool:
         return self.held not in (Client.State.OPEN, Client.Entry(1))
+
+
+class Zeros(Protocol):
+    """Two zeros, in every place where a value can be: each step turns one into the other."""
+
+    zero: float = state(0.0)
+    pair: object = state((1, 0.0))
+    seen: frozenset[float] = state(frozenset({0.0}))
+    entry: object = state(Bookie.Entry(0.0))  # type: ignore[arg-type]
+    named: Any = state(Map({"a": 0.0}))
+
+    @action(which=range(5))
+    def turn(self, which: int) -> None:
+        match which:
+            case 0:
+                self.zero = -self.zero
+            case 1:
+                self.pair = (1, -self.pair[1])  # type: ignore[index]
+            case 2:
+                self.seen = frozenset(-one for one in self.seen)
+            case 3:
+                self.entry = Bookie.Entry(-self.entry.id)  # type: ignore[attr-defined]
+            case 4:
+                self.named = self.named.set("a", -self.named["a"])
+
+    @invariant
+    def some_zero_is_positive(self) -> bool:
+        zeros = (self.zero, self.pair[1], *self.seen, self.entry.id, self.named["a"])  # type: ignore[index, attr-defined]
+        return any(str(one) == "0.0" for one in zeros)
 
 
 class NamesakesOnTheWay(Protocol):
@@ -318,29 +353,36 @@ def test_a_table_is_assigned_keys_that_python_takes_for_equal_to_its_own(engine:
     assert fencepost.check(AssignedAsAWhole(), engine=engine).must_hold().distinct_states == 2
 
 
-class Zeros(Protocol):
-    number: float = state(1.0)
-    text: str = state("")
-
-    @action(zero=(-0.0, 0.0))
-    def assign(self, zero: float) -> None:
-        self.number = zero
-
-    @action
-    def write(self) -> None:
-        self.text = str(self.number)
-
-    @invariant
-    def without_a_sign(self) -> bool:
-        return self.text in ("", "1.0", "0.0")
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_zero_has_no_sign(engine: str) -> None:
-    assert fencepost.check(Zeros(), engine=engine).must_hold().distinct_states == 5
-
-
 @pytest.mark.parametrize("name", ["__eq__", "__hash__"])
 def test_a_record_has_no_equality_of_its_own(name: str) -> None:
     with pytest.raises(NotAValue, match=f"record Vote defines {name}, but records are equal by class and content"):
         type("Vote", (Record,), {"__annotations__": {"by": int}, name: lambda self, *others: 1})
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_the_two_zeros_are_two_values(engine: str) -> None:
+    result = fencepost.check(Zeros(), engine=engine, keep_going=True)
+    assert (result.distinct_states, result.generated_states, result.depth) == (32, 1 + 32 * 5, 6)
+    trace = result.must_violate("some_zero_is_positive")
+    assert [repr(value) for value in trace.states[-1].variables().values()] == [
+        "-0.0", "(1, -0.0)", "{-0.0}", "Entry(id=-0.0)", "{'a': -0.0}",
+    ]  # fmt: skip
+    written = dumps(behaviour(trace)["trace"][-1]["state"])
+    assert written == '{"zero":-0.0,"pair":[1,-0.0],"seen":[-0.0],"entry":{"id":-0.0},"named":{"a":-0.0}}'
+    again = replayed(read(dumps(behaviour(trace))), Stepper(Zeros()))
+    assert [step.title for step in again.steps] == [step.title for step in trace.steps]
+    assert path_of(again) == path_of(trace)
+    assert {"#unserializable": "-0.0"} in [state["zero"] for state in json.loads(to_itf(trace))["states"]]
+    assert [str(change[2]) for change in trace.steps[0].changes] == ["-0.0"]
+
+
+def test_a_key_is_one_zero_only() -> None:
+    class Keyed(Protocol):
+        held: Any = table({0.0: 1})
+
+        @action
+        def put(self) -> None:
+            self.held[-0.0] = 2
+
+    error = fencepost.check(Keyed(), engine="reference").error
+    assert "-0.0 and 0.0 are two values, but one key of held: Python takes them for equal" in str(error)

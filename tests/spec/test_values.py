@@ -72,7 +72,7 @@ def tag(value: Any) -> Any:
         return ("record", type(value), *(tag(getattr(value, n)) for n in value._fields))
     if isinstance(value, Mapping):
         return ("map", frozenset((tag(k), tag(v)) for k, v in value.items()))
-    return (type(value), value)
+    return (type(value), repr(value) if isinstance(value, float) else value)
 
 
 leaves = st.one_of(
@@ -99,7 +99,8 @@ values = st.recursive(
 )
 
 ALIKE = [
-    None, True, False, 1, 0, 1.0, 0.0, "1", "", "True", b"1", b"", (), (1, ), (True, ), (1.0, ), ("1", ), ((), ),
+    None, True, False, 1, 0, 1.0, 0.0, -0.0, "1", "", "True", b"1", b"", (), (1, ), (True, ), (1.0, ), ("1", ), ((), ),
+    (0.0, ), (-0.0, ),
     (1, 1), ((1, ), 1),
     (1, (1, )), frozenset(), frozenset({1}), frozenset({True}), frozenset({frozenset()}), Map(), Map({1: 1}),
     Map({1: True}),

@@ -18,11 +18,11 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from fencepost.errors import FencepostError
-from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.context import Disabled, Event, InOrder, Slot, current
 from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Record, Value, freeze, show
+from fencepost.spec.values import NotAValue, Record, Value, freeze, same, show
 from fencepost.step.state import Store, encode_path
 
 MOST_LEARNT = 500_000
@@ -48,7 +48,7 @@ class Like:
                 if not isinstance(found, Record):
                     return False
                 found = getattr(found, name, None)
-            if found != wanted:
+            if not same(found, wanted):
                 return False
         return True
 
@@ -173,7 +173,7 @@ class Evaluation:
             raise _Unpicked(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
         wanted = self.picks[len(self.labels)]
         if type(wanted) is not Like:
-            if wanted in options:  # of a range that is known without a look at each
+            if _offers(options, wanted):
                 self.labels.append(wanted)
                 return wanted
         else:
@@ -185,6 +185,15 @@ class Evaluation:
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
+
+
+def _offers(options: Sequence[Value], wanted: Value) -> bool:
+    """Whether this value is an option, by type and content. Of a range, and of what its author made for that, it is
+    known without a look at each.
+    """
+    if type(options) in (tuple, list, InOrder):
+        return any(same(option, wanted) for option in options)
+    return wanted in options and (type(wanted) is int or not isinstance(options, range))
 
 
 def _said(wanted: Pick) -> str:

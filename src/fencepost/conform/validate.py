@@ -14,7 +14,7 @@ from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import MOST_LEARNT, Follower, Has, Refused, Taken
 from fencepost.conform.order import PartialOrder, lines_of
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import show
+from fencepost.spec.values import same, show
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class _Walk:
         """The first part of the state that is not as the trace tells, in words; empty if there is none."""
         for path, expected in parts:
             found = self.follower.value(self.row, path)
-            if not (expected.matches(found) if type(expected) is Has else found == expected):
+            if not (expected.matches(found) if type(expected) is Has else same(found, expected)):
                 traced = expected if type(expected) is Has else show(expected)
                 return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {traced}"
         return ""

@@ -3,8 +3,8 @@
 A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen
 set, a :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can
 not; :func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are
-three values, and so are the members of two enums that share a name), in every process whatever its hash seed;
-:func:`order_key` is the one order in which anything is ever iterated.
+three values, ``0.0`` and ``-0.0`` are two, and so are the members of two enums that share a name), in every process
+whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations, islice
-from math import comb
+from math import comb, copysign
 from operator import is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -419,7 +419,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if isinstance(value, int):
         return (2, value)
     if isinstance(value, float):
-        return (3, value)
+        return (3, value, copysign(1.0, value))
     if isinstance(value, str):
         return (4, value)
     if isinstance(value, ModelValue):
@@ -479,7 +479,7 @@ def encode(value: Value) -> bytes:
         # A combination of flags has no name of its own.
         return _text(b"e", f"{full_name(kind)}.{value.value if isinstance(value, enum.Flag) else value.name}")
     if kind is float:
-        return b"f" + struct.pack("<d", value + 0.0)  # -0.0 equals 0.0
+        return b"f" + struct.pack("<d", value)
     if kind is bytes:
         return bytes(b"b" + str(len(value)).encode() + b":" + value)
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
@@ -543,7 +543,7 @@ def freeze(value: Value) -> Value:
     if kind is float:
         if value != value:
             raise NotAValue("NaN, which is not a value: it does not equal itself")
-        return value + 0.0  # -0.0 equals 0.0
+        return value
     view: Callable[[], Value] | None = getattr(value, "__value__", None)
     if view is not None:
         return freeze(view())
@@ -559,12 +559,23 @@ def freeze(value: Value) -> Value:
     raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
 
 
+def same(one: Value, other: Value) -> bool:
+    """Whether two are one value, by type and content: 1 is not True, and 0.0 is not -0.0."""
+    kind = type(one)
+    if kind in _ATOMS:
+        return type(other) is kind and bool(one == other)
+    try:
+        return bool(one == other) and encode(freeze(one)) == encode(freeze(other))
+    except NotAValue:
+        return True
+
+
 def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
     """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such
     as 1 and True: in a set or a map, one of them would silently stand for both.
     """
     for other in keys if key in keys else ():
-        if other == key and encode(other) != encode(key):
+        if other == key and not same(other, key):
             raise NotAValue(
                 f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal"
             )

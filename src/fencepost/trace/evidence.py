@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.spec.values import NotAValue, Value, show_call
+from fencepost.spec.values import NotAValue, Value, same, show_call
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.words import held, kind_of
@@ -111,7 +111,7 @@ def _values_read(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[V
     found = []
     for slot in {slot: None for reader in readers for slot in reader.seen}:
         values = [reader.state.read(slot) for reader in readers]
-        shown = [value for place, value in enumerate(values) if place == 0 or value != values[place - 1]]
+        shown = [value for place, value in enumerate(values) if place == 0 or not same(value, values[place - 1])]
         kind = kind_of(trace.protocol, slot)
         empty = kind in ("in flight", "lost", "processed") and all(v == slot.default for v in shown)
         if not empty and kind not in ("keys", "topics"):

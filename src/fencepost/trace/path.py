@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.errors import OptionError
-from fencepost.spec.values import Value
+from fencepost.spec.values import Map, Value, same
 from fencepost.step import Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 
@@ -56,7 +56,8 @@ def path_of(trace: Trace) -> Path:
     stepper = Stepper(trace.protocol)
     actions = stepper.of_kind("action")
     starts = stepper.initial_states()
-    start = next((n for n, s in enumerate(starts) if s.variables() == trace.initial.variables()), None)
+    wanted = Map(trace.initial.variables())
+    start = next((n for n, s in enumerate(starts) if same(Map(s.variables()), wanted)), None)
     if start is None:
         raise OptionError(f"{trace.protocol.name} does not start there")
     state, moves = starts[start], list[Move]()
@@ -75,6 +76,6 @@ def move_of(stepper: Stepper, actions: Sequence[Root], state: State, step: Step)
     for number, root in enumerate(actions):
         if root.title == step.title:
             for outcome in stepper.outcomes(root, state.ids):
-                if outcome.labels == wanted:
+                if same(outcome.labels, wanted):
                     return (number, outcome.choices), stepper.apply(state.ids, outcome)
     raise OptionError(f"{step.title} can not be taken like this here: has the protocol changed?")

@@ -6,6 +6,7 @@ each must come out as it is written. So a value is never parsed: what the protoc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +160,7 @@ def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Ste
     for root, outcome in _candidates(written, step, state, stepper):
         again = taken(stepper, state, root, outcome)
         if _is(written, again.state, step.state):
-            if step.choices is None or [plain(choice) for choice in again.choices] == step.choices:
+            if step.choices is None or _alike([plain(choice) for choice in again.choices], step.choices):
                 return again
             found = found or again
     return found
@@ -168,12 +169,17 @@ def _taken_again(written: Written, step: WrittenStep, state: State, stepper: Ste
 def _candidates(written: Written, step: WrittenStep, state: State, stepper: Stepper) -> Iterator[tuple[Root, Outcome]]:
     for root in stepper.of_kind("action"):
         named = step.action is None or root.name == step.action
-        bound = (
-            step.parameters is None or {n: written.parameter(v) for n, v in root.parameters.items()} == step.parameters
+        bound = step.parameters is None or _alike(
+            {name: written.parameter(value) for name, value in root.parameters.items()}, step.parameters
         )
         if named and bound:
             yield from ((root, outcome) for outcome in stepper.outcomes(root, state.ids))
 
 
 def _is(written: Written, state: State, variables: Mapping[str, Any]) -> bool:
-    return {name: written.value(value) for name, value in state.variables().items()} == variables
+    return _alike({name: written.value(value) for name, value in state.variables().items()}, variables)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two documents are one as JSON: to Python 1 is true, and 0.0 is -0.0."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
