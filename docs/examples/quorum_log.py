@@ -94,7 +94,7 @@ class QuorumLog(Protocol):
         require(b in self.ensemble)
         require(self.log[b] == ())
         spares = [s for s in self.bookies if s not in self.ensemble]
-        require(spares)
+        require(len(spares) > 0)
         self.ensemble = self.ensemble - {b} | {spares[0]}
         self.last = "replace"
 

@@ -65,7 +65,7 @@ class Timeouts(Protocol):
     @action(b=bookies)
     def time_out(self, b: ModelValue) -> None:
         require(b not in self.failed)
-        require(self.network.lost(Add, WRITER, b) or self.network.lost(Added, b, WRITER))
+        require(len(self.network.lost(Add, WRITER, b) | self.network.lost(Added, b, WRITER)) > 0)
         self.failed |= {b}
         self.network.forget_lost(Add, WRITER, b)
         self.network.forget_lost(Added, b, WRITER)

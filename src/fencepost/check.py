@@ -21,12 +21,13 @@ from fencepost.engines.options import (
 )
 from fencepost.engines.resources import limit_reached
 from fencepost.engines.witnesses import never_reached, reported_as, sought
-from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
+from fencepost.errors import Misbehaved, NotAProtocol, OptionError, ProtocolRaised
 from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.loading import expectation, load, set_up
 from fencepost.result import Result
-from fencepost.spec.declarations import JUDGED
+from fencepost.spec.declarations import JUDGED, Declared
 from fencepost.spec.protocol import Protocol, unknown_name
+from fencepost.spec.truths import truth
 from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import Trace, replay
 
@@ -171,11 +172,13 @@ def _try_small(
     return None if ours else _judge(stepper, "interpreted", explored, options)
 
 
-def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool:
-    name = assumption.name  # type: ignore[attr-defined]
+def _assumed(protocol: Protocol, assumption: Declared, deadline: Deadline) -> bool:
+    name = assumption.name
     try:
         with deadline.evaluating(f"assumption {name}"):
-            return bool(assumption.function(protocol))  # type: ignore[attr-defined]
+            return truth(assumption.function(protocol))
+    except Misbehaved as error:
+        raise ProtocolRaised(f"assumption {name} {error}", where=name) from error
     except Exception as error:
         raise ProtocolRaised(f"assumption {name} raised {type(error).__name__}: {error}", where=name) from error
 

@@ -199,7 +199,7 @@ def _property(declared: Declared, protocol: type[Protocol]) -> tuple[str, list[s
     head = _with_parameters(declared)
     if declared.when is not None:
         try:
-            on = bool(declared.when(protocol()))
+            on = declared.is_on(protocol())
         except Exception:  # it is not for a description to judge the constants
             on = True
         head += "   (depends on the constants)" if on else "   (off here; --invariant turns it on)"

@@ -103,7 +103,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "client_changes_ensemble",
         "the trace says it has MetadataWrite",
     ),
-    ("a bookie that failed is chosen again", "everything", 1, "client_changes_ensemble", "require(failed)"),
+    ("a bookie that failed is chosen again", "everything", 1, "client_changes_ensemble", "require(len(failed) > 0)"),
     (
         "a new fragment begins one entry late",
         "everything",

@@ -209,7 +209,7 @@ class Begun(Protocol):
 
     @action
     def takes(self) -> None:
-        require(self.left)
+        require(self.left > 0)
         self.left -= 1
 
 
@@ -248,7 +248,7 @@ def test_it_begins_as_the_protocol_says() -> None:
     do(follower, row, ("takes", (), ()))
     refused = follower.step(row, "takes", (), ())
     assert isinstance(refused, Refused)
-    assert refused.asked == "require(self.left)"
+    assert refused.asked == "require(self.left > 0)"
 
 
 def test_a_protocol_that_can_not_begin() -> None:

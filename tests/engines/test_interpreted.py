@@ -89,7 +89,7 @@ class Raising(Protocol):
 
     @action(n=(1, 2, 3))
     def adds(self, n: int) -> None:
-        require(self.x < 9 and (self.where != "action" or 10 // (7 - self.x)))
+        require(self.x < 9 and (self.where != "action" or 10 // (7 - self.x) != 0))
         self.x += n
 
     @invariant

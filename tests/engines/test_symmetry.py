@@ -178,7 +178,7 @@ class Shop(Protocol):
 
     @action(k=clerks)
     def serves(self, k: ModelValue) -> None:
-        require(self.waiting and (not self.partial or k == self.clerks[0]))
+        require(len(self.waiting) > 0 and (not self.partial or k == self.clerks[0]))
         self.served[self.waiting[0]] = k
         self.waiting = self.waiting[1:]
 

@@ -63,7 +63,7 @@ FAULTS: list[tuple[str, int, str, str]] = [
     ),
     ("one voter is enough to commit", 2, "commit", ""),
     ("a follower takes all that it has for committed", 2, "learn_commit", ""),
-    ("appends are stored later than is said", 8, "restart_with_state", "require(found)"),
+    ("appends are stored later than is said", 8, "restart_with_state", "require(len(found) > 0)"),
     ("pre-votes count as votes", 2, "send_request_vote", "require(self._has_won(s))"),
     ("a vote is forgotten at a restart", 2, "restart_with_state", "there is no Stored(epoch=1, voted=None"),
     (

@@ -164,7 +164,7 @@ class SmallLedger(Protocol):
 
     @action(w=recoverer, b=bookies)
     def recoverer_times_out(self, w: ModelValue, b: ModelValue) -> None:
-        require(self.network.lost(Fence, w, b))
+        require(len(self.network.lost(Fence, w, b)) > 0)
         self.network.forget_lost(Fence, w, b)
 
     @action(by="operator")

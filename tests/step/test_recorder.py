@@ -144,10 +144,9 @@ def test_a_disabled_action_keeps_its_reads_and_has_no_outcome() -> None:
     assert tree_of(body) == ("a", 0, ("b", 0, ()))
 
 
-@pytest.mark.parametrize("falsy", [0, "", (), None, False, frozenset()])
-def test_require_takes_anything_that_is_false(falsy: Any) -> None:
-    assert tree_of(lambda s: require(falsy)) == ()
-    assert tree_of(lambda s: require(not falsy)) == (((), {}),)
+def test_require_takes_true_and_false() -> None:
+    assert tree_of(lambda s: require(False)) == ()
+    assert tree_of(lambda s: require(True)) == (((), {}),)
 
 
 def goes_on_after_a_bare_except(s: Any) -> None:
@@ -444,7 +443,7 @@ def test_an_action_that_is_not_deterministic_is_found_out(make: Any) -> None:
 
 @pytest.mark.parametrize("kind", [invariant, constraint])
 def test_a_property_holds_or_does_not(kind: Any) -> None:
-    stepper, root = stepper_of(lambda s: s.b or s.a < 2, kind)
+    stepper, root = stepper_of(lambda s: s.b == 1 or s.a < 2, kind)
     assert stepper.outcomes(root, row(stepper, a=1)) == []
     assert len(stepper.outcomes(root, row(stepper, a=2))) == 1
     assert shape(stepper.evaluate(root, row(stepper, a=2)), stepper) == ("b", 0, ("a", 2, (((), {}),)))

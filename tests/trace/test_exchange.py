@@ -213,7 +213,7 @@ class Faulty(Protocol):
     @action
     def tick(self) -> None:
         self.count += 1
-        require(1 / (2 - self.count))
+        require(1 / (2 - self.count) != 0)
 
 
 def test_what_a_protocol_raises_is_told_with_the_way_there() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from fencepost.check import check
 from fencepost.engines.interface import Progress, Report
 from fencepost.engines.options import SearchOptions
-from fencepost.errors import FencepostError, OptionError, ProtocolRaised
+from fencepost.errors import FencepostError, Misbehaved, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
@@ -20,6 +20,7 @@ from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
 from fencepost.spec.declarations import initial, invariant
 from fencepost.spec.protocol import Protocol, cursor_of
+from fencepost.spec.truths import truth
 from fencepost.step import State
 from fencepost.trace import Expression
 from fencepost.trace.path import Move
@@ -44,12 +45,12 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
     """``protocol`` with one more invariant, which is false where ``expression`` is true, and which begins at ``start``
     if given.
 
-    Where the expression can not be evaluated it is not true.
+    Where the expression can not be evaluated it is not true. Where it is neither true nor false the search ends.
     """
 
     def not_here(bound: Any) -> bool:
         try:
-            return not expression.of(bound)
+            found = expression.of(bound)
         except Disabled:
             cursor = current.get()
             if cursor is not None:
@@ -57,6 +58,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
             return True
         except Exception:
             return True
+        return not truth(found, "the expression is")
 
     def begin(bound: Any) -> None:
         assert start is not None
@@ -130,6 +132,8 @@ def _summary(result: Result, whence: str) -> str:
             return "It is true here already." if whence == "from here" else "It is true in the initial state."
         return f"Found {steps} step{'s' * (steps != 1)} {whence}: no way is shorter."
     if isinstance(result.error, ProtocolRaised):
+        if result.error.where == SOUGHT and isinstance(result.error.__cause__, Misbehaved):
+            return f"Nothing can be found: {result.error.__cause__}."
         return f"The protocol raised before it was found: {result.error}"
     if result.failure is not None:
         return f"The search failed: {result.failure}"

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
 from fencepost.spec.text import printable
+from fencepost.spec.truths import truth
 from fencepost.spec.values import Map, Set, Value, canonical, show
 
 T = TypeVar("T")
@@ -95,9 +96,12 @@ class Cursor(Protocol):
 current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None)
 
 
-def require(condition: object) -> None:
-    """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state."""
-    if not condition:
+def require(condition: bool) -> None:
+    """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state.
+
+    It is true or false, and anything else a mistake.
+    """
+    if condition is not True and not truth(condition, "asked require(...) of"):
         # A cursor that looks for the reasons why an action is not enabled goes on to the next one.
         forgive = getattr(current.get(), "forgive", None)
         if forgive is None:

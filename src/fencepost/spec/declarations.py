@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
-from fencepost.errors import NotAProtocol
+from fencepost.errors import Misbehaved, NotAProtocol
 from fencepost.spec.fields import resolve
+from fencepost.spec.truths import truth
 from fencepost.spec.values import MAX_MEMBERS, Value, canonical, finite, freeze
 
 F = TypeVar("F", bound=Callable[..., Any])
+Condition = TypeVar("Condition", bound=Callable[..., bool])
+Pair = TypeVar("Pair", bound=Callable[..., tuple[bool, bool]])
 
 
 @dataclass
@@ -52,6 +55,18 @@ class Declared:
             )
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
 
+    def is_on(self, protocol: Any) -> bool:
+        """Whether a check judges it by default: what its ``when`` says of the protocol. Raises
+        :class:`fencepost.NotAProtocol` if that can not be told.
+        """
+        whose = f"{self.kind.replace('_', ' ')} {self.name} has a when that"
+        try:
+            return self.when is None or truth(self.when(protocol))
+        except Misbehaved as error:
+            raise NotAProtocol(f"{whose} {error}") from error
+        except Exception as error:
+            raise NotAProtocol(f"{whose} raised {type(error).__name__}: {error}") from error
+
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else self.function.__get__(instance)
 
@@ -81,9 +96,9 @@ def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
 
 
 @overload
-def invariant(function: F, /) -> F: ...
+def invariant(function: Condition, /) -> Condition: ...
 @overload
-def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
     are).
@@ -95,9 +110,11 @@ def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
 
 
 @overload
-def step_invariant(function: F, /) -> F: ...
+def step_invariant(function: Condition, /) -> Condition: ...
 @overload
-def step_invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def step_invariant(
+    *, when: Callable[[Any], bool] | None = None, **domains: Any
+) -> Callable[[Condition], Condition]: ...
 def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
     every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
@@ -106,9 +123,9 @@ def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any)
 
 
 @overload
-def sometimes(function: F, /) -> F: ...
+def sometimes(function: Condition, /) -> Condition: ...
 @overload
-def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one
     of its own.
@@ -128,9 +145,11 @@ JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
 
 
 @overload
-def always_eventually(function: F, /) -> F: ...
+def always_eventually(function: Condition, /) -> Condition: ...
 @overload
-def always_eventually(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def always_eventually(
+    *, when: Callable[[Any], bool] | None = None, **domains: Any
+) -> Callable[[Condition], Condition]: ...
 def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its
     parameters.
@@ -141,9 +160,11 @@ def always_eventually(function: Any = None, /, *, when: Any = None, **domains: A
 
 
 @overload
-def eventually_always(function: F, /) -> F: ...
+def eventually_always(function: Condition, /) -> Condition: ...
 @overload
-def eventually_always(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def eventually_always(
+    *, when: Callable[[Any], bool] | None = None, **domains: Any
+) -> Callable[[Condition], Condition]: ...
 def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
     there on.
@@ -152,9 +173,9 @@ def eventually_always(function: Any = None, /, *, when: Any = None, **domains: A
 
 
 @overload
-def leads_to(function: F, /) -> F: ...
+def leads_to(function: Pair, /) -> Pair: ...
 @overload
-def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Pair], Pair]: ...
 def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
     or later.
@@ -162,19 +183,19 @@ def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> An
     return _decorated("leads_to", function, when=when, domains=domains)
 
 
-def constraint(function: F, /) -> F:
+def constraint(function: Condition, /) -> Condition:
     """A state constraint: states in which it is false are checked but neither counted nor explored further."""
-    return cast(F, Declared("constraint", function))
+    return cast(Condition, Declared("constraint", function))
 
 
-def step_constraint(function: F, /) -> F:
+def step_constraint(function: Condition, /) -> Condition:
     """A step constraint: ``def f(self, after)``; steps of which it is false are not taken."""
-    return cast(F, Declared("step_constraint", function))
+    return cast(Condition, Declared("step_constraint", function))
 
 
-def assumption(function: F, /) -> F:
+def assumption(function: Condition, /) -> Condition:
     """An assumption about the constants, checked before anything is explored."""
-    return cast(F, Declared("assumption", function))
+    return cast(Condition, Declared("assumption", function))
 
 
 def initial(function: F, /) -> F:

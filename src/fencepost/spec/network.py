@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar, cast
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Event, Slot, one_of, require, slot_name
 from fencepost.spec.fields import Shape, View, resolve
+from fencepost.spec.truths import truth
 from fencepost.spec.values import (
     Map,
     Message,
@@ -135,17 +136,17 @@ class NetworkShape(Shape):
                 raise NotAValue(f"{show(resolved)} as an end of its messages; name ends by model_values(...)")
             return tuple(e for part in finite(resolved, "one end of a route of a network(...)") for e in ends(part))
 
-        def flag(value: Any) -> bool:
-            return bool(resolve(value, protocol))
+        def flag(name: str) -> bool:
+            return truth(resolve(getattr(declared, name), protocol), f"can not be declared with {name}=")
 
         self.routes = {kind: (ends(s), ends(d)) for kind, (s, d) in declared.routes.items()}
-        self.lossy = flag(declared.lossy)
-        self.timeouts = flag(declared.timeouts)
-        self.once = flag(declared.once)
-        self.duplicates = flag(declared.duplicates)
-        self.remember = flag(declared.remember)
-        self.ordered = flag(declared.ordered)
-        self.can_be_cut = flag(declared.can_be_cut)
+        self.lossy = flag("lossy")
+        self.timeouts = flag("timeouts")
+        self.once = flag("once")
+        self.duplicates = flag("duplicates")
+        self.remember = flag("remember")
+        self.ordered = flag("ordered")
+        self.can_be_cut = flag("can_be_cut")
         self.loses = self.lossy and self.timeouts
         self.empty: Any = () if self.ordered else Map()
         self.names = short_names(self.routes)
@@ -355,7 +356,9 @@ class Network(View):
             source = one_of(sources)
         in_flight: Any = self._cursor.read(self._shape.in_flight(self._path, kind, source, to, topic))
         receivable = in_flight[:1] if self._shape.ordered else in_flight
-        message = one_of([m for m in receivable if where is None or where(m)])
+        message = one_of(
+            [m for m in receivable if where is None or truth(where(m), "received by a where=... that returned")]
+        )
         self._cursor.emit(Event("receive", source, to, (message,)))
         self._put(message, source, to, in_flight, _without(in_flight, message))
         self._remember(message, source, to)

@@ -26,7 +26,7 @@ from functools import cache, cached_property, partialmethod
 from types import FunctionType, MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from fencepost.errors import FencepostError, NotAProtocol, OptionError
+from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, OptionError
 from fencepost.spec.constants import Constant
 from fencepost.spec.contents import content_of
 from fencepost.spec.context import Cursor
@@ -139,6 +139,8 @@ class Protocol(metaclass=_ProtocolType):
             return NetworkShape(declared, self) if isinstance(declared, NetworkOf) else shape_of(declared, self)
         except NotAValue as error:
             raise NotAValue(f"state variable {name} can not hold {error}") from None
+        except Misbehaved as error:
+            raise NotAProtocol(f"state variable {name} {error}") from error
         except (TypeError, ValueError) as error:
             raise NotAProtocol(f"state variable {name} is not declared rightly: {error}") from error
 

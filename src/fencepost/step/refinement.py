@@ -23,6 +23,7 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol, constants_of
+from fencepost.spec.truths import truth
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show_call
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
@@ -184,7 +185,9 @@ class Refinement:
             raise OptionError(f"refinement {self.name}: {error}") from None
         for assumption in other.declared("assumption"):
             try:
-                holds = bool(assumption.function(other))
+                holds = truth(assumption.function(other))
+            except Misbehaved as error:
+                raise wrong(self.name, f"needs assumption {assumption.name} of {other.name}, which {error}") from error
             except Exception as error:
                 raise wrong(
                     self.name,

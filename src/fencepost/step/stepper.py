@@ -15,6 +15,7 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.spec.protocol import Protocol, cursor_of, refuse_changed
+from fencepost.spec.truths import truth
 from fencepost.spec.values import NotAValue, Value
 from fencepost.step.authors import brief
 from fencepost.step.choices import next_script
@@ -247,14 +248,14 @@ class Stepper:
             path.enabled = not self._refines(root, recorder, ids, after, change)
         elif after is not None:
             later = self.protocol.bound_to(Recorder(self.store, after, (), path, lane=1))
-            path.enabled = not _truth(function(bound, later, **root.parameters))
+            path.enabled = not truth(function(bound, later, **root.parameters))
         elif not recorder.read_only:
             _nothing(function(bound, **root.parameters))
             self._write_view(recorder, bound)
         elif kind in TEMPORAL:
             path.enabled = _temporal_truth(root, function(bound, **root.parameters))
         else:
-            path.enabled = _truth(function(bound, **root.parameters)) is (kind == "sometimes")
+            path.enabled = truth(function(bound, **root.parameters)) is (kind == "sometimes")
 
     def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
         """The error that is raised in the place of an exception of the author's code."""
@@ -346,7 +347,7 @@ def _is_selected(declared: Declared, protocol: Protocol, invariants: Sequence[st
         return True
     if invariants:
         return declared.name in invariants
-    return declared.when is None or bool(declared.when(protocol))
+    return declared.is_on(protocol)
 
 
 def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
@@ -355,18 +356,12 @@ def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
     return True
 
 
-def _truth(verdict: Any) -> bool:
-    if verdict is None:
-        raise Misbehaved("returned nothing: a property returns true or false")
-    return bool(verdict)
-
-
 def _temporal_truth(root: Root, verdict: Any) -> bool:
     if root.kind != "leads_to":
-        return _truth(verdict)
+        return truth(verdict)
     if type(verdict) is not tuple or len(verdict) != 2:
         raise Misbehaved("returned no pair: a leads-to property returns two truths, (what leads, to what)")
-    return _truth(verdict[root.part])
+    return truth(verdict[root.part], f"returned, as the {('first', 'second')[root.part]} of its pair,")
 
 
 def _nothing(result: Any) -> None:

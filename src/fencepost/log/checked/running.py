@@ -370,7 +370,7 @@ class RunningLog(Log):
         """Somebody who has noted that ledgers are withdrawn changes the version of the chain. Those that are not in the
         chain then are deleted.
         """
-        require(not self.remembers or self.attempts)
+        require(not self.remembers or len(self.attempts) > 0)
         ledgers = self._some_ledgers()
         require(not self.remembers or any(attempt.ledgers == ledgers for attempt in self.attempts))
         self.version += 1
@@ -383,7 +383,7 @@ class RunningLog(Log):
     @action(by="somebody")
     def delete_superseded_batch(self) -> None:
         """A batch is in the log, by other ledgers than these, which are deleted."""
-        require(not self.remembers or self.attempts)
+        require(not self.remembers or len(self.attempts) > 0)
         batch = Batch(f"q{one_of(range(self.batch_writers))}", one_of(range(self.batch_numbers)))
         ledgers = self._some_ledgers()
         require(not self.remembers or any((each.ledgers, each.batch) == (ledgers, batch) for each in self.attempts))

@@ -434,7 +434,7 @@ class BookKeeper(SingleLedger):
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         entry_id = client.curr_read_entry
-        require(entry_id)
+        require(entry_id > 0)
         response = self.network.receive(ReadResponse, source=b, to=c, where=lambda r: r.entry_id == entry_id).message
         no_such_entry = client.no_such_entry | {b}
         if response.entry is not None:
@@ -486,7 +486,7 @@ class BookKeeper(SingleLedger):
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         unsent = [op for op in client.pending_add_ops if op.entry.id not in client.written_back]
-        require(unsent)
+        require(len(unsent) > 0)
         op = min(unsent, key=lambda op: op.entry.id)
         self._send_add(c, op, to=self._write_set(op.entry.id, client.curr_fragment.ensemble), recovery=True)
         client.written_back |= {op.entry.id}
@@ -555,7 +555,7 @@ class BookKeeper(SingleLedger):
         client = self.client[c]
         fragment = client.curr_fragment
         failed = frozenset(b for b in fragment.ensemble if has_timed_out(self.network, ADD, c, b))
-        require(failed)
+        require(len(failed) > 0)
         require(not any(op.is_behind(fragment) for op in client.pending_add_ops))
         ensemble = self._select_ensemble(fragment.ensemble, failed)
         first_entry_id = client.lac + 1
@@ -628,7 +628,7 @@ class BookKeeper(SingleLedger):
     def reader_gives_up(self, r: ModelValue) -> None:
         """Everybody who has not answered has timed out, and nobody had the entry."""
         reader = self.reader[r]
-        require(reader.result is None and reader.asked)
+        require(reader.result is None and len(reader.asked) > 0)
         require(all(self._read_timed_out(r, b) for b in reader.asked))
         reader.result = ReadResult.UNKNOWN
 

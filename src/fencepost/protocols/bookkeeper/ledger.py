@@ -120,7 +120,7 @@ def earliest_add(
 ) -> Add:
     """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
     in_flight: Sequence[Any] = network.in_flight(kind, source, to)
-    require(in_flight)
+    require(len(in_flight) > 0)
     earliest = min(add.entry.id for add in in_flight)
 
     def is_next(add: Any) -> bool:
@@ -273,7 +273,7 @@ class SingleLedger(LedgerProtocol):
             for ensemble in subsets(self.bookies, self.bookies_of_an_ensemble)
             if include <= ensemble and not ensemble & exclude and ensemble not in taken
         ]
-        require(available)
+        require(len(available) > 0)
         return available
 
     def _create_ledger(self, ensemble: Ensemble) -> Fragment:

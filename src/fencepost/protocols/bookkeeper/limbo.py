@@ -485,7 +485,7 @@ class BookKeeperLimbo(SingleLedger):
         require(me.recovery_phase is RecoveryPhase.WRITE)
         recovered = sorted((op.entry for op in me.pending_add_ops), key=lambda entry: entry.id)
         unsent = [entry for entry in recovered if not self._is_written_back(c, entry)]
-        require(unsent)
+        require(len(unsent) > 0)
         self._send_add(c, unsent[0], to=me.curr_fragment.ensemble, recovery=True)
 
     def _is_written_back(self, c: ModelValue, entry: Entry) -> bool:

@@ -440,7 +440,7 @@ class BookKeeper413(SingleLedger):
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
         unsent = [entry for entry in recovered if not self._written_back(entry)]
-        require(unsent)
+        require(len(unsent) > 0)
         self._send_add(W2, self.w2, unsent[0], to=self.w2.curr_fragment.ensemble)
 
     def _written_back(self, entry: Entry) -> bool:

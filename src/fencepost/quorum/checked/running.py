@@ -422,7 +422,7 @@ class RunningQuorum(Protocol):
             found += [
                 of_snapshot for left in me.left if left.durable <= snapshot or not left.log.has(*of_snapshot.place)
             ]
-        require(found)
+        require(len(found) > 0)
         me.stored, me.to_store = stored, ()
         me.log = found[0]
         me.left, me.stored_end = (Left(me.log, me.log.end),), me.log.end

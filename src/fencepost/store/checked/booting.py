@@ -752,7 +752,7 @@ class BootingStore(Store):
     def _next(self, b: ModelValue, step: Step) -> Bookie:
         """The bookie, if this is what it does next."""
         bookie = self.bookie[b]
-        require(bookie.steps and bookie.steps[0] is step)
+        require(bookie.steps[:1] == (step,))
         return bookie
 
     def _is_done(self, bookie: Bookie) -> None:

@@ -367,7 +367,7 @@ class RecordedStore(Protocol):
         """A bookie shows entries that follow one another."""
         for first, last in runs:
             for entry_id in range(first, last + 1):
-                require(self.entry[entry_id].copies or not self.whole)
+                require(len(self.entry[entry_id].copies) > 0 or not self.whole)
                 self.entry[entry_id].read = True
 
     @action(b=bookies, runs=_nothing, by="b")

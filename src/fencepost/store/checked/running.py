@@ -546,7 +546,7 @@ class RunningStore(Store):
         client = self.client[c]
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
-        require(client.written_back if recovery else client.lap)
+        require(len(client.written_back) > 0 if recovery else client.lap != 0)
         require(b in self.client_ensemble(c))
         require(b not in self.gave_up[c])
         self._fail()
@@ -804,7 +804,7 @@ class RunningStore(Store):
             if of_last
             else [read for read in self.network.in_flight(EntryRead, c, b, topic=entry_id) if read.fence]
         )
-        require(asked)
+        require(len(asked) > 0)
         require(is_fenced_by_read(True, is_of_last_entry=of_last, protections=self.protections))
         self.bookie[b].fenced = True
 
@@ -863,7 +863,7 @@ class RunningStore(Store):
     @action(b=Store.bookies)
     def bookie_answers_reader(self, b: ModelValue) -> None:
         """A bookie answers a reader, who asks only for what it has reason to take for committed."""
-        require(self.followers)
+        require(len(self.followers) > 0)
         entry_id, found = self._answer_read(b)
         if found:
             self.shown[b][entry_id] = True
@@ -965,7 +965,7 @@ class RunningStore(Store):
     def bookie_finds_entry(self, b: ModelValue) -> None:
         """An entry is still there."""
         entry_id = one_of(self.entry_ids)
-        require(self.crashes and self.had[b][entry_id])
+        require(self.crashes != 0 and self.had[b][entry_id])
         self.had[b][entry_id] = False
         self.stored[b][entry_id] = True
 
@@ -975,7 +975,7 @@ class RunningStore(Store):
         since.
         """
         entry_id = one_of(self.entry_ids)
-        require(self.crashes and not self.stored[b][entry_id] and entry_id in self._belonging(b))
+        require(self.crashes != 0 and not self.stored[b][entry_id] and entry_id in self._belonging(b))
         require(any(self.stored[other][entry_id] or self.had[other][entry_id] for other in self.bookies if other != b))
         self.stored[b][entry_id] = True
 

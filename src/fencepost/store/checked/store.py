@@ -740,7 +740,7 @@ class Store(LedgerProtocol):
         """
         known = [frozenset(fragment.ensemble) for fragment in taken]
         valid = dict.fromkeys(e for e in ensembles if e is not None and frozenset(e) not in known)
-        require(valid)
+        require(len(valid) > 0)
         return one_of(list(valid)) if self.choose_ensembles else next(iter(valid))
 
     def _candidates(self) -> Iterator[Ensemble]:
@@ -1200,7 +1200,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(self._may_write_back(c))
         unsent = [op for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
-        require(unsent)
+        require(len(unsent) > 0)
         op = min(unsent, key=lambda op: op.entry.id)
         self._send_add(c, op, self.write_set(op.entry.id, self.client_ensemble(c)), recovery=True)
         client.written_back |= {op.entry.id}
@@ -1335,7 +1335,7 @@ class Store(LedgerProtocol):
         seen = self.client[c].seen
         assert seen is not None
         failed = frozenset(b for b in self.client_ensemble(c) if self._write_timed_out(c, b))
-        require(failed)
+        require(len(failed) > 0)
         require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
         return failed
 
