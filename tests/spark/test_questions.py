@@ -18,7 +18,7 @@ from fencepost.cli import main
 from fencepost.protocols import shipped
 from fencepost.report.rows import as_json
 from fencepost.spark import sql as spark_sql
-from fencepost.states import names
+from fencepost.states import names, select
 from fencepost.states.diff import difference
 from fencepost.states.kinds import from_column
 from fencepost.states.manifest import StateSpace
@@ -198,7 +198,6 @@ def test_an_answer_for_people_and_for_programs(
 
 
 ALIKE = (
-    "describe states",
     "select * from edges",
     "select * from states",
     "select network.AddEntryRequest.w1.b1 from states",
@@ -267,9 +266,9 @@ FOR_SPARK = (
     "select meta.status like '%\\\\_%' has from states",
     "select greatest(depth, meta.version) as depth, count(*) n from states group by depth",
     "select log(depth) from states",
-    "select * from parquet.`elsewhere`",
-    "select 1; select 2",
-    "selec 1",
+    "values (1, 2)",
+    "with recursive r(n) as (select 1 union all select n + 1 from r where n < 9) select n from r",
+    "with A as (select 1 x) select * from (with a as (select 2 x) select * from A)",
 )
 
 
@@ -287,10 +286,12 @@ def test_duckdb_answers_what_spark_does(spaces: tuple[str, str], monkeypatch: py
 
     with spark_sql.session() as spark:
         for sql in ALIKE:
-            frame = spark_sql.ask(spark, space, sql)
+            frame = spark_sql.ask(spark, space, select.question(space, sql))
             expected = told(Answer(frame.columns, no_spark, frame.toLocalIterator))
             with answered(space, sql, By("duckdb")) as answer:
                 assert told(answer) == expected, sql
+        with answered(space, "describe states", By()) as answer:
+            assert [tuple(row)[:2] for row in answer.rows()] == spark_sql.states(spark, space.directory).dtypes
 
 
 @pytest.mark.parametrize("sql", FOR_SPARK)
@@ -342,8 +343,9 @@ def test_a_question_in_a_session_of_ones_own(spark: Any, spaces: tuple[str, str]
             "there is no column bokie.b1.fenced: did you mean bookie.b1.fenced or bookie.b2.fenced",
         ),
         ("select * from sates", "there is no table sates: there are states and edges"),
-        ("selec 1", "the SQL can not be read: "),
-        ("select (depth from states", "the SQL can not be read: "),
+        ("selec 1", "the SQL can not be read at '1', line 1"),
+        ("select (depth from states", "the SQL can not be read at 'from', line 1"),
+        ("select * from text.`/etc/hostname`", "there is no table text./etc/hostname: there are states and edges"),
     ],
 )
 def test_sql_that_is_wrong(sql: str, line: str, spaces: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -560,3 +562,29 @@ def test_what_is_not_installed(
         f"fencepost: Spark needs {missing}, which is not installed: pip install 'fencepost[spark]'\n",
     )
     assert run(capsys, "query", "nowhere", "select 1")[2].startswith("fencepost: nowhere holds no state space")
+
+
+def test_spark_is_asked_for_nothing_but_the_answer(
+    spark: Any, spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("query", spaces[0], "--engine", "spark", "--json", "-")
+    code, out, err = run(
+        capsys, *given, "select '${spark.app.name}' as text, max(depth) - max(depth) as zero from states"
+    )
+    assert (code, err) == (0, "") and json.loads(out) == [{"text": "${spark.app.name}", "zero": 0}]
+    for sql in (
+        f"insert overwrite directory '{tmp_path}/out' using csv select 1",
+        "create table states_too as select 1",
+        "select transform(depth) using 'cat /etc/hostname' from states",
+        "select reflect('java.lang.System', 'getenv', 'HOME')",
+        "select * from text.`/etc/hostname`",
+    ):
+        code, out, err = run(capsys, *given, sql)
+        assert (code, out) == (errors.WRONG_OPTIONS, "") and len(err.splitlines()) == 1, sql
+    code, out, err = run(capsys, "witness", spaces[0], "--where", "true) or (depth = 2", "--engine", "spark")
+    assert (code, err) == (errors.WRONG_OPTIONS, "fencepost: the SQL can not be read at ')', line 1\n")
+    assert run(capsys, "witness", spaces[0], "--where", "depth = 2", "--engine", "spark")[0] == 0
+    assert list(tmp_path.iterdir()) == []
+    assert "/fencepost-spark-" in spark.conf.get("spark.sql.warehouse.dir")  # and not where the process is
+    with pytest.raises(OptionError, match="can not call reflect"):
+        fencepost.spark.query(None, spaces[0], "select reflect('java.lang.System', 'getenv', 'HOME')")

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import IO, Any
 
 from fencepost.errors import SystemFailure
@@ -42,6 +43,7 @@ class Cluster:
         self._session: Any = None
         self._started: Any = None
         self._log: IO[bytes] | None = None
+        self._warehouse: tempfile.TemporaryDirectory[str] | None = None
         self._starting: Future[Any] | None = None
         self._unreachable: SystemFailure | None = None
         self._shared: list[Any] = []
@@ -109,7 +111,13 @@ class Cluster:
     def _start(self) -> Any:
         if not self.debug:
             self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
-        self._started = session.start(self.master, self.conf, self._log)
+        # Spark makes a folder for tables, where the process is, although nobody wants one.
+        self._warehouse = tempfile.TemporaryDirectory(prefix="fencepost-spark-", ignore_cleanup_errors=True)
+        own = {
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": Path(self._warehouse.name).as_uri(),
+        }
+        self._started = session.start(self.master, own | self.conf, self._log)
         return self._started
 
     @property
@@ -191,6 +199,8 @@ class Cluster:
             session.stop(self._started)
         if self._log is not None:
             self._log.close()
+        if self._warehouse is not None:
+            self._warehouse.cleanup()
 
 
 class Broadcast:

@@ -18,6 +18,12 @@ from fencepost.states.manifest import EDGES, StateSpace
 
 PARTITIONS_PER_CORE = 2
 
+OWN = {
+    "spark.sql.caseSensitive": "true",  # x and X are two parts of a state
+    "spark.sql.variable.substitute": "false",  # ${env:HOME} is that text
+}
+"""The settings of a session for questions."""
+
 
 def states(spark: Any, directory: Path | str) -> Any:
     """Every state in ``directory`` as a DataFrame: ``fingerprint``, ``depth``, ``parent``, ``action``, ``parameters``,
@@ -79,43 +85,34 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
     with closing(Cluster(master, conf, debug)) as cluster:
         partitions = str(PARTITIONS_PER_CORE * cluster.cores)
-        # x and X are two parts of a state.
-        yield cluster.session_with({"spark.sql.shuffle.partitions": partitions, "spark.sql.caseSensitive": "true"})
+        yield cluster.session_with({"spark.sql.shuffle.partitions": partitions, **OWN})
 
 
 def query(spark: Any, directory: Path | str, sql: str) -> Any:
-    """The answer to ``sql`` over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame. Parts of the
-    state are written as they are: ``select bookie.b1.fenced from states``. The two tables are temporary views of a
-    session beside ``spark``, which stays as it is.
+    """The answer to ``sql``, one SELECT over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame.
+    Parts of the state are written as they are: ``select bookie.b1.fenced from states``. The two tables are temporary
+    views of a session beside ``spark``, which stays as it is.
 
     Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that
-    can not be read or names tables or columns that do not exist.
+    can not be read, is no such question or names columns that do not exist.
     """
-    # x and X are two parts of a state.
+    with extras.named("SQL", "query"):
+        from fencepost.states.select import question
+    space = StateSpace(directory)
+    asked = question(space, sql)
     beside = spark.newSession()
-    beside.conf.set("spark.sql.caseSensitive", "true")
-    return ask(beside, StateSpace(directory), sql)
+    for name, value in OWN.items():
+        beside.conf.set(name, value)
+    return ask(beside, space, asked)
 
 
-def ask(spark: Any, space: StateSpace, sql: str) -> Any:
-    """As :func:`query`, with the two views in ``spark`` itself."""
+def ask(spark: Any, space: StateSpace, question: str) -> Any:
+    """The answer to a question, as :func:`fencepost.states.select.question` gives it, in a session of its own."""
     states(spark, space.directory).createOrReplaceTempView("states")
     if space.manifest.edges is not None:
         edges(spark, space.directory).createOrReplaceTempView("edges")
     with explained(space):
-        return spark.sql(names.quoted(sql, space.manifest.columns))
-
-
-def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | None:
-    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
-    least fingerprint.
-
-    None if there is none. Raises :class:`fencepost.OptionError` for a condition that Spark does not understand.
-    """
-    with explained(space):
-        found = states(spark, space.directory).where(names.quoted(condition, space.manifest.columns))
-        first = found.select("fingerprint", "depth").orderBy("depth", "fingerprint").first()
-    return None if first is None else (first.fingerprint, first.depth)
+        return spark.sql(question)
 
 
 @contextmanager

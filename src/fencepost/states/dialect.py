@@ -15,7 +15,7 @@ from sqlglot import exp
 
 SAME = (
     exp.Select, exp.From, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct,
-    exp.With, exp.CTE,
+    exp.CTE,
     exp.Subquery, exp.Union, exp.Intersect, exp.Except, exp.Exists, exp.Table, exp.TableAlias, exp.Alias, exp.Column,
     exp.Identifier, exp.Star,
     exp.Var, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT,
@@ -53,6 +53,7 @@ def _plain_type(kind: exp.DataType) -> bool:
 UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = {
     exp.Literal: lambda n: n.is_string or _number(n, 0),  # of another number it depends how it is printed
     exp.Like: lambda n: isinstance(n.expression, exp.DPipe | exp.Literal) and "\\" not in n.sql("spark"),
+    exp.With: lambda n: not n.recursive,
     exp.Join: lambda n: not n.args.get("using") and n.method != "NATURAL",
     exp.Count: lambda n: not n.expressions and (not isinstance(n.this, exp.Distinct) or len(n.this.expressions) == 1),
     exp.CountIf: lambda n: True,
@@ -89,20 +90,20 @@ class NoColumn(Exception):
     """A question about a column that there is not; the message is the name of the column."""
 
 
-class NoTable(Exception):
-    """A question about a table that there is not; the message is the name of the table."""
-
-
 def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
-    """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns
-    of each table; ``floats``: those that are no whole numbers, whose text the two write differently.
+    """A question, as :func:`fencepost.states.select.question` gives it, as one for DuckDB, and what the columns of the
+    answer are called. ``tables``: the columns of each table; ``floats``: those that are no whole numbers, whose text
+    the two write differently.
 
-    Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn` or :class:`NoTable`.
+    Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn`.
     """
     try:
-        (query,) = sqlglot.parse(sql, read="spark")
-    except (sqlglot.errors.SqlglotError, ValueError) as error:
+        return _for_duckdb(sqlglot.parse_one(sql, read="spark"), tables, floats)
+    except (sqlglot.errors.SqlglotError, ValueError, RecursionError) as error:
         raise Otherwise(str(error)) from None
+
+
+def _for_duckdb(query: exp.Expr, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
     if not isinstance(query, exp.Select | exp.SetOperation):
         raise Otherwise("no query")
     for node in query.walk():
@@ -116,15 +117,10 @@ def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[s
 
 
 def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], fractional: set[str]) -> None:
-    views = {cte.alias for cte in query.find_all(exp.CTE)}
-    for table in query.find_all(exp.Table):
-        if table.db or not isinstance(table.this, exp.Identifier):
-            raise Otherwise("a table of somewhere else")
-        if table.name not in tables and table.name not in views:
-            raise NoTable(table.name)
     columns = {name for known in tables.values() for name in known}
-    if len({name.lower() for name in columns}) < len(columns):
-        raise Otherwise("names that differ in capitals only, which are one to DuckDB")
+    for kind in (columns, {*tables, *(cte.alias for cte in query.find_all(exp.CTE))}):
+        if len({name.lower() for name in kind}) < len(kind):
+            raise Otherwise("names that differ in capitals only, which are one to DuckDB")
     given = [alias.alias for alias in query.find_all(exp.Alias)]
     given += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
     held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}

@@ -1,12 +1,14 @@
 """Questions to a state space, and who answers them: DuckDB, in this process and in a moment, or Spark, which takes its
 time to start.
 
-A question means what it means in Spark SQL. DuckDB is asked where the files are on this machine and the question is one
+A question means what it means in Spark SQL, and is a SELECT over the tables of the state space
+(:mod:`fencepost.states.select`). DuckDB is asked where the files are on this machine and the question is one
 that both understand alike (:mod:`fencepost.states.dialect`); everything else is for Spark.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from fencepost import extras
 from fencepost.errors import OptionError
 from fencepost.states import names
 from fencepost.states.kinds import Kind, is_keyed_by_parts
@@ -66,19 +69,46 @@ class By:
 
 @contextmanager
 def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
-    """The answer to ``sql`` over the tables ``states`` and ``edges``.
+    """The answer to ``sql``, one SELECT over the tables ``states`` and ``edges``, or ``describe`` and one of the two.
 
-    Raises :class:`fencepost.OptionError` for SQL that can not be read, or asks for what there is not, and
+    Raises :class:`fencepost.OptionError` for SQL that can not be read, or is no such question, and
     :class:`fencepost.SystemFailure` if nobody is there to answer.
     """
-    answer = _by_duckdb(space, sql, by)
+    described = _DESCRIBE.fullmatch(sql)
+    if described:
+        columns = _tables(space).get(described[1])
+        if columns is None:
+            raise names.no_table(space, described[1])
+        yield _listed([(name, _type(kind), None) for name, kind in columns.items()])
+        return
+    with extras.named("SQL", "query"):
+        from fencepost.states.select import question
+    with _answered(space, question(space, sql), by) as answer:
+        yield answer
+
+
+def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
+    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
+    least fingerprint.
+
+    None if there is none. Raises as :func:`answered` does.
+    """
+    with extras.named("SQL", "query"):
+        from fencepost.states import select
+    with _answered(space, select.condition(space, condition), by) as answer:
+        return next(((row[0], row[1]) for row in answer.first(1)), None)
+
+
+@contextmanager
+def _answered(space: StateSpace, question: str, by: By) -> Iterator[Answer]:
+    answer = _by_duckdb(space, question, by)
     if answer is not None:
         yield answer
         return
     from fencepost.spark.sql import ask, explained, session
 
     with session(by.master, by.conf, by.debug) as spark:
-        frame = ask(spark, space, sql)
+        frame = ask(spark, space, question)
 
         def first(count: int) -> Any:
             with explained(space):
@@ -91,44 +121,26 @@ def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
         yield Answer(frame.columns, first, rows)
 
 
-def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
-    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the
-    least fingerprint.
-
-    None if there is none. Raises as :func:`answered` does.
-    """
-    sql = f"select fingerprint, depth from states where (\n{condition}\n) order by depth, fingerprint limit 1"
-    answer = _by_duckdb(space, sql, by)
-    if answer is not None:
-        return next((tuple(row) for row in answer.first(1)), None)
-    from fencepost.spark import sql as spark_sql
-
-    with spark_sql.session(by.master, by.conf, by.debug) as spark:
-        return spark_sql.where(spark, space, condition)
+def _tables(space: StateSpace) -> dict[str, Mapping[str, Kind]]:
+    """The columns of each table with their kinds."""
+    return {"states": space.manifest.columns, **({} if space.manifest.edges is None else {"edges": EDGES})}
 
 
-def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
+def _by_duckdb(space: StateSpace, question: str, by: By) -> Answer | None:
     """DuckDB's answer; None if the question is for Spark."""
     if not by.duckdb(space):
         return None
     import duckdb
 
-    from fencepost.states.dialect import NoColumn, NoTable, Otherwise, for_duckdb
+    from fencepost.states.dialect import NoColumn, Otherwise, for_duckdb
 
-    tables: dict[str, Mapping[str, Kind]] = {"states": space.manifest.columns}
-    if space.manifest.edges is not None:
-        tables["edges"] = EDGES
-    described = _DESCRIBE.fullmatch(sql)
-    if described and described[1] in tables:
-        return _listed([(name, _type(kind), None) for name, kind in tables[described[1]].items()])
+    tables = _tables(space)
     types = {name: _type(kind) for name, kind in space.manifest.columns.items()}
     floats = [name for name, kind in types.items() if "double" in kind]
     try:
-        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats)
+        translated, columns = for_duckdb(question, tables, floats)
     except NoColumn as error:
         raise names.no_column(space, str(error)) from None
-    except NoTable as error:
-        raise names.no_table(space, str(error)) from None
     except Otherwise as error:
         must_be_for_spark(by, str(error))
         return None
@@ -182,16 +194,30 @@ def must_be_for_spark(by: By, why: str) -> None:
 
 
 def opened(views: Mapping[str, tuple[Iterable[str], Sequence[str]]]) -> Any:
-    """A database in memory that has views: for each its columns, in DuckDB's SQL, and the files that it reads."""
+    """A database in memory that has views: for each its columns, in DuckDB's SQL, and the files that it reads. It
+    reads no other files.
+    """
     import duckdb
 
-    settings = {"default_null_order": "nulls_first_on_asc_last_on_desc", "temp_directory": tempfile.gettempdir()}
+    settings: dict[str, Any] = {
+        "default_null_order": "nulls_first_on_asc_last_on_desc",
+        "temp_directory": os.path.join(tempfile.gettempdir(), f"fencepost-duckdb-{os.getpid()}"),
+        "python_enable_replacements": False,  # a name is none of Python's
+        "autoload_known_extensions": False,
+    }
     database = duckdb.connect(config=settings)
     database.execute("set enable_progress_bar = false")
     for view, (columns, files) in views.items():
-        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        listed = ", ".join(map(_text, files))
         database.execute(f"create view {view} as select {', '.join(columns)} from read_parquet([{listed}])")
+    readable = [file for _, files in views.values() for file in files]
+    database.execute(f"set allowed_paths = [{', '.join(map(_text, readable))}]")
+    database.execute("set enable_external_access = false; set lock_configuration = true")
     return database
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:
