@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,9 +146,69 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(
     with RunsFile(tmp_path / "t.parquet") as file:
         file.emit("one", "a", 1, 1, "writes", "7")
         file.emit("two", "a", 1, 1, "writes", "7", {"value": 1})
-    code, out, _ = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE)
-    assert code == 12
-    assert "the conformance fails at this trace: KeyError: 'value' (counting.py:" in out
+    code, out, _ = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE, "--json", tmp_path / "o.json")
+    assert code == 75
+    assert out.startswith("RAISED  1 of 2 traces\n")
+    assert "That says nothing about the system: the conformance raised KeyError: value at " in out
+    assert re.search(r"/counting\.py:\d+\.\n", out)
+    assert [each["verdict"] for each in json.loads((tmp_path / "o.json").read_text())["verdicts"]] == [
+        "raised",
+        "accepted",
+    ]
+
+
+def broken(tmp_path: Path, line: str, instead: str) -> Path:
+    """The conformance of counters with another line in it, and a good trace beside it."""
+    text = Path(CONFORMANCE).read_text()
+    assert line in text
+    (tmp_path / "broken.py").write_text(text.replace(line, instead, 1))
+    write_counters(tmp_path / "t.parquet", {"r": GOOD})
+    return tmp_path / "broken.py"
+
+
+BROKEN = [
+    ("if event.action == ", "if evnt.action == ", "the conformance raised NameError: name 'evnt'"),
+    ("{str(value): node for", "{value + 1: node for", "the conformance raised TypeError"),
+    ('            yield Step("reads"', '            yield Step("red"', "counting has no action red"),
+    ("require(value == self.counter + 1)", "require(value == self.countr)", "action writes(w=w1) raised Attri"),
+    ("require(value == self.counter + 1)", "require(value)", "action writes(w=w1) asked require(...) of the number 1"),
+    ("= self.seen[w] = value", "= self.seen[w] = [value]", "action writes(w=w1): counter is assigned a list"),
+    ("require(value == self.counter + 1)", "raise SystemExit", "action writes(w=w1) raised SystemExit"),
+    ('"limit": 1000}', '"limits": 1000}', "counting has no constant named limits: did you mean limit?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "instead", "told"), BROKEN)
+def test_a_broken_conformance_is_no_broken_system(
+    said: Callable[..., Said], tmp_path: Path, line: str, instead: str, told: str
+) -> None:
+    code, out, _ = said(tmp_path / "t.parquet", "--conformance", broken(tmp_path, line, instead))
+    assert code == 75, out
+    assert out.startswith("RAISED  1 trace\n") and "REJECTED" not in out
+    assert f"That says nothing about the system: {told}" in out
+
+
+def test_a_conformance_that_breaks_while_traces_are_followed(said: Callable[..., Said], tmp_path: Path) -> None:
+    with TraceWriter(tmp_path, node="a", run="r") as writer:
+        writer.emit("writes", "7", {"value": 1})
+    given = tmp_path, "--follow", "--for", "0.1"
+    code, out, _ = said(*given, "--conformance", broken(tmp_path, "self.w[event.node]", "self.w[event.nod]"))
+    assert code == 75 and out.startswith("RAISED  run r, subject 7") and "no attribute 'nod'" in out
+    judging = broken(
+        tmp_path, "    def constants(", "    is_over = still_needed = lambda events: nobody\n\n    def constants("
+    )
+    code, _, complaint = said(*given, "--conformance", judging)
+    assert code == 75 and complaint.startswith("fencepost: the conformance raised NameError: name 'nobody'")
+
+
+def test_subjects_that_are_no_expression_are_refused(said: Callable[..., Said], tmp_path: Path) -> None:
+    wrong = broken(
+        tmp_path,
+        '    name = "counting"\n    protocol = Counting',
+        '    subjects = "("\n    name = ""\n    protocol = Counting',
+    )
+    code, _, complaint = said(tmp_path / "t.parquet", "--conformance", wrong)
+    assert code == 150 and "CountingConformance.subjects in" in complaint and "is no regular expression" in complaint
 
 
 @pytest.mark.parametrize(

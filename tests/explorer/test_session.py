@@ -267,6 +267,12 @@ def test_find_from_here_and_from_the_start() -> None:
         sought(session, "nowhere")
 
 
+def test_find_looks_for_a_condition() -> None:
+    for expression, said in [("pressed", "the number 0"), ("people", "a tuple"), ("len", "len itself")]:
+        found = sought(Session(Lamp()), expression)
+        assert found.said.startswith(f"Nothing can be found: the expression is {said}, which is neither true nor false")
+
+
 def test_find_meets_what_the_protocol_raises() -> None:
     found = sought(Session(Lamp(faulty=True)), "pressed == 2")
     assert found.way is None

@@ -61,10 +61,13 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
     write_counters(tmp_path / "a.parquet", {"one": GOOD, "two": BAD, "three": GOOD})
     with TraceWriter(tmp_path, node="idle", run="four"):
         pass
+    with RunsFile(tmp_path / "b.parquet") as file:
+        file.emit("zero", "a", 1, 1, "writes", "7")  # without its value, at which the conformance raises
     found, _, _ = validated([str(tmp_path)], Request(CONFORMANCE))
     assert found == here(tmp_path, CONFORMANCE)
     assert [(outcome.run, outcome.verdict) for outcome in found] == [
         ("four", "rejected"), ("one", "accepted"), ("three", "accepted"), ("two", "rejected"),
+        ("zero", "raised"),
     ]  # fmt: skip
     assert [
         outcome.run for outcome in validated([str(tmp_path)], Request(CONFORMANCE, runs=("two",), subjects=("7",)))[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fencepost import arguments, errors, extras, output, tracing
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Observer, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Explain, Observer, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
@@ -145,6 +145,8 @@ def run(given: argparse.Namespace) -> int:
     return (
         errors.SAFETY_VIOLATED
         if REJECTED in verdicts
+        else errors.PROTOCOL_RAISED
+        if RAISED in verdicts
         else errors.NOT_COMPLETE
         if NOT_COVERED in verdicts
         else errors.HOLDS

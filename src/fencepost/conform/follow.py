@@ -17,12 +17,13 @@ from math import inf
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from fencepost.errors import FencepostError
+from fencepost.errors import ProtocolRaised
 from fencepost.spec.context import Disabled, Event, InOrder, Slot, current
 from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Record, Value, freeze, same, show
+from fencepost.spec.values import NotAValue, Record, Value, freeze, same, show, show_call
+from fencepost.step.authors import told
 from fencepost.step.state import Store, encode_path
 
 MOST_LEARNT = 500_000
@@ -231,7 +232,7 @@ class Follower:
         for setup in setups[:1]:
             found = self.evaluate(setup, row, {}, ())
             if isinstance(found, Refused):
-                raise FencepostError(f"the initial state is not to be had: {found}")
+                raise ProtocolRaised(f"the initial state is not to be had: {found}")
             self.apply(row, found[0].writes)
         return row
 
@@ -240,7 +241,7 @@ class Follower:
     ) -> Taken | Refused:
         """The effects of an action in a state, which stays as it is; or the reason why it can not be taken.
 
-        Raises :class:`fencepost.FencepostError` if there is no such action.
+        Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if its own Python does.
         """
         key = (action, parameters, picks)
         if len(row) < len(self.store.slots):
@@ -255,7 +256,7 @@ class Follower:
             return node  # type: ignore[no-any-return]
         declared = self.actions.get(action)
         if declared is None:
-            raise FencepostError(f"{self.protocol.name} has no action {action}")
+            raise ProtocolRaised(f"{self.protocol.name} has no action {action}")
         found = self.evaluate(declared, row, dict(parameters), picks)
         if isinstance(found, Refused):
             self._learn(key, found, self._trail)
@@ -343,7 +344,7 @@ class Follower:
                 node = children[at] = _Node(node.slots[0])
                 node.children[first] = rest
             if type(node) is not _Node or depth == len(slots) or node.slot != slots[depth]:
-                raise FencepostError(f"{key} is not deterministic: it must depend on the state alone")
+                raise ProtocolRaised(f"{key} is not deterministic: it must depend on the state alone")
             children, at = node.children, numbers[depth]
             depth += 1
         children[at] = self._chain(slots[depth:], numbers[depth:], leaf)
@@ -372,6 +373,9 @@ class Follower:
             return _refusal(disabled, "is not enabled")
         except _Unpicked as unpicked:
             return _refusal(unpicked, unpicked.reason)
+        except (Exception, SystemExit) as error:
+            title = show_call(declared.name, parameters)
+            raise ProtocolRaised(f"{declared.kind} {title}{told(error)}", where=title) from error
         finally:
             current.reset(token)
         if len(cursor.labels) < len(picks):

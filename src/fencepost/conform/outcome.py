@@ -4,19 +4,21 @@ about.
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, SystemFailure
+from fencepost.step.authors import brief
+from fencepost.tracing.event import TraceError
 
 ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
+RAISED = "raised"
 """A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something
-that its conformance does not know how to hold to the protocol.
+that its conformance does not know how to hold to the protocol. Or the Python of the conformance or of the protocol
+raised, which says nothing about the system.
 """
 
 
@@ -39,10 +41,10 @@ class Outcome(msgspec.Struct):
     """The verdict on the trace of one subject in one run.
 
     ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and
-    has. ``problem``: why it could not be followed at all. ``refusals``: everything that could have come next, none of
-    which can. ``story``: the last steps before, in words; ``sequence``: as a sequence diagram; both empty where nobody
-    asked for them. ``finished``: whether the trace came to its end. ``protocol``: the name of the one that it was held
-    to, if it came to that.
+    has. ``problem``: why it could not be followed at all. ``raised``: whether the conformance, or its protocol, raised.
+    ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words;
+    ``sequence``: as a sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to
+    its end. ``protocol``: the name of the one that it was held to, if it came to that.
     """
 
     run: str
@@ -54,6 +56,7 @@ class Outcome(msgspec.Struct):
     taken: int = 0
     skipped: int = 0
     problem: str = ""
+    raised: bool = False
     refusals: list[Alternative] = []
     story: str = ""
     sequence: str = ""
@@ -62,9 +65,11 @@ class Outcome(msgspec.Struct):
 
     @property
     def verdict(self) -> str:
-        """``accepted``, ``not finished``, ``rejected`` or ``not covered``."""
+        """``accepted``, ``not finished``, ``raised``, ``rejected`` or ``not covered``."""
         if not self.finished:
             return NOT_FINISHED
+        if self.raised:
+            return RAISED
         return ACCEPTED if self.accepted else REJECTED if self.covered else NOT_COVERED
 
 
@@ -80,8 +85,8 @@ def judged(
     explain: Explain | None = None,
     on_verdict: Observer | None = None,
 ) -> Outcome:  # fmt: skip
-    """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other
-    trace's.
+    """Validates one trace. Whatever is wrong with its events, or what the conformance raises at it, is its problem and
+    no other trace's.
 
     ``explain``: called for a trace that is not accepted; ``on_verdict``: for each.
     """
@@ -89,10 +94,13 @@ def judged(
         return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
     try:
         verdict = validator.validate(subject, events(), shuffle)
-    except FencepostError as error:
+    except TraceError as error:
         return Outcome(run, subject, False, problem=str(error))
-    except Exception as error:
-        return Outcome(run, subject, False, problem=f"the conformance fails at this trace: {_failure(error)}")
+    except (MemoryError, SystemFailure):
+        raise
+    except (Exception, SystemExit) as error:
+        said = str(error) if isinstance(error, FencepostError) else f"the conformance raised {brief(error)}"
+        return Outcome(run, subject, False, problem=said, raised=True)
     if on_verdict is not None:
         on_verdict(verdict)
     return outcome_of(verdict, run, explain if not verdict.accepted else None)
@@ -111,11 +119,6 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
     return Outcome(
         run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken,
         verdict.skipped, verdict.problem,
-        refusals, story, sequence, protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
+        refusals=refusals, story=story, sequence=sequence,
+        protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
     )  # fmt: skip
-
-
-def _failure(error: Exception) -> str:
-    """An exception and the line that raised it."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({os.path.basename(at.filename)}:{at.lineno})"

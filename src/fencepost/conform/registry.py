@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from difflib import get_close_matches
 from importlib import import_module
@@ -54,6 +55,11 @@ def from_file(given: str) -> type[Conformance]:
     if not path.endswith(".py"):
         raise NotAProtocol(f"{given} is no conformance: give a Python file, ending in .py")
     found = _conformances_in(loading.from_file(path))
+    for each in found.values():
+        try:
+            re.compile(each.subjects)
+        except (re.error, TypeError) as error:
+            raise NotAProtocol(f"{each.__name__}.subjects in {path} is no regular expression: {error}") from None
     if colon:
         chosen = found.get(name) or next((each for each in found.values() if each.name == name), None)
         if chosen is None:

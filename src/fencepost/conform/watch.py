@@ -12,7 +12,8 @@ constant number of times what validating it once costs; what was learnt of the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +21,11 @@ from fencepost.conform.conformance import Event
 from fencepost.conform.outcome import Explain, Outcome, judged
 from fencepost.conform.traces import in_order
 from fencepost.conform.validate import Validator
+from fencepost.errors import ProtocolRaised
+from fencepost.step.authors import brief
 from fencepost.tracing.event import ENDED
+
+Answer = TypeVar("Answer")
 
 SHARE = 4
 """A trace is validated anew when a part of it as large as one in so many is new."""
@@ -86,7 +91,7 @@ class Watch:
         """The verdicts that are certain by now: traces that are rejected, or have ended. Each is reported once."""
         ended = {(event.node, event.incarnation) for event in self.kept.common if event.action == ENDED}
         found = [outcome for name in list(self.kept.subjects) if (outcome := self._look(name, now, ended)) is not None]
-        self.kept.common = list(self.validator.conformance.still_needed(self.kept.common))
+        self.kept.common = list(self._asked(self.validator.conformance.still_needed, self.kept.common))
         found += self._too_long()
         return found
 
@@ -97,7 +102,7 @@ class Watch:
             failing = self.kept.subjects[name].failing
             outcome = self._judged(name, self._explain)
             is_certain = bool(failing) and now - min(failing.values()) >= self.limits.patience
-            outcome.finished = self._is_over(name) if outcome.accepted else is_certain
+            outcome.finished = self._is_over(name) if outcome.accepted else is_certain or outcome.raised
             found.append(self._reported(name, outcome))
         return found
 
@@ -136,7 +141,14 @@ class Watch:
 
     def _is_over(self, name: str) -> bool:
         events: Sequence[Event] = self.kept.subjects[name].events
-        return self.validator.conformance.is_over(events)
+        return bool(self._asked(self.validator.conformance.is_over, events))
+
+    def _asked(self, question: Callable[[Sequence[Event]], Answer], events: Sequence[Event]) -> Answer:
+        """What the conformance answers. Raises :class:`fencepost.ProtocolRaised` if it raises."""
+        try:
+            return question(events)
+        except Exception as error:
+            raise ProtocolRaised(f"the conformance raised {brief(error)}") from error
 
     def _reported(self, name: str, outcome: Outcome) -> Outcome:
         """Let go of a subject."""

@@ -11,7 +11,7 @@ import msgspec
 
 from fencepost import numbers
 from fencepost.conform.behaviour import behaviour_of
-from fencepost.conform.outcome import NOT_COVERED, REJECTED, Alternative, Explain, Outcome
+from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Alternative, Explain, Outcome
 from fencepost.conform.validate import Verdict
 from fencepost.report.diagram import diagram
 from fencepost.report.rows import aligned
@@ -52,7 +52,8 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     rejected = [outcome for outcome in outcomes if outcome.verdict == REJECTED]
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
-    worst = rejected or uncovered or [outcome for outcome in outcomes if outcome.finished] or outcomes
+    raised = [outcome for outcome in outcomes if outcome.verdict == RAISED]
+    worst = rejected or raised or uncovered or [outcome for outcome in outcomes if outcome.finished] or outcomes
     verdict = worst[0].verdict.upper() if worst else "NOTHING"
     many = (
         f"{len(worst):,} of {numbers.plural(traces, 'trace')}"
@@ -69,7 +70,7 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     ]
     parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
     if traces > 1:
-        shown = outcomes if traces <= MOST_ROWS else [*rejected, *uncovered][:MOST_ROWS]
+        shown = outcomes if traces <= MOST_ROWS else [*rejected, *raised, *uncovered][:MOST_ROWS]
         if shown:
             parts.append(table(shown))
         left = Counter(outcome.verdict for outcome in outcomes)
@@ -120,7 +121,8 @@ def reasons(rejected: Sequence[Outcome]) -> str:
     lines = [f"  {numbers.plural(count, 'trace')}: {reason}" for count, reason in rows]
     if len(counted) > len(rows):
         lines.append(f"  and {numbers.plural(len(counted) - len(rows), 'other reason')}")
-    return "\n".join([f"Why they are {rejected[0].verdict}:", *lines])
+    why = "What was raised" if rejected[0].raised else f"Why they are {rejected[0].verdict}"
+    return "\n".join([f"{why}:", *lines])
 
 
 def _reason(refusal: Alternative) -> str:
@@ -131,6 +133,8 @@ def _reason(refusal: Alternative) -> str:
 def how_far(outcome: Outcome) -> str:
     """How far a trace got, and everything that could have come next."""
     if outcome.problem:
+        if outcome.raised:
+            return f"That says nothing about the system: {outcome.problem}."
         what = "It can not be followed" if outcome.covered else "The conformance does not cover it"
         return f"{what}: {outcome.problem}."
     lines = [
@@ -160,6 +164,7 @@ def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: 
         "accepted": all(outcome.accepted for outcome in outcomes),
         "traces": len(outcomes),
         "rejected": sum(outcome.verdict == REJECTED for outcome in outcomes),
+        "raised": sum(outcome.verdict == RAISED for outcome in outcomes),
         "not_covered": sum(outcome.verdict == NOT_COVERED for outcome in outcomes),
         "events": sum(outcome.events for outcome in outcomes),
         "steps": sum(outcome.steps for outcome in outcomes),

@@ -53,6 +53,7 @@ SCHEMA = pa.schema(
         ("taken", pa.int64()),
         ("skipped", pa.int64()),
         ("problem", pa.string()),
+        ("raised", pa.bool_()),
         ("refusals", pa.string()),
         ("story", pa.string()),
         ("sequence", pa.string()),

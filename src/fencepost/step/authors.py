@@ -6,6 +6,9 @@ import os
 import traceback
 from types import FrameType
 
+from fencepost.errors import FencepostError, Misbehaved
+from fencepost.spec.values import NotAValue
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHIPPED = os.path.join(_PACKAGE, "protocols")
 _LIBRARY = os.path.dirname(os.__file__)
@@ -27,9 +30,21 @@ def authors_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+def told(error: BaseException) -> str:
+    """What became of an author's function, to be put after its name: ``raised`` what, and where, or what it did that is
+    against the language.
+    """
+    if isinstance(error, Misbehaved):
+        return f" {error}"
+    if isinstance(error, (NotAValue, FencepostError)):
+        return f": {error}"
+    return " recursed too deeply" if isinstance(error, RecursionError) else f" raised {brief(error)}"
+
+
 def brief(error: BaseException) -> str:
-    """An exception in one line, with the author's line that it came from."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    """An exception in one line, with the author's line that it came from, or else the one that raised it."""
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in every if not _is_ours(f.filename)] or every
     authors = [f for f in frames if is_authors(f.filename)] or frames
     where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
     # A KeyError's text is the repr of its key; a message reads better without quotes.

@@ -16,8 +16,8 @@ from fencepost.spec.context import MAX_WAYS, Disabled, Slot, current
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
 from fencepost.spec.protocol import Protocol, cursor_of, refuse_changed
 from fencepost.spec.truths import truth
-from fencepost.spec.values import NotAValue, Value
-from fencepost.step.authors import brief
+from fencepost.spec.values import Value
+from fencepost.step.authors import told
 from fencepost.step.choices import next_script
 from fencepost.step.deadline import Deadline
 from fencepost.step.fairness import FairnessCondition, fairness_conditions
@@ -259,17 +259,11 @@ class Stepper:
 
     def _explained(self, root: Root, ids: Sequence[int], error: BaseException) -> ProtocolRaised | SystemFailure:
         """The error that is raised in the place of an exception of the author's code."""
-        if isinstance(error, Misbehaved):
-            return self._raised(root, ids, str(error))
-        if isinstance(error, (NotAValue, FencepostError)):
-            return self._raised(root, ids, f": {error}")
-        if isinstance(error, RecursionError):
-            return self._raised(root, ids, "recursed too deeply")
         if isinstance(error, MemoryError):
             return SystemFailure(
                 f"out of memory while {root.title} was run: stop in time with {{max_memory}}", "max_memory"
             )
-        return self._raised(root, ids, f"raised {brief(error)}")
+        return ProtocolRaised(f"{root}{told(error)}", where=root.title, state=State(self.store, ids))
 
     def _refines(
         self, root: Root, recorder: Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None
@@ -308,8 +302,7 @@ class Stepper:
         return Guard(self.protocol)
 
     def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
-        separator = "" if what.startswith(":") else " "
-        return ProtocolRaised(f"{root}{separator}{what}", where=root.title, state=State(self.store, ids))
+        return ProtocolRaised(f"{root} {what}", where=root.title, state=State(self.store, ids))
 
     # -- the view -----------------------------------------------------------------------------------------------------
 
