@@ -106,7 +106,7 @@ def _checked(
             differs = compare(protocol, invariants, options.timeout, deadline)
         if differs is not None:
             return _judge(stepper, engine, differs, options)
-    with extras.named(f"engine {engine}"):
+    with extras.named(f"engine {engine}", engine):
         explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, _explored(explorer, stepper, options, report), options)
 

@@ -110,7 +110,7 @@ def _run(given: list[str]) -> int:
         *others, last = COMMANDS
         parser.error(f"give a command: {', '.join(others)} or {last}")
     run: Callable[[argparse.Namespace], int] = parsed.run
-    with extras.named(f"fencepost {parsed.command}"):
+    with extras.named(f"fencepost {parsed.command}", getattr(parsed, "engine", "")):
         return run(parsed)
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 HOLDS = 0
 NOT_REACHED = 1
+NOT_AS_EXPECTED = 2
 ASSUMPTION_VIOLATED = 10
 DEADLOCK = 11
 SAFETY_VIOLATED = 12

@@ -9,9 +9,9 @@ from typing import Any
 from fencepost.errors import OptionError
 
 EXTRAS = {
+    "query": ("pyarrow", "duckdb", "sqlglot"),
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
     "explore": ("starlette", "uvicorn", "anyio"),
-    "query": ("pyarrow", "duckdb", "sqlglot"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
 }
 
@@ -34,10 +34,13 @@ def named(what: str, by: str = "") -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        extras = (extra for extra, libraries in EXTRAS.items() if missing in libraries and by in ("", extra))
-        extra = next(extras, None)
-        if extra is None:
+        extras = [extra for extra, libraries in EXTRAS.items() if missing in libraries]
+        if not extras:
             raise
-        raise OptionError(
-            f"{what} needs {missing}, which is not installed: pip install 'fencepost[{extra}]'"
-        ) from error
+        extra = by if by in extras else extras[0]
+        raise OptionError(f"{what} needs {missing}, which is not installed: {install(extra)}") from error
+
+
+def install(extra: str) -> str:
+    """What to type to get an extra. No package index has Fencepost."""
+    return f"in a checkout of Fencepost, pip install '.[{extra}]'"

@@ -374,9 +374,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("hidden", "arguments", "extra"),
     [
         ("pyarrow", ["query", "space", "select 1", "--engine", "spark"], "spark"),
-        ("pyarrow", ["witness", "space", "--where", "true"], "spark"),
+        ("pyarrow", ["witness", "space", "--where", "true"], "query"),
         ("pyarrow", ["diff", "space", "space", "--engine", "spark"], "spark"),
-        ("pyarrow", ["check", "counter.py", "--states", "new"], "spark"),
+        ("pyarrow", ["check", "counter.py", "--states", "new"], "query"),
         ("pyarrow", ["check", "counter.py", "--engine", "spark"], "spark"),
         ("pyspark", ["check", "counter.py", "--engine", "spark"], "spark"),
         ("uvicorn", ["explore", "counter.py"], "explore"),
@@ -390,5 +390,5 @@ def test_the_extra_that_is_missing_is_named(
     arguments = [space if argument == "space" else argument for argument in arguments]
     ran = process(*arguments, env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"))
     assert f"needs {hidden}" in ran.complaint
-    assert f"pip install 'fencepost[{extra}]'" in ran.complaint
+    assert f"in a checkout of Fencepost, pip install '.[{extra}]'" in ran.complaint
     assert (ran.code, ran.out) == (151, "")

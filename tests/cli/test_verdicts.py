@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.commandline import COUNTER, Ran
+from cli.commandline import COUNTER, RAISING, Ran
 
 Run = Callable[..., Ran]
 
@@ -82,3 +83,53 @@ def test_continue_finds_everything(here: Run, tmp_path: Path) -> None:
     for name in ("never_two", "never_five", "DEADLOCK"):
         assert name in every.out
     assert every.code == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "last"),
+    [
+        (
+            ("--config", "broken", "--expect", "configuration"),
+            0,
+            "As expected: configuration broken is to violate never",
+        ),
+        (("--config", "wrong", "--expect", "configuration"), 2, "NOT as expected: configuration wrong is to violate"),
+        (("--config", "surprising", "--expect", "configuration"), 2, "NOT as expected: configuration surprising is to"),
+        (("--expect", "holds"), 0, "As expected: it is to hold."),
+        (("--expect", "never_five"), 2, "NOT as expected: it is to violate never_five."),
+        (("-D", "limit=7", "--expect", "never_five"), 0, "As expected: it is to violate never_five."),
+        (("-D", "limit=7", "--config", "small", "--expect", "holds"), 2, "NOT as expected: it is to hold."),
+        (("--expect", "deadlock"), 0, "As expected: it is to deadlock."),
+        (("--expect", "holds", "--max-states", "2"), 152, "Expected: to hold. This check can not tell."),
+    ],
+)
+def test_a_check_is_held_to_what_is_expected(here: Run, arguments: tuple[str, ...], code: int, last: str) -> None:
+    ran = here("check", "counter.py", *arguments)
+    assert (ran.code, ran.err) == (code, "")
+    assert ran.out.splitlines()[-1].startswith(last)
+    document = json.loads(here("check", "counter.py", *arguments, "--json", "-").out)
+    assert document["expected"]["as_expected"] is {0: True, 2: False, 152: None}[code]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--expect", "never_six"), "has no verdict named never_six: did you mean never_five?"),
+        (
+            ("--expect", "configuration"),
+            "--expect configuration is for what a configuration is to come to: give --config",
+        ),
+        (
+            ("--expect", "configuration", "--config", "small", "-D", "limit=3"),
+            "--expect configuration and -D do not go",
+        ),
+    ],
+)
+def test_what_can_not_be_expected_is_refused(here: Run, arguments: tuple[str, ...], said: str) -> None:
+    ran = here("check", "counter.py", *arguments)
+    assert ran.code == 151 and said in ran.complaint
+
+
+def test_an_error_is_not_as_expected(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "divider.py").write_text(RAISING)
+    assert here("check", "divider.py", "--expect", "holds").code == 75

@@ -153,7 +153,10 @@ def test_what_is_not_installed_is_named(
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["explore", "counter.py"]) == 151
-    assert "explore needs uvicorn, which is not installed: pip install 'fencepost[explore]'" in capsys.readouterr().err
+    assert (
+        "explore needs uvicorn, which is not installed: in a checkout of Fencepost, pip install '.[explore]'"
+        in capsys.readouterr().err
+    )
 
 
 def test_as_a_process(counter: Path) -> None:

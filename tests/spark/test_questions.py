@@ -559,7 +559,8 @@ def test_what_is_not_installed(
     code, _, err = run(capsys, "query", spaces[0], "select 1", "--engine", "spark")
     assert (code, err) == (
         errors.WRONG_OPTIONS,
-        f"fencepost: Spark needs {missing}, which is not installed: pip install 'fencepost[spark]'\n",
+        f"fencepost: Spark needs {missing}, which is not installed: in a checkout of Fencepost, pip install"
+        " '.[spark]'\n",
     )
     assert run(capsys, "query", "nowhere", "select 1")[2].startswith("fencepost: nowhere holds no state space")
 

@@ -438,12 +438,12 @@ for do in (pack, table):
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     first, second = done.stdout.splitlines()
     assert (
-        first
-        == "OptionError writing traces as Parquet needs pyarrow, which is not installed: pip install 'fencepost[query]'"
+        first == "OptionError writing traces as Parquet needs pyarrow, which is not installed: in a checkout of"
+        " Fencepost, pip install '.[query]'"
     )
     assert (
-        second
-        == "OptionError reading traces as tables needs pyarrow, which is not installed: pip install 'fencepost[query]'"
+        second == "OptionError reading traces as tables needs pyarrow, which is not installed: in a checkout of"
+        " Fencepost, pip install '.[query]'"
     )
     assert len(spools(tmp_path)) >= 2 and not parquets(tmp_path)
     assert pack(tmp_path) == len(parquets(tmp_path)) >= 2

@@ -34,6 +34,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
+    what.add_argument(
+        "--expect",
+        metavar="VERDICT",
+        help=(
+            "what the check is to come to: holds, reached, deadlock or what is violated, or configuration for what that"
+            " of --config says; exit code 0 if it does, 2 if it comes to something else"
+        ),
+    )
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
     limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
@@ -125,7 +133,8 @@ def run(given: argparse.Namespace) -> int:
         raise errors.NotAProtocol(
             f"{given.protocol} has no actions, so there is nothing to check: mark its steps with @action"
         )
-    options = _options(given, loading.expectation(type(protocol), given.config))
+    expected = results.expected(given, protocol)
+    options = _options(given, expected)
     shown = results.Results(given, protocol)
     try:
         with _progress(protocol) as report:

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fencepost import loading, output
+from fencepost import errors, loading, output
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.declarations import NO_VERDICT
+from fencepost.spec.protocol import Protocol, declarations_of, unknown_name
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Table
@@ -38,6 +39,35 @@ def add_options(group: Any) -> None:
     )
 
 
+CONFIGURATION = "configuration"
+"""What ``--expect`` is given for the verdict that the configuration itself is expected to have."""
+
+
+def expected(given: argparse.Namespace, protocol: Protocol) -> str | None:
+    """The verdict that a check is expected to have, by ``--expect`` or else by its configuration.
+
+    Raises :class:`OptionError` if no check of the protocol can have it, or this one can not tell.
+    """
+    recorded = loading.expectation(type(protocol), given.config)
+    wanted: str | None = getattr(given, "expect", None)
+    if wanted is None:
+        return recorded
+    if wanted == CONFIGURATION:
+        if recorded is None:
+            raise OptionError(f"--expect {CONFIGURATION} is for what a configuration is to come to: give --config too")
+        if given.define:
+            raise OptionError(
+                f"--expect {CONFIGURATION} and -D do not go together: say what is expected, such as holds"
+            )
+        wanted = recorded
+    properties = [declared.name for declared in declarations_of(protocol).values() if declared.kind not in NO_VERDICT]
+    if wanted not in (known := ["holds", "reached", "deadlock", *properties]):
+        raise OptionError(unknown_name("verdict", wanted, known, f"a check of {protocol.name}"))
+    if given.invariants and wanted in set(properties).difference(given.invariants):
+        raise OptionError(f"{wanted} is expected to be violated, and --invariant leaves it out: name it there too")
+    return wanted
+
+
 class Results:
     """Where the results of one check go. Made before anything is explored, so that what can not be written is known by
     then.
@@ -45,7 +75,10 @@ class Results:
 
     def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
         self.given = given
-        self.expected = loading.expectation(type(protocol), given.config)
+        self.expected = expected(given, protocol)
+        expect = getattr(given, "expect", None)
+        self.is_held = expect is not None
+        self._is_typed = self.is_held and expect != CONFIGURATION
         for text in given.eval:
             _must_be_readable(text, protocol)
         self.files: dict[str, str] = {}
@@ -86,7 +119,7 @@ class Results:
 
     def show(self, result: Result) -> int:
         """Print and write everything that was asked for; the exit code."""
-        code = result.exit_code
+        code = self._code(result)
         writers: list[Callable[[], None]] = [lambda: self._print(result)]
         writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
         for wrong in (result.error, result.failure):
@@ -99,6 +132,14 @@ class Results:
             except Exception as error:
                 code = output.failed(error, self.given.debug)
         return code
+
+    def _code(self, result: Result) -> int:
+        """The exit code of a result, or, where it is held to an expectation, whether it is as expected."""
+        if self.is_held and result.error is None and result.failure is None and not result.interrupted:
+            is_so = self.as_expected(result)
+            if is_so is not None:
+                return errors.HOLDS if is_so else errors.NOT_AS_EXPECTED
+        return result.exit_code
 
     def _print(self, result: Result) -> None:
         """Standard output."""
@@ -170,12 +211,14 @@ class Results:
         from fencepost.trace.json import dumps, plain
 
         document = data(result)
-        if self.expected is not None:
+        if self.expected is not None and not self._is_typed:
             document["configuration"] = {
                 "name": self.given.config,
                 "expect": self.expected,
                 "as_expected": self.as_expected(result),
             }
+        if self.is_held:
+            document["expected"] = {"verdict": self.expected, "as_expected": self.as_expected(result)}
         trace = _trace(result)
         if self.given.eval:
             from fencepost.trace.expression import evaluate
@@ -192,21 +235,27 @@ class Results:
         """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
         if self.expected is None:
             return ""
-        name = f"configuration {self.given.config}"
-        wanted = {"holds": "hold", "deadlock": "deadlock"}.get(self.expected, f"violate {self.expected}")
+        name = "it" if self._is_typed else f"configuration {self.given.config}"
+        wanted = {"holds": "hold", "deadlock": "deadlock", "reached": "reach all that is looked for"}.get(
+            self.expected, f"violate {self.expected}"
+        )
         if self.as_expected(result) is None:
-            return f"Expected of {name}: to {wanted}. This check can not tell."
+            return f"Expected{'' if self._is_typed else f' of {name}'}: to {wanted}. This check can not tell."
         return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
 
     def as_expected(self, result: Result) -> bool | None:
         """None if the check was another one than the configuration's, or not finished."""
         expected, chosen = self.expected, self.given.invariants
-        if expected is None or self.given.define or (chosen and expected not in ("holds", "deadlock", *chosen)):
+        if expected is None or (self.given.define and not self._is_typed):
+            return None
+        if chosen and expected not in ("holds", "reached", "deadlock", *chosen):
             return None
         violated = [v.name for v in result.violations]
         if expected == result.verdict or expected in violated or (expected == "holds" and result.holds):
             return True
-        if violated == ["deadlock"]:  # looked for because of --deadlock, which this configuration does not speak of
+        if (
+            violated == ["deadlock"] and not self._is_typed
+        ):  # looked for because of --deadlock, which this configuration does not speak of
             return None
         return False if violated or result.complete else None
 

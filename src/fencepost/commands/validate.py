@@ -249,7 +249,7 @@ def _judged(
 
 
 def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
-    with extras.named("Spark"):
+    with extras.named("Spark", "spark"):
         from fencepost.spark import validate
     states = open_storage(given.states).place if given.states is not None else None
     request = _request(given, shuffle=given.shuffle, coverage=given.coverage, states=states)
@@ -296,7 +296,7 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
         return given.seconds is not None and time.monotonic() - began >= given.seconds
 
     if _is_on_spark(given):
-        with extras.named("Spark"):
+        with extras.named("Spark", "spark"):
             from fencepost.spark import stream
         with contextlib.closing(_cluster(given)) as cluster:
             stream.follow(cluster, given.traces, _request(given), limits, tell, until)

@@ -82,7 +82,7 @@ def require_spark() -> None:
     """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and
     :class:`fencepost.SystemFailure` if they are too old, or there is no Java.
     """
-    with extras.named("Spark"):
+    with extras.named("Spark", "spark"):
         import pyarrow  # noqa: F401
         import pyspark
     version = str(pyspark.__version__)

@@ -76,7 +76,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
     """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs
     are not installed, and :class:`fencepost.SystemFailure` if Spark can not be had.
     """
-    with extras.named("Spark"):
+    with extras.named("Spark", "spark"):
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     from pyspark.logger import PySparkLogger

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fencepost import extras
 from fencepost.compiler.arrays import Array
 from fencepost.errors import OptionError
 from fencepost.spec.values import Value, show_parameters
@@ -39,7 +40,7 @@ from fencepost.trace.words import kind_of
 try:
     import pyarrow as pa
 except ImportError:
-    raise OptionError("states needs pyarrow, which is not installed: pip install 'fencepost[spark]'") from None
+    raise OptionError(f"states needs pyarrow, which is not installed: {extras.install('query')}") from None
 
 FEW = 1 << 12
 """Values of a part of the state up to which all of them are laid out once for all blocks of rows."""

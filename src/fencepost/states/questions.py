@@ -59,7 +59,7 @@ class By:
         """Whether DuckDB is asked first."""
         if self.engine == "duckdb":
             if find_spec("duckdb") is None or find_spec("sqlglot") is None:
-                raise OptionError("engine duckdb needs duckdb and sqlglot: pip install 'fencepost[query]'")
+                raise OptionError(f"engine duckdb needs duckdb and sqlglot: {extras.install('query')}")
             if self.master is not None or self.conf:
                 raise OptionError("master and conf are for engine spark")
             return True

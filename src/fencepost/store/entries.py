@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from fencepost import extras
 from fencepost.errors import FencepostError
 from fencepost.store.rules.metadata import DigestType
 
@@ -89,7 +90,7 @@ def _crc32c() -> Digest:
         from google_crc32c import extend
     except ImportError:
         raise FencepostError(
-            "the digest CRC32C needs google-crc32c: pip install 'fencepost[store]', or choose another digest"
+            f"the digest CRC32C needs google-crc32c: {extras.install('store')}, or choose another digest"
         ) from None
     return lambda head, data: _CRC32C.pack(extend(extend(0, head), data))
 

@@ -82,7 +82,7 @@ def test_any_bytes_are_opened_or_not(body: bytes, digest_type: DigestType) -> No
 
 def test_without_the_extra_there_is_no_crc32c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(FencepostError, match=r"CRC32C needs google-crc32c: pip install"):
+    with pytest.raises(FencepostError, match=r"CRC32C needs google-crc32c: in a checkout of Fencepost, pip install"):
         Digests(DigestType.CRC32C, b"pw")
 
 
