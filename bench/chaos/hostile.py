@@ -84,7 +84,11 @@ def value(draw: random.Random, kind: Any, known: dict[type, list[Any]]) -> Any:
         return tuple(value(draw, typing.get_args(kind)[0], known) for _ in range(draw.choice((0, 0, 1, 2, 5))))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: value(draw, hints[name], known) for name in kind.__struct_fields__})
+        fields = {name: value(draw, hints[name], known) for name in kind.__struct_fields__}
+        try:
+            return kind(**fields)
+        except ValueError:  # not all of its fields fit together
+            return value(draw, kind, known)
     return draw.choice(list(kind))  # an enumeration
 
 

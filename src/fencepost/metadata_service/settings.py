@@ -60,7 +60,7 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
         Meta(
             ge=0,
             description=(
-                "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: any number"
+                "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: no limit"
             ),
         ),
     ] = 10_000

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+import socket
 import urllib.request
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 from prometheus_client.parser import text_string_to_metric_families
 from store.bookie.serving import add, entry, run, serving
 
 from fencepost.store import messages as m
+from fencepost.store.bookie import metrics as module
 from fencepost.store.bookie.metrics import Latency, Metrics, serve
 from fencepost.store.rules.codes import Code
 
@@ -70,3 +75,24 @@ def test_a_quantile_is_no_further_off_than_its_bucket_is_wide(seconds: list[floa
 
 def test_without_anything_observed_there_is_no_quantile() -> None:
     assert math.isnan(Latency().quantile(0.5))
+
+
+def test_strangers_neither_fill_the_log_of_a_bookie_nor_keep_others_from_its_metrics(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    end, port = serve(Metrics(), "127.0.0.1", 0)
+    try:
+        for request in (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"\0" * 70_000, b"GET"):
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(request)
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+        for each in silent:
+            with contextlib.suppress(ConnectionError):
+                assert each.recv(1) == b""  # closed at once, or when it has been silent for too long
+            each.close()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+            assert answer.status == 200
+    finally:
+        end()
+    assert capfd.readouterr() == ("", "")

@@ -8,9 +8,14 @@ observed since the process began.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
+import socket
+import sys
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import SystemFailure
@@ -18,6 +23,8 @@ from fencepost.store import messages as m
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric  # takes its time, and is imported when metrics are asked for
+
+_logger = logging.getLogger(__name__)
 
 OPERATIONS: dict[type[Any], str] = {
     m.AddEntryResponse: "ADD_ENTRY",
@@ -126,18 +133,56 @@ class Metrics:
         return ()
 
 
+MOST_AT_ONCE = 16
+"""Requests for metrics that are answered at a time; the connection of one more is closed."""
+
+PATIENCE = 10.0
+"""Seconds that a client of metrics may keep silent."""
+
+
+class _MetricsServer(ThreadingHTTPServer):
+    """Serves metrics to a few at a time, and says nothing of requests that are none."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _logger.info("a request for metrics from %s is not answered: %r", client_address[0], sys.exception())
+
+
 def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
-    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises
+    """Serve metrics over HTTP, in threads; gives the function that ends that, and the port. Raises
     :class:`fencepost.errors.SystemFailure` if the port is taken.
     """
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, MetricsHandler
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
+    handler: Any = MetricsHandler.factory(registry)
+    handler.timeout = PATIENCE
     try:
-        server, thread = start_http_server(port, address, registry)
+        server = _MetricsServer((address, port), handler)
     except OSError as error:
         raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
 
     def end() -> None:
         server.shutdown()
