@@ -175,6 +175,89 @@ def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve, co
     assert client.call([zk.GET_CHILDREN, ["/", False]])[3] == 0
 
 
+def log_size(server) -> int:
+    return server.do(lambda: server.service.host.node.log.appended_bytes)
+
+
+def test_identities_are_few_and_small_and_so_are_the_records_of_changes(serve, connect):
+    server = serve()
+    client = connect(server)
+    big = connect(server)
+    assert big.call([zk.AUTH, [0, "digest", b"u" * 1_000_000 + b":password"]])[3] == -115 and big.ended()
+    many = connect(server)
+    replies = [many.call([zk.AUTH, [0, "digest", b"user%d:password" % number]])[3] for number in range(60)]
+    assert set(replies) == {0}
+    before = log_size(server)
+    for number in range(20):
+        assert many.call([zk.CREATE, [f"/small-{number}", b"", zk.OPEN, 0]])[3] == 0
+    assert log_size(server) - before < 20 * 6_000
+    with pytest.raises(Closed):
+        for number in range(60, 10_000):
+            many.call([zk.AUTH, [0, "digest", b"user%d:password" % number]])
+    assert many.stream[-1][3] == -115 and works(client)
+
+
+def test_the_same_identity_is_proven_again_and_again(serve, connect):
+    server = serve()
+    client = connect(server)
+    client.call(*[[zk.AUTH, [0, "digest", b"user:password"]]] * 3_000)
+    assert {each[3] for each in client.stream} == {0}
+    assert len(client.call([zk.WHO_AM_I, []])[4]) == 2 and works(client)
+
+
+def test_a_small_request_becomes_no_large_record(serve, connect):
+    server = serve(**{"jute.maxbuffer": 20_000})
+    client = connect(server)
+    for number in range(50):
+        assert client.call([zk.AUTH, [0, "digest", b"user%d:password" % number]])[3] == 0
+    # Each entry of the scheme auth stands for every identity.
+    wide = [(perms, "auth", "") for perms in range(1, 31)]
+    assert client.call([zk.CREATE, ["/wide", b"", wide, 0]])[3] == -125
+    assert client.call([zk.MULTI, [[zk.CREATE, [f"/{each}", b"", wide[:1], 0]] for each in range(30)]])[3] == -125
+    assert client.call([zk.CREATE, ["/narrow", b"", wide[:1], 0]])[3] == 0
+    assert client.call([zk.SET_ACL, ["/narrow", wide, -1]])[3] == -125
+    assert len(client.call([zk.GET_ACL, ["/narrow"]])[4][0]) == 50
+    # What is no UTF-8 becomes three bytes for one.
+    client.kinds[7] = zk.CREATE
+    path, acl = struct.pack(">i", 15_000) + b"/" + b"\xff" * 14_999, zk.acl(zk.OPEN)
+    client.send_frame(struct.pack(">ii", 7, zk.CREATE) + path + zk.blob(b"") + acl + struct.pack(">i", 0))
+    assert client.read()[3] == -125
+    assert works(client)
+
+
+def test_acls_count_among_the_bytes_that_are_held(serve, connect):
+    server = serve(maxDataBytes=10_000)
+    client = connect(server)
+    acl = [*zk.OPEN, *((1, "digest", f"user{number}:hash") for number in range(200))]
+    assert client.call([zk.CREATE, ["/a", b"", acl, 0]])[3] == 0
+    assert client.call([zk.CREATE, ["/b", b"", acl, 0]])[3] == -125
+    assert client.call([zk.MULTI, [[zk.DELETE, ["/a", -1]], [zk.CHECK, ["/a", -1]]]])[3] == 0
+    held = server.do(lambda: server.service.tree.acl_size)
+    assert 4_000 < held < 10_000  # as the multi was undone
+    assert client.call([zk.SET_ACL, ["/a", zk.OPEN, -1]])[3] == 0
+    assert client.call([zk.CREATE, ["/b", b"", acl, 0]])[3] == 0
+    assert server.do(lambda: server.service.tree.acl_size) == held
+    assert client.call([zk.DELETE, ["/b", -1]])[3] == 0
+    assert server.do(lambda: server.service.tree.acl_size) < 100
+
+
+def test_others_have_their_turn_while_one_floods(serve, connect):
+    server = serve()
+    client, flood = connect(server), connect(server)
+    requests = b"".join(flood.request(zk.AUTH, [0, "digest", b"user:password"]) for _ in range(5_000))
+
+    def taken_at_once() -> int:
+        connection = server.service.by_session[flood.session]
+        before = connection.received
+        connection.data_received(requests)
+        return connection.received - before
+
+    assert 0 < server.do(taken_at_once) < 1_000
+    assert works(client)
+    flood.answers(5_000)
+    assert {each[3] for each in flood.stream} == {0}
+
+
 def test_many_requests_at_once_are_all_answered_in_order(serve, connect):
     server = serve(globalOutstandingLimit=10)
     client = connect(server)

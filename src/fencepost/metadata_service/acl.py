@@ -5,8 +5,10 @@ ZooKeeper.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fencepost.metadata_service.codes import Code, Refusal
@@ -41,14 +43,19 @@ SUPER = Id("super", "")
 """The identity that may do everything."""
 OPEN: ACLs = (ACL(ALL, ANYONE),)
 READABLE: ACLs = (ACL(READ, ANYONE),)
+_ENTRY = 16
+"""Bytes of an entry of an ACL as clients write it: its permissions and two lengths, and some for the log."""
 
 
 def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
     """Whether somebody with these identities has one of the permissions."""
     permitted = [entry.id for entry in acl if entry.perms & perms]
-    if ANYONE in permitted or not acl or SUPER in ids:
+    if ANYONE in permitted or not acl or SUPER in ids or not set(ids).isdisjoint(permitted):
         return True
-    return any(_matches(identity, each) for each in permitted for identity in ids)
+    addresses = [identity.id or "" for identity in ids if identity.scheme == "ip"]
+    return any(
+        _in_network(address, each.id or "") for each in permitted if each.scheme == "ip" for address in addresses
+    )
 
 
 def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
@@ -64,7 +71,7 @@ def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
         if entry.id == ANYONE:
             found.append(entry)
         elif entry.id.scheme == "auth":
-            authenticated = [ACL(entry.perms, identity) for identity in ids if identity.scheme == "digest"]
+            authenticated = [ACL(entry.perms, identity) for identity in proven(ids)]
             if not authenticated:
                 raise Refusal(Code.INVALID_ACL)
             found += authenticated
@@ -75,6 +82,27 @@ def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
     if not found:
         raise Refusal(Code.INVALID_ACL)
     return tuple(found)
+
+
+def proven(ids: Ids) -> Ids:
+    """The identities that somebody has shown to have; these are what the scheme ``auth`` of an ACL stands for."""
+    return tuple(identity for identity in ids if identity.scheme == "digest")
+
+
+def size(acl: ACLs | None, ids: Ids) -> int:
+    """The bytes that an ACL takes once it is :func:`resolved`: as clients write it. The one that is open
+    to all takes none.
+    """
+    if not acl or acl == OPEN:
+        return 0
+    own = size_of(entry.id for entry in acl)
+    of_auth = sum(entry.id.scheme == "auth" for entry in acl)
+    return own + of_auth * size_of(proven(ids)) if of_auth else own
+
+
+def size_of(ids: Iterable[Id]) -> int:
+    """The bytes of identities, as clients write them in an ACL."""
+    return sum(_ENTRY + len(each.scheme or "") + len(each.id or "") for each in ids)
 
 
 def masked(acl: ACLs) -> ACLs:
@@ -92,14 +120,6 @@ def digest(credentials: bytes) -> Id:
     return Id("digest", f"{text.split(':', 1)[0]}:{hashed}")
 
 
-def _matches(identity: Id, of: Id) -> bool:
-    if identity.scheme != of.scheme:
-        return False
-    if of.scheme == "ip":
-        return _in_network(identity.id or "", of.id or "")
-    return of.scheme == "digest" and identity.id == of.id
-
-
 def _is_valid(identity: Id) -> bool:
     text = identity.id or ""
     if identity.scheme == "digest":
@@ -113,6 +133,7 @@ def _is_valid(identity: Id) -> bool:
     return False
 
 
+@functools.lru_cache(4_096)
 def _in_network(address: str, network: str) -> bool:
     base, slash, width = network.partition("/")
     own, others, bits = _address(address), _address(base), _bits(width) if slash else 32

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
+
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service import acl as acls
 from fencepost.metadata_service import protocol, reads, traces
@@ -32,6 +34,7 @@ from fencepost.metadata_service.protocol import (
     Multi,
     Query,
     Refused,
+    SetACL,
     SetData,
 )
 from fencepost.metadata_service.reads import Asker
@@ -41,6 +44,7 @@ from fencepost.metadata_service.watches import Watches
 from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Item:
@@ -302,19 +306,34 @@ class Service:
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
-    def has_room(self, change: Change) -> bool:
-        """Whether a change keeps within the limits on znodes and their bytes, as far as they are applied."""
+    def has_room(self, asker: Asker[Any], change: Change, length: int) -> bool:
+        """Whether a change that came in so many bytes keeps within the limits on its record, and on znodes and their
+        bytes as far as they are applied.
+        """
         operations = change.operations if isinstance(change, Multi) else (change,)
-        nodes, size = len(self.tree.nodes), self.tree.size
+        tree, settings = self.tree, self.settings
+        held = tree.size + tree.acl_size
+        nodes, size, of_auth = len(tree.nodes), held, 0
         for each in operations:
+            if isinstance(each, Create | SetACL):
+                of_acl = acls.size(each.acl, asker.ids)
+                size += of_acl
+                of_auth += of_acl - acls.size(each.acl, ()) if of_acl else 0
             if isinstance(each, Create):
                 nodes += 1
                 size += len(each.path) + len(each.data or b"")
-            elif isinstance(each, SetData):
-                node = self.tree.nodes.get(each.path)
-                size += len(each.data or b"") - (0 if node is None else len(node.data or b""))
-        settings = self.settings
-        grows = nodes > len(self.tree.nodes) or size > self.tree.size
+            elif isinstance(each, SetData | SetACL):
+                node = tree.nodes.get(each.path)
+                if isinstance(each, SetData):
+                    size += len(each.data or b"") - (0 if node is None else len(node.data or b""))
+                else:
+                    size -= 0 if node is None else acls.size(node.acl, ())
+        # What is no UTF-8 takes three bytes for one.
+        if 3 * length + of_auth > settings.jute_maxbuffer:
+            length = len(_encode(change))
+        if length + of_auth > settings.jute_maxbuffer + settings.max_identity_bytes:
+            return False
+        grows = nodes > len(tree.nodes) or size > held
         return not grows or (nodes <= settings.max_nodes and size <= settings.max_data_bytes)
 
     def change(self, asker: Asker[Any], xid: int, request: Change, last: bool = False) -> None:
@@ -433,6 +452,8 @@ _SEES_STATE = (Code.MARSHALLING_ERROR, Code.QUOTA_EXCEEDED)
 
 _WRITE_BUFFER = 1 << 20
 """Bytes that wait for a client to read them, from which on nothing more is read from it."""
+_TURN = 200
+"""Requests of a connection that are taken before others have their turn."""
 _NOBODY = bytes(16)
 
 
@@ -461,6 +482,8 @@ class Connection(asyncio.Protocol):
         self._connect: Connect | None = None
         self._full = False  # the client does not read
         self._looks_away = False
+        self._is_over = False  # others have their turn
+        self._loop = asyncio.get_running_loop()
 
     # -- what asyncio calls -------------------------------------------------------------------------------------------
 
@@ -501,7 +524,12 @@ class Connection(asyncio.Protocol):
         """Take the requests that have arrived, as long as the limits let it take more."""
         data, at = self._input, 0
         limit = self.service.settings.jute_maxbuffer
+        last = self.received + _TURN
         while not self.closing and len(data) - at >= 4 and not self._held():
+            if self.received == last:
+                self._is_over = True
+                self._loop.call_soon(self._next_turn)
+                break
             if not self.received and not at and (answer := self.service.words.get(bytes(data[:4]))):
                 self._say(answer)
                 break
@@ -522,10 +550,21 @@ class Connection(asyncio.Protocol):
         del data[:at]
         self._look_away(self._held())
 
+    def _next_turn(self) -> None:
+        self._is_over = False
+        self.parse()
+        self.service.flush()
+
     def _held(self) -> bool:
         """Whether nothing more is taken for now."""
         connecting = self._connect is not None and not self.session
-        return self._full or connecting or self._output_size > _WRITE_BUFFER or self.service.throttles(self)
+        return (
+            self._is_over
+            or self._full
+            or connecting
+            or self._output_size > _WRITE_BUFFER
+            or self.service.throttles(self)
+        )
 
     def _look_away(self, held: bool) -> None:
         if held is self._looks_away or self.transport is None or self.transport.is_closing():
@@ -571,23 +610,37 @@ class Connection(asyncio.Protocol):
             else:
                 self.service.answer(self.asker, xid, Code.MARSHALLING_ERROR)
             return
-        if self.service.has_room(change):
+        if self.service.has_room(self.asker, change, len(payload)):
             self.service.change(self.asker, xid, change)
         else:
             self.service.answer(self.asker, xid, Code.QUOTA_EXCEEDED)
 
     def _authenticate(self, xid: int, request: protocol.Auth) -> None:
-        if request.scheme == "digest" and request.credentials is not None:
-            identity = acls.digest(request.credentials)
-            found = [identity]
+        credentials = request.credentials
+        if request.scheme == "digest" and credentials is not None:
+            identity = (
+                acls.digest(credentials) if len(credentials) <= self.service.settings.max_identity_bytes else None
+            )
+            if identity is None or not self._prove(identity):
+                self.service.answer(self.asker, xid, Code.AUTH_FAILED, last=True)
+                return
             if identity.id == self.service.settings.super_digest:
-                found.append(acls.SUPER)
-            ids = self.asker.ids
-            self.asker = Asker(self, self.session, (*ids, *(each for each in found if each not in ids)))
+                self._prove(acls.SUPER)
         elif request.scheme != "ip":
             self.service.answer(self.asker, xid, Code.AUTH_FAILED, last=True)
             return
         self.service.answer(self.asker, xid, Code.OK)
+
+    def _prove(self, identity: Id) -> bool:
+        """The client has shown to be somebody; False if that is one identity too many."""
+        ids = self.asker.ids
+        if identity not in ids:
+            most = self.service.settings.max_identity_bytes
+            if acls.size_of((*acls.proven(ids), identity)) > most:
+                _logger.warning("%s proves more than %d bytes of identities: see maxIdentityBytes", self.address, most)
+                return False
+            self.asker = Asker(self, self.session, (*ids, identity))
+        return True
 
     def _say(self, answer: Callable[[], str]) -> None:
         assert self.transport is not None

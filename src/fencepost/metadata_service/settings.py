@@ -78,6 +78,16 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
             description="bytes of the largest message; a connection that announces a larger one is closed",
         ),
     ] = MIB - 1
+    max_identity_bytes: Annotated[
+        int,
+        Meta(
+            ge=64,
+            description=(
+                "bytes of the identities that a connection proves, which the log has with each of its changes; for more"
+                " the connection is closed by error -115, authentication failed"
+            ),
+        ),
+    ] = 4_096
     global_outstanding_limit: Annotated[
         int,
         Meta(ge=1, description="requests without an answer; with more, connections that have some are not read from"),
@@ -105,7 +115,8 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
         Meta(ge=8, description="znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"),
     ] = 1_000_000
     max_data_bytes: Annotated[
-        int, Meta(ge=1_024, description="bytes of all paths and data; what adds to more is refused with error -125")
+        int,
+        Meta(ge=1_024, description="bytes of all paths, data and ACLs; what adds to more is refused with error -125"),
     ] = 1_024 * MIB
     max_watches: Annotated[
         int, Meta(ge=1, description="watches of all clients; a request for one more is refused with error -125")

@@ -118,6 +118,8 @@ class Tree:
         self.containers: dict[str, None] = {}
         self.size = 0
         """Characters of all paths and bytes of all data."""
+        self.acl_size = 0
+        """Bytes of all ACLs but the one that is open to all."""
         self._undo: list[tuple[str, Node | None]] | None = None
         self._events: list[Event] = []
         self._put(paths.ROOT, Node(b"", acls.OPEN))
@@ -340,11 +342,15 @@ class Tree:
                 if not owned:
                     del self.ephemerals[old.owner]
             self.size -= len(path) + len(old.data or b"")
+            self.acl_size -= acls.size(old.acl, ())
             return
         self.nodes[path] = node
         if old is not None:
             self.size += len(node.data or b"") - len(old.data or b"")
+            if node.acl is not old.acl:
+                self.acl_size += acls.size(node.acl, ()) - acls.size(old.acl, ())
             return
+        self.acl_size += acls.size(node.acl, ())
         self.size += len(path) + len(node.data or b"")
         if path != paths.ROOT:
             self.children.setdefault(paths.parent(path), {})[paths.name(path)] = None
