@@ -120,11 +120,11 @@ def connect(uri: str, settings: ClientSettings | None = None, *, trace: str | Pa
     Raises :class:`fencepost.TraceError` if there can be no trace, :class:`fencepost.OptionError` for what is no
     address, :class:`MetadataServiceError` if nobody answers there, and :class:`NoClusterError` if there is no cluster.
     """
-    return Connecting(uri, settings or ClientSettings(), trace)
+    return Connecting(uri, settings or ClientSettings.of_environment(), trace)
 
 
 def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncClient:
     """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as
     :func:`connect`.
     """
-    return SyncClient.connect(uri, settings or ClientSettings(), trace)
+    return SyncClient.connect(uri, settings or ClientSettings.of_environment(), trace)

@@ -11,6 +11,7 @@ On the port of a bookie a connection begins in the clear, and goes on under TLS 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import ssl
@@ -186,10 +187,22 @@ async def upgrade(
         protocol.connection_lost(None)
 
 
-def names_of(transport: asyncio.BaseTransport) -> frozenset[str]:
-    """The hosts and addresses that the certificate of the other side names."""
+def names_host(transport: asyncio.BaseTransport, host: str) -> bool:
+    """Whether the certificate of the other side names a host, or an address."""
     certificate: dict[str, Any] = transport.get_extra_info("peercert") or {}
-    return frozenset(str(value).lower() for _, value in certificate.get("subjectAltName", ()))
+    return any(_is_named(kind, name, host) for kind, name in certificate.get("subjectAltName", ()))
+
+
+def _is_named(kind: str, name: str, host: str) -> bool:
+    if kind == "IP Address":
+        try:
+            return ipaddress.ip_address(name) == ipaddress.ip_address(host)
+        except ValueError:
+            return False
+    if kind != "DNS":
+        return False
+    name, host = name.lower(), host.lower()
+    return name == host or (name.startswith("*.") and name[1:] == host[host.find(".") :] and "." in host)
 
 
 def _password(file: str) -> str:

@@ -76,7 +76,7 @@ class Server:
             host = QuorumHost(self.files, None, {}, TIMES, limits)
             self.service = Member(self.settings, host, self._failed)
             await self.service.take_part()
-            server = await self.service.serve()
+            servers = await self.service.serve()
         except Exception as error:
             self._error = error
             self._ready.set()
@@ -84,7 +84,8 @@ class Server:
         self.port = self.service.address[1]
         self._ready.set()
         await ended.wait()
-        server.close()
+        for each in servers:
+            each.close()
         with suppress(OSError):
             await self.service.stop()
 

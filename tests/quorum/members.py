@@ -33,7 +33,7 @@ class Members:
         self.hosts = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports[:count])}
         self.ports = {1 + number: port for number, port in enumerate(ports[count:])}
         self.running: dict[int, Member] = {}
-        self._servers: dict[int, asyncio.Server] = {}
+        self._servers: dict[int, list[asyncio.Server]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -72,7 +72,8 @@ class Members:
 
         async def killed() -> None:
             service = self.running.pop(member)
-            self._servers.pop(member).close()
+            for each in self._servers.pop(member):
+                each.close()
             node = service.node
             node.stopped = True
             node._timers.stop()
@@ -84,7 +85,8 @@ class Members:
         """End one cleanly."""
 
         async def stopped() -> None:
-            self._servers.pop(member).close()
+            for each in self._servers.pop(member):
+                each.close()
             await self.running.pop(member).stop()
 
         self.do(stopped())

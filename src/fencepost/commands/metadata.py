@@ -94,10 +94,16 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _say(member: Member) -> None:
-    address, port = member.address
-    host = f"[{address}]" if ":" in address else address
-    me = member.host.me
-    output.say(f"metadata service zk://{host}:{port} (controller {me.key.host_id}@{me.endpoint}) serves")
+    me, secure = member.host.me, member.secure_address
+    there = [_address(member.address)] if member.address != secure else []
+    if secure is not None:
+        there.append(f"{_address(secure)} under TLS")
+    output.say(f"metadata service {' and '.join(there)} (controller {me.key.host_id}@{me.endpoint}) serves")
+
+
+def _address(of: tuple[str, int]) -> str:
+    host, port = of
+    return f"zk://[{host}]:{port}" if ":" in host else f"zk://{host}:{port}"
 
 
 def endpoint(text: str, example: str = "127.0.0.1:9093") -> str:

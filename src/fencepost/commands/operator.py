@@ -141,7 +141,7 @@ def _cookie_text(cookie: Cookie | None) -> str:
 
 async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
     """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
-    async with await Store.connect(settings.metadata_service_uri, ClientSettings()) as store:
+    async with await Store.connect(settings.metadata_service_uri, ClientSettings.of_environment()) as store:
         stake = await identity.stake_of(store.metadata, bookie_id)
         ledgers = sorted((*stake.open, *stake.closed))
         has = (

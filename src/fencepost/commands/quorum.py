@@ -12,6 +12,7 @@ from fencepost import arguments, errors, output
 from fencepost.commands.metadata import controllers, endpoint
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
+from fencepost.store.security import Security
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 async def _run(given: argparse.Namespace) -> int:
-    administrator = Administrator(given.controllers, given.timeout)
+    administrator = Administrator(given.controllers, given.timeout, Security.of_environment().tls())
     try:
         if given.verb == "add":
             node = await administrator.add(given.endpoint)

@@ -41,6 +41,7 @@ from fencepost.metadata_service.reads import Asker
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
+from fencepost.tls import Tls
 from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
@@ -121,6 +122,8 @@ class Service:
         """Messages to clients."""
         self.started = self.heard_at = self.now()
         self.address: tuple[str, int] = ("", 0)
+        """Where clients are served: in the clear, unless TLS is all that is spoken."""
+        self.secure_address: tuple[str, int] | None = None
         self.words: Mapping[bytes, Callable[[], str]] = {}
         """The answer to each four-letter word."""
         self.outstanding = 0
@@ -148,23 +151,32 @@ class Service:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def serve(self) -> asyncio.Server:
-        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if the port can not be
-        had.
+    async def serve(self) -> list[asyncio.Server]:
+        """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if a port can not be had, and
+        :class:`fencepost.OptionError` for files that are no good for TLS.
         """
         settings = self.settings
-        try:
-            server = await self._loop.create_server(
-                lambda: Connection(self), settings.client_port_address, settings.client_port, backlog=1_024
-            )
-        except OSError as error:
-            where = f"{settings.client_port_address}:{settings.client_port}"
-            raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error
-        self.address = server.sockets[0].getsockname()[:2]
+        servers = [await self._listen(port, tls) for port, tls in settings.ports]
+        self.address, *others = [server.sockets[0].getsockname()[:2] for server in servers]
+        self.secure_address = (others or [self.address])[0] if settings.secure_client_port >= 0 else None
         # Messages that came while the loop was busy are read before a session is taken to be over.
         self._every(settings.tick_time, lambda: self._loop.call_soon(self._tick))
         self._every(settings.container_check_interval, self._delete_containers)
-        return server
+        return servers
+
+    async def _listen(self, port: int, tls: Tls | None) -> asyncio.Server:
+        host = self.settings.client_port_address
+
+        def came() -> asyncio.Protocol:
+            if tls is None:
+                return Connection(self)
+            return tls.opening(lambda: Connection(self), self.settings.sessionless_cnxn_timeout / 1_000)
+
+        try:
+            return await self._loop.create_server(came, host, port, backlog=1_024)
+        except OSError as error:
+            where = f"{host}:{port}"
+            raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """End cleanly: what is under way is finished."""

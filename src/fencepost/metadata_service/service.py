@@ -105,6 +105,7 @@ async def _serve(
         ),
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
         listen=quorum.listen,
+        tls=settings.tls_of_quorum,
     )
     member = Member(settings, host, end)
     tracing = None
@@ -122,13 +123,14 @@ async def _serve(
         return
     await taking_part
     member.trace = tracing
-    server = await member.serve()
+    servers = await member.serve()
     kafka = KafkaListener(host)
     if quorum.kafka_port is not None:
         await kafka.listen(quorum.kafka_port)
     serving(member)
     reason = await ended
-    server.close()
+    for server in servers:
+        server.close()
     await kafka.close()
     try:
         await member.stop()

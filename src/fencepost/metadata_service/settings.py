@@ -6,19 +6,27 @@ Every limit says what happens when it is reached.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fencepost.errors import OptionError
+from fencepost.quorum.driver.links import PeerTls
 from fencepost.store.settings import FileOfSettings
+from fencepost.tls import Files, Tls
 
 MIB = 1 << 20
 
 _NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
 "snap_retain_count": "autopurge.snapRetainCount",
     "container_check_interval": "znode.container.checkIntervalMs",
-    "super_digest": "DigestAuthenticationProvider.superDigest"}  # fmt: skip
+    "super_digest": "DigestAuthenticationProvider.superDigest",
+    "ssl_key_store": "ssl.keyStore.location", "ssl_key_store_password": "ssl.keyStore.passwordPath",
+    "ssl_trust_store": "ssl.trustStore.location", "ssl_client_auth": "ssl.clientAuth",
+    "ssl_quorum_key_store": "ssl.quorum.keyStore.location",
+    "ssl_quorum_key_store_password": "ssl.quorum.keyStore.passwordPath",
+    "ssl_quorum_trust_store": "ssl.quorum.trustStore.location"}  # fmt: skip
 
 
 def _name(field: str) -> str:
@@ -37,6 +45,39 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
     client_port_address: Annotated[str, Meta(description="the address to listen on; 0.0.0.0: all of them")] = (
         "127.0.0.1"
     )
+
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+
+    secure_client_port: Annotated[
+        int, Meta(ge=-1, le=65_535, description="the port on which TLS is spoken; 0: any free one; -1: none")
+    ] = -1
+    ssl_key_store: Annotated[
+        str, Meta(description="the certificate of secureClientPort with its private key, in one file in PEM")
+    ] = ""
+    ssl_key_store_password: Annotated[str, Meta(description="a file with the password of that key, if it has one")] = ""
+    ssl_trust_store: Annotated[str, Meta(description="the authorities by which clients are known, in PEM")] = ""
+    ssl_client_auth: Annotated[
+        Literal["need", "none"],
+        Meta(
+            description=(
+                "need: clients of secureClientPort have a certificate that is trusted, and there is no clientPort;"
+                " none: they need none, and both ports are there"
+            )
+        ),
+    ] = "need"
+    ssl_quorum: Annotated[
+        bool,
+        Meta(description="whether members, fencepost quorum and Kafka's tools speak TLS to members, with certificates"),
+    ] = False
+    ssl_quorum_key_store: Annotated[
+        str, Meta(description="the certificate for sslQuorum with its private key, in one file in PEM")
+    ] = ""
+    ssl_quorum_key_store_password: Annotated[
+        str, Meta(description="a file with the password of that key, if it has one")
+    ] = ""
+    ssl_quorum_trust_store: Annotated[
+        str, Meta(description="the authorities by which members and operators are known, in PEM")
+    ] = ""
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -145,6 +186,49 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
         least = 2 * self.tick_time if self.min_session_timeout < 0 else self.min_session_timeout
         most = 20 * self.tick_time if self.max_session_timeout < 0 else self.max_session_timeout
         return least, max(least, most)
+
+    @property
+    def ports(self) -> list[tuple[int, Tls | None]]:
+        """The ports for clients, and their TLS. Raises :class:`fencepost.OptionError` for unusable files."""
+        if self.secure_client_port < 0:
+            return [(self.client_port, None)]
+        asks = self.ssl_client_auth == "need"
+        files = Files(
+            certificate=self.ssl_key_store, password=self.ssl_key_store_password, trusted=self.ssl_trust_store
+        )
+        secure = self.secure_client_port, Tls(files, is_server=True, asks=asks)
+        return [secure] if asks else [(self.client_port, None), secure]
+
+    @property
+    def tls_of_quorum(self) -> PeerTls | None:
+        """The TLS among members, if it is on. Raises :class:`fencepost.OptionError` for files that can not be used."""
+        if not self.ssl_quorum:
+            return None
+        return PeerTls.of(
+            Files(
+                certificate=self.ssl_quorum_key_store,
+                password=self.ssl_quorum_key_store_password,
+                trusted=self.ssl_quorum_trust_store,
+            )
+        )
+
+    def check(self, origin: str) -> None:
+        """Raise if settings are at odds with each other."""
+        needed = {
+            "secureClientPort": (self.secure_client_port >= 0, "ssl.keyStore.location", self.ssl_key_store),
+            "ssl.clientAuth": (
+                self.secure_client_port >= 0 and self.ssl_client_auth == "need",
+                "ssl.trustStore.location",
+                self.ssl_trust_store,
+            ),
+            "sslQuorum": (self.ssl_quorum, "ssl.quorum.keyStore.location", self.ssl_quorum_key_store),
+            "sslQuorum = true": (self.ssl_quorum, "ssl.quorum.trustStore.location", self.ssl_quorum_trust_store),
+        }
+        for name, (is_on, other, value) in needed.items():
+            if is_on and not value:
+                raise OptionError(f"{origin}: {name} needs {other}: set it too")
+            if not is_on and value and name != "ssl.clientAuth":
+                raise OptionError(f"{origin}: {other} is for {name.partition(' ')[0]}: set that too")
 
     def value(self, name: str) -> object:
         """The value of a setting by its name in files of settings."""

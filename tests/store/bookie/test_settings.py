@@ -32,10 +32,6 @@ def test_a_file_is_read_and_the_command_line_comes_before_it(tmp_path: Path) -> 
         ('tlsKeyStore = "key.pem"', "TLS needs tlsCertificatePath and tlsKeyStore: set tlsCertificatePath too"),
         ("tlsClientAuthentication = true", "tlsClientAuthentication is for TLS"),
         ("tlsRequired = true", "tlsRequired needs TLS: set tlsCertificatePath and tlsKeyStore too"),
-        (
-            'tlsRequired = true\ntlsCertificatePath = "c.pem"\ntlsKeyStore = "k.pem"',
-            "tlsRequired needs the certificates to trust, also those of other bookies: set tlsTrustStore too",
-        ),
         ("diskUsageLwmThreshold = 0.99", "diskUsageLwmThreshold is above diskUsageThreshold: give at most 0.95"),
         ("bookiePort = ", "are no TOML"),
     ],

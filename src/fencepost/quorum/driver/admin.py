@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.frames import Welcome
-from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
+from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.messages import (
     AddVoter,
@@ -21,6 +21,7 @@ from fencepost.quorum.messages import (
     RemoveVoterResponse,
 )
 from fencepost.quorum.rules import PASSING, Error
+from fencepost.tls import Tls
 
 R = TypeVar("R")
 
@@ -34,10 +35,10 @@ class Administrator:
     Methods raise :class:`fencepost.errors.SystemFailure`.
     """
 
-    def __init__(self, endpoints: Sequence[str], patience: float = 30.0) -> None:
+    def __init__(self, endpoints: Sequence[str], patience: float = 30.0, tls: Tls | None = None) -> None:
         self.endpoints = list(endpoints)
         self.patience = patience
-        self.links = Links(self, lambda: (None, None), connect_timeout=2.0)
+        self.links = Links(self, lambda: (None, None), connect_timeout=2.0, tls=None if tls is None else PeerTls(tls))
         self._problem = "nobody answers"
 
     async def describe(self) -> tuple[str, DescribeQuorumResponse]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.frames import Welcome
-from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
+from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, NodeSettings, QuorumNode, StateMachine
 from fencepost.quorum.files.directory import Contents, Meta, draw_id, join_cluster, open_replica, read_meta, write_meta
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
@@ -63,10 +63,11 @@ class QuorumHost:
         limits: Limits = DEFAULT_LIMITS,
         max_frame: int = 32 << 20,
         listen: str = "",
+        tls: PeerTls | None = None,
     ) -> None:
         """``host_id``: None is that of the folder, or 1 if it is empty. ``hosts``: the endpoints of the hosts that are
         known, by their ids, with this one's; an empty one is that of a host which knows of nobody but what its folder
-        says. ``listen``: where this one listens, if that is not its endpoint.
+        says. ``listen``: where this one listens, if that is not its endpoint. ``tls``: without it, all is in the clear.
 
         Raises :class:`fencepost.errors.SystemFailure` if the folder can not be used.
         """
@@ -89,6 +90,7 @@ class QuorumHost:
             max_waiting=max(128 << 20, 2 * max_frame),
             connect_timeout=settings.request_timeout / 1_000_000,
             user_timeout=max(1, 2 * settings.request_timeout // 1_000),
+            tls=tls,
         )
         self._listen = listen
         self.emit: Callable[[str, str, dict[str, Any]], None] | None = None

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from fencepost.errors import SystemFailure
@@ -26,8 +27,9 @@ from fencepost.quorum.driver.frames import (
     Welcome,
     encode,
 )
-from fencepost.quorum.identity import ReplicaKey, host_and_port
+from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
+from fencepost.tls import Files, Tls, names_host
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +46,20 @@ Return = Callable[[bytes, str], None]
 
 class LinkError(Exception):
     """A connection could not be opened, was refused, or broke: nothing is known of what was sent over it."""
+
+
+@dataclass(frozen=True)
+class PeerTls:
+    """TLS among replicas, mutual. Each shows the same certificate as a client and as a server, which names the host by
+    which the others reach it. An administrator has no server."""
+
+    client: Tls
+    server: Tls | None = None
+
+    @classmethod
+    def of(cls, files: Files) -> PeerTls:
+        """That of a replica with these files. Raises :class:`fencepost.OptionError`."""
+        return cls(Tls(files, is_server=False), Tls(files, is_server=True, asks=True))
 
 
 class Handler(Protocol):
@@ -190,6 +206,10 @@ class _Incoming(_Link):
                 error = f"it is of the cluster {frame.cluster_id}, and this replica of {welcome.cluster_id or 'none'}"
             elif frame.cluster_id is None and frame.replica is not None:
                 error = "it says which replica it is, and not of which cluster"
+            elif self.links.tls is not None and (known := _known(welcome, frame.replica)) is not None:
+                host = host_and_port(known.endpoint)[0]
+                if self.transport is not None and not names_host(self.transport, host):
+                    error = f"it says that it is {frame.replica}, and its certificate does not name {host}"
             if error:
                 self.send(Welcome(welcome.node, welcome.cluster_id, error=error))
                 assert self.transport is not None
@@ -239,7 +259,10 @@ class _Outgoing(_Link):
     async def _open(self) -> None:
         try:
             async with asyncio.timeout(self.links.connect_timeout):
-                await self.links.loop.create_connection(lambda: self, *host_and_port(self.endpoint))
+                host, port = host_and_port(self.endpoint)
+                tls = self.links.tls
+                context = None if tls is None else tls.client.context
+                await self.links.loop.create_connection(lambda: self, host, port, ssl=context)
                 await asyncio.shield(self.opened)
         except TimeoutError:
             self.lost("it did not answer in time")
@@ -340,9 +363,11 @@ class Links:
         connect_timeout: float = 1.0,
         first_frame: float = FIRST_FRAME,
         user_timeout: int = 2_000,
+        tls: PeerTls | None = None,
     ) -> None:
         self.handler = handler
         self.hello = hello
+        self.tls = tls
         self.max_frame = max_frame
         self.max_waiting = max_waiting
         self.connect_timeout = connect_timeout
@@ -361,10 +386,15 @@ class Links:
         """Take connections; the endpoint, with the port that it got. Raises
         :class:`fencepost.errors.SystemFailure`."""
         try:
-            self._server = await self.loop.create_server(lambda: _Incoming(self), *host_and_port(endpoint))
+            self._server = await self.loop.create_server(self._came, *host_and_port(endpoint))
         except OSError as error:
             raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
+
+    def _came(self) -> asyncio.Protocol:
+        if self.tls is None or self.tls.server is None:
+            return _Incoming(self)
+        return self.tls.server.opening(lambda: _Incoming(self), self.first_frame)
 
     def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:
         """The places for connections of a replica; None is an administrator."""
@@ -430,6 +460,11 @@ class Links:
         for link in (*self.outgoing.values(), *self.incoming):
             link.close()
         await asyncio.sleep(0)
+
+
+def _known(welcome: Welcome, replica: ReplicaKey | None) -> Node | None:
+    """The voter that a replica says it is."""
+    return None if replica is None else welcome.voters.node(replica)
 
 
 def _retrieve(future: asyncio.Future[Welcome]) -> None:

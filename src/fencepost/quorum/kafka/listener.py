@@ -29,7 +29,8 @@ _LENGTH = struct.Struct(">i")
 
 
 class KafkaListener:
-    """Listens for Kafka's protocol at the host of a member's endpoint, from :meth:`listen` to :meth:`close`."""
+    """Listens for Kafka's protocol at the host of a member's endpoint, from :meth:`listen` to :meth:`close`: with the
+    TLS of the quorum, if it has any, since whoever is answered may change its voters."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class KafkaListener:
         :class:`fencepost.errors.SystemFailure`."""
         name, _ = host_and_port(self.host.me.endpoint)
         try:
-            self._server = await asyncio.start_server(self._connected, name, port)
+            self._server = await asyncio.get_running_loop().create_server(self._came, name, port)
         except OSError as error:
             raise SystemFailure(
                 f"can not listen for Kafka's protocol on {name}:{port}: {error.strerror or error}"
@@ -69,6 +70,15 @@ class KafkaListener:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _came(self) -> asyncio.Protocol:
+        tls = self.host.links.tls
+        if tls is None or tls.server is None:
+            return self._stream()
+        return tls.server.opening(self._stream, self.first_frame)
+
+    def _stream(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -48,7 +48,7 @@ def store_at(metadata: str) -> SyncClient:
     key = os.getpid(), metadata
     if key not in _STORES:
         try:
-            _STORES[key] = SyncClient.connect(metadata, ClientSettings())
+            _STORES[key] = SyncClient.connect(metadata, ClientSettings.of_environment())
         except StoreError as error:
             raise type(error)(f"option metadata: {error}") from None
     return _STORES[key]

@@ -110,7 +110,7 @@ def _report(expired: asyncio.Event, session: Session) -> None:
 
 
 async def _connected(uri: str, zk_timeout: int) -> Store:
-    return await Store.connect(uri, ClientSettings(session_timeout=zk_timeout / 1000))
+    return await Store.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
 
 
 async def _wait(event: asyncio.Event) -> None:

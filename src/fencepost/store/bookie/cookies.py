@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from fencepost.errors import SystemFailure
+from fencepost.store.disk.files import make_folder, private
 from fencepost.store.errors import NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.protobuf import message_classes
@@ -236,9 +237,9 @@ def _record(directory: str, name: str, data: bytes = b"") -> None:
     """Write a file of a directory, which is made if there is none, as a whole and durably."""
     current = Path(directory, CURRENT)
     try:
-        current.mkdir(parents=True, exist_ok=True)
+        make_folder(current)
         temporary = current / f"{VERSION}.new"
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

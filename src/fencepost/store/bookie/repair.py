@@ -111,7 +111,7 @@ class Repair:
         """Phase two, until nothing is missing any more: round after round, while other bookies or the metadata service
         are away.
         """
-        settings = ClientSettings(session_timeout=self.settings.zk_timeout / 1000, tls=self.settings.tls_of_client())
+        settings = ClientSettings.of_environment(session_timeout=self.settings.zk_timeout / 1000)
         while True:
             try:
                 uri, trace = self.settings.metadata_service_uri, self.settings.trace_directory or None

@@ -386,20 +386,13 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         used."""
         if not self.tls_certificate_path:
             return None
-        return Tls(self._tls_files, is_server=True, asks=self.tls_client_authentication)
-
-    def tls_of_client(self) -> Tls | None:
-        """The TLS by which the bookie is a client of others, which is that of its port; None if TLS is not required."""
-        return Tls(self._tls_files, is_server=False) if self.requires_tls else None
-
-    @property
-    def _tls_files(self) -> Files:
-        return Files(
+        files = Files(
             certificate=self.tls_certificate_path,
             key=self.tls_key_store,
             password=self.tls_key_store_password_path,
             trusted=self.tls_trust_store,
         )
+        return Tls(files, is_server=True, asks=self.tls_client_authentication)
 
     def of_role(self) -> Limits:
         """The limits of the role."""
@@ -423,10 +416,9 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
             )
         if self.tls_required and not self.tls_key_store:
             raise OptionError(f"{origin}: tlsRequired needs TLS: set tlsCertificatePath and tlsKeyStore too")
-        if self.requires_tls and not self.tls_trust_store:
+        if self.tls_client_authentication and not self.tls_trust_store:
             raise OptionError(
-                f"{origin}: {'tlsClientAuthentication' if self.tls_client_authentication else 'tlsRequired'} needs the"
-                " certificates to trust, also those of other bookies: set tlsTrustStore too"
+                f"{origin}: tlsClientAuthentication needs the certificates to trust: set tlsTrustStore too"
             )
         if self.disk_usage_lwm_threshold > self.disk_usage_threshold:
             raise OptionError(

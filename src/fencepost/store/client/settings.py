@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from typing import Any, Self
 
 import msgspec
 
 from fencepost.errors import OptionError
+from fencepost.store.security import Security
 from fencepost.store.wire.frames import DEFAULT_LIMIT
 from fencepost.tls import Tls
 
@@ -42,6 +44,11 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     speculation_delay: float = 0.1
     poll_wait: float = 1.0
     recovery_in_flight: int = 64
+
+    @classmethod
+    def of_environment(cls, **changes: Any) -> Self:
+        """These with the TLS that :class:`fencepost.store.security.Security` of the environment has."""
+        return cls(**{"tls": Security.of_environment().tls(), **changes})
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

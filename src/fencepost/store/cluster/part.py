@@ -17,6 +17,7 @@ from fencepost.errors import SystemFailure
 from fencepost.store.cluster import bound, words
 from fencepost.store.cluster.identity import Identity, identity, is_paused, memory
 from fencepost.store.cluster.ports import HOST
+from fencepost.store.disk.files import make_folder, private
 
 SERVES = b" serves"
 """How the line ends that a part prints once it serves."""
@@ -106,10 +107,10 @@ class Part:
         """
         self._is_starting = True
         try:
-            self.log.parent.mkdir(exist_ok=True)
+            make_folder(self.log.parent)
             if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
                 self.log.rename(self.log.with_suffix(".old.log"))
-            with open(self.log, "ab") as log:
+            with open(self.log, "ab", opener=private) as log:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-IS", bound.__file__, str(os.getpid()), *self.command),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -135,7 +136,7 @@ class Part:
         """Listen to the process until it has ended."""
         assert process.stdout is not None
         async for line in process.stdout:
-            with open(self.log, "ab") as log:
+            with open(self.log, "ab", opener=private) as log:
                 log.write(line)
             if line.rstrip().endswith(SERVES) and self.state is State.STARTING:
                 self._serves.set()

@@ -17,6 +17,7 @@ from fencepost.store.cluster import words
 from fencepost.store.cluster.identity import identity, is_alive, kill
 from fencepost.store.cluster.part import Part, State
 from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan
+from fencepost.store.disk.files import make_folder, private
 
 PROGRAM = (sys.executable, "-m", "fencepost")
 
@@ -41,8 +42,8 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            make_folder(path)
+            self._lock = private(str(path / LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         except OSError as error:
             raise SystemFailure(f"{path} can not be used: {reason(error)}") from None
         try:

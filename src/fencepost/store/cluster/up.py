@@ -16,6 +16,7 @@ from fencepost.store.cluster import control, views
 from fencepost.store.cluster.part import Part, last_words
 from fencepost.store.cluster.plan import LOGS, Plan
 from fencepost.store.cluster.supervisor import PROGRAM, Directory, Supervisor
+from fencepost.store.disk.files import make_folder, private
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -97,8 +98,8 @@ def detach(directory: Path, words: list[str]) -> dict[str, Any]:
     Raises OptionError or SystemFailure with its last words if it ends before that.
     """
     log = directory / LOGS / LOG
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "wb") as file:
+    make_folder(log.parent)
+    with open(log, "wb", opener=private) as file:
         process = subprocess.Popen(
             [*PROGRAM, "cluster", "up", *words],
             stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 Part = bytes | memoryview
@@ -190,13 +191,26 @@ class OsFile:
 _PARTS = os.sysconf("SC_IOV_MAX")
 
 
+def make_folder(path: str | Path) -> None:
+    """Make a folder, and those that it is in, for their owner, and readable by the group; nothing happens to those that
+    are there."""
+    for folder in reversed((Path(path), *Path(path).parents)):
+        if not folder.is_dir():
+            folder.mkdir(0o750, exist_ok=True)
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for :func:`open`: a new file is for its owner, and readable by the group."""
+    return os.open(path, flags, 0o640)
+
+
 class OsFiles:
     """A folder of the operating system. It is made if it is missing, unless ``create`` is false."""
 
     def __init__(self, path: str, create: bool = True) -> None:
         self.path = path
         if create and not os.path.isdir(path):
-            os.makedirs(path)
+            make_folder(path)
             _sync_folder(os.path.dirname(os.path.abspath(path)))
 
     def names(self) -> list[str]:
@@ -208,7 +222,7 @@ class OsFiles:
 
     def create(self, name: str) -> File:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return OsFile(name, os.open(os.path.join(self.path, name), flags, 0o640), 0)
+        return OsFile(name, private(os.path.join(self.path, name), flags), 0)
 
     def open(self, name: str, writable: bool = False) -> File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC

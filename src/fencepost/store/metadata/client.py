@@ -14,6 +14,7 @@ import contextlib
 import enum
 import logging
 import math
+import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Self
@@ -21,6 +22,7 @@ from typing import Any, Self
 import msgspec
 from kazoo import exceptions
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 
 from fencepost.store.errors import (
@@ -40,6 +42,8 @@ from fencepost.store.metadata import paths, registration, serialization
 from fencepost.store.metadata.address import Address, parse
 from fencepost.store.metadata.registration import BookieServiceInfo
 from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.security import Security
+from fencepost.tls import Tls
 
 _LOST = (
     exceptions.ConnectionLoss,
@@ -110,6 +114,26 @@ class Node(msgspec.Struct, frozen=True):
     owner: int = 0
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, with the TLS of the store."""
+
+    def __init__(self, tls: Tls | None) -> None:
+        super().__init__()
+        self.tls = tls
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> socket.socket:
+        connection = socket.create_connection(address, timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is None:
+            return connection
+        try:
+            return self.tls.context.wrap_socket(connection, server_hostname=hostname)
+        except (OSError, ValueError) as error:
+            connection.close()
+            _log.warning("TLS is not agreed on with the metadata service at %s:%d: %s", *address[:2], error)
+            raise OSError(f"TLS is not agreed on: {error}") from error
+
+
 class MetadataClient:
     """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
 
@@ -119,7 +143,9 @@ class MetadataClient:
     once.
     """
 
-    def __init__(self, address: Address, session_timeout: float, operation_timeout: float) -> None:
+    def __init__(
+        self, address: Address, session_timeout: float, operation_timeout: float, tls: Tls | None = None
+    ) -> None:
         self.address = address
         self.session_timeout = session_timeout
         self.operation_timeout = operation_timeout
@@ -136,6 +162,8 @@ class MetadataClient:
             timeout=session_timeout,
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2},
             logger=_kazoo_log,
+            handler=_Handler(tls),
+            use_ssl=tls is not None,
         )
         self._kazoo.add_listener(lambda state: self._hop(self._session_changed, state))
 
@@ -149,14 +177,18 @@ class MetadataClient:
         session_timeout: float = 10.0,
         connect_timeout: float = 15.0,
         operation_timeout: float = 30.0,
+        tls: Tls | None = None,
     ) -> Self:
-        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds.
+        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
+        as :class:`fencepost.store.security.Security` of the environment says.
 
         The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
         ledgers of the cluster have another layout than BookKeeper's hierarchical one.
         """
-        client = cls(parse(uri), session_timeout, operation_timeout)
+        security = Security.of_environment()
+        tls = tls or (security.tls() if security.metadata_tls else None)
+        client = cls(parse(uri), session_timeout, operation_timeout, tls)
         try:
             client._kazoo.start_async()
             async with asyncio.timeout(connect_timeout):
