@@ -64,7 +64,7 @@ class SyncClient(Waiting[Client]):
 
     def close(self) -> None:
         """See :meth:`.Store.close`. It can be called again."""
-        if not self._loop.loop.is_closed():
+        if self._loop.is_own() and not self._loop.loop.is_closed():
             try:
                 self._loop.wait(self._of.close())
             finally:

@@ -79,7 +79,7 @@ class LogWriter:
         """The name of this writer in a trace."""
         self._events: deque[Any] = deque()
         self._is_delivering = False
-        self._carry: dict[type[Any], Callable[[Any], None]] = {
+        self._carry: dict[type[Any], Callable[[Any], Any]] = {
             role.ReadChain: lambda effect: self._driver.spawn(self._read_chain(effect)),
             role.WriteChain: lambda effect: self._driver.spawn(self._write_chain(effect)),
             role.CreateLedger: lambda effect: self._driver.spawn(self._create_ledger(effect)),
@@ -122,6 +122,8 @@ class LogWriter:
         self._trouble: StoreError | None = None
         """The last failure on the way to a ledger to write to, unless the step was done since."""
         self._error: StoreError | None = None
+        self._driver.must_work()
+        self._driver.dependents.add(self._give_up)
         self._election: Election | None = None
         self._standing: asyncio.Task[None] | None = None
 
@@ -186,9 +188,7 @@ class LogWriter:
             raise
 
     def _stand(self) -> None:
-        self._standing = self._loop.create_task(self._stands())
-        self._driver.tasks.add(self._standing)
-        self._standing.add_done_callback(self._stands_no_more)
+        self._standing = self._driver.spawn(self._stands())
 
     async def _stands(self) -> None:
         """Stand for leader whenever nobody leads."""
@@ -204,12 +204,6 @@ class LogWriter:
                 await asyncio.sleep(1)
                 continue
             await changed.wait()
-
-    def _stands_no_more(self, task: asyncio.Task[None]) -> None:
-        self._driver.tasks.discard(task)
-        if not self._ended.done() and (task.cancelled() or task.exception() is not None):
-            self._error = self._error or IllegalOperationError("the store was closed meanwhile")
-            self._end(role.Reason.CLOSED)
 
     def _elected(self, is_elected: bool) -> None:
         self._deliver(role.Elected() if is_elected else role.NotElected())
@@ -305,6 +299,7 @@ class LogWriter:
         return self._leading.is_set() and self._role.last_wish is None
 
     def _require_leader(self) -> None:
+        self._driver.must_work()
         if not self._takes:
             raise self._refusal()
 
@@ -418,6 +413,7 @@ class LogWriter:
     def _end(self, reason: role.Reason) -> None:
         """End the writer: all appends under way fail."""
         self._leading.clear()
+        self._driver.dependents.discard(self._give_up)
         if not self._ended.done():
             self._ended.set_result(reason)
         sinks, self._sinks = self._sinks, deque()
@@ -465,6 +461,8 @@ class LogWriter:
                     continue
                 for effect in self._role.receive(event, int(self._loop.time() * 1_000_000)):
                     self._carry[type(effect)](effect)
+        except Exception as error:
+            self._driver.give_up(error)
         finally:
             self._is_delivering = False
 
@@ -517,7 +515,7 @@ class LogWriter:
 
     def _give_up(self, error: StoreError) -> None:
         """The writer can not go on at all."""
-        self._error = error
+        self._error = self._error or error
         self._end(role.Reason.CLOSED)
 
     # -- ledgers -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, FencepostError
 __all__ = [
     "BadVersionError",
     "BookieExistsError",
+    "ClientFailedError",
     "ClusterExistsError",
     "CookieExistsError",
     "DataUnknownError",
@@ -112,6 +113,12 @@ class IllegalOperationError(StoreError):
     """The operation can not be asked for in this state, or with these arguments."""
 
     exit_code = WRONG_OPTIONS
+
+
+class ClientFailedError(StoreError):
+    """The client itself went wrong, which is a fault in Fencepost, or it belongs to the process that this one was
+    forked from. It does nothing more: connect anew. Whether what was under way was done is not known.
+    """
 
 
 # -- the metadata service ---------------------------------------------------------------------------------------------

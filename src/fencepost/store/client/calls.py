@@ -71,7 +71,8 @@ class Calls:
         return future
 
     def require_open(self) -> None:
-        """Raise :class:`IllegalOperationError` if the handle is closed."""
+        """Raise :class:`IllegalOperationError` if the handle is closed, and as :meth:`.Driver.must_work`."""
+        self.driver.must_work()
         if self.actor.is_closed:
             raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
 

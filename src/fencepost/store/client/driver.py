@@ -8,14 +8,19 @@ connections, the session and one view of the bookies.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from fencepost.store.client.connection import Connection
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import (
     BadVersionError,
+    ClientFailedError,
     IllegalOperationError,
     LedgerExistsError,
     MetadataServiceError,
@@ -56,6 +61,13 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import preferred
 from fencepost.tracing import TraceWriter
 
+_log = logging.getLogger("fencepost.ledgers")
+
+FORKED = "this client belongs to the process from which this one was forked: connect anew after a fork"
+
+_CLIENT = ("fencepost.store.client.", "fencepost.log.")
+"""The modules of what runs on a driver."""
+
 _OUTCOMES: dict[type[StoreError], Outcome] = {
     NoSuchLedgerError: Outcome.NO_LEDGER,
     LedgerExistsError: Outcome.EXISTS,
@@ -95,6 +107,12 @@ class Driver:
         """Functions that are called once the metadata service is out of reach for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
+        self.dependents: set[Callable[[StoreError], None]] = set()
+        """Functions that are called with the error when the driver does nothing more."""
+        self.failure: Exception | None = None
+        """What went wrong in the driver that must not, if something did."""
+        self._process = os.getpid()
+        _watch_over(self)
 
     @classmethod
     async def start(
@@ -111,16 +129,55 @@ class Driver:
         for stop in self._stops:
             stop()
         self._stops.clear()
+        self._end(IllegalOperationError("the store was closed meanwhile"))
+        await self.metadata.close()
+        if self.trace is not None:
+            await asyncio.to_thread(self.trace.close)
+
+    def _end(self, error: StoreError) -> None:
+        """Do nothing more: all that is under way fails."""
         self._be_patient()
-        for actor in [*self.actors]:
-            actor.fail(IllegalOperationError("the store was closed meanwhile"))
+        for report in [*(actor.fail for actor in self.actors), *self.dependents]:
+            try:
+                report(error)
+            except Exception as another:  # the others are told all the same
+                _log.error("a client of %s fails to end", self.metadata.address, exc_info=another)
+        for future in [*self._patient]:
+            if not future.done():
+                future.set_exception(error)
         for task in [*self.tasks]:
             task.cancel()
         for connection in self.connections.values():
             connection.close()
-        await self.metadata.close()
-        if self.trace is not None:
-            await asyncio.to_thread(self.trace.close)
+
+    # -- what must not be ----------------------------------------------------------------------------------------------
+
+    def give_up(self, error: Exception) -> None:
+        """Something went wrong that nobody foresaw, so that nothing is certain any more: all calls that are under way
+        fail, and all later ones at once.
+        """
+        if self.failure is None:
+            self.failure = error
+            _log.error("a client of %s gives up", self.metadata.address, exc_info=error)
+            self._end(self._failed())
+
+    def must_work(self) -> None:
+        """Raises :class:`ClientFailedError` if the driver has given up, or is that of the process from which this one
+        was forked.
+        """
+        if self.failure is not None:
+            raise self._failed() from self.failure
+        if os.getpid() != self._process:
+            raise ClientFailedError(FORKED)
+
+    def _failed(self) -> ClientFailedError:
+        failure = self.failure
+        made = ClientFailedError(
+            f"a fault in Fencepost, after which this client does nothing more: {type(failure).__name__}: {failure};"
+            " connect anew; whether what was under way was done is not known"
+        )
+        made.__cause__ = failure
+        return made
 
     def set_timer(self, timer: SetTimer, deliver: Callable[[TimerFired], None]) -> None:
         """Give a role the event of a timer when its time has come, a random part of its jitter later."""
@@ -138,6 +195,7 @@ class Driver:
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
         """Send a request of nobody's role to a bookie; gives its answer, None if there is none."""
+        self.must_work()
         question = _Question(self.loop.create_future())
         self.connection(bookie).send(question, 0, request)
         return await question.answer
@@ -186,11 +244,17 @@ class Driver:
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
-    def spawn(self, coroutine: Any) -> None:
-        """Run a coroutine until the driver is closed."""
+    def spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        """Run a coroutine until the driver is closed. It handles its errors itself."""
         task = self.loop.create_task(coroutine)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.give_up(error)
 
     async def patiently(self, future: asyncio.Future[Any]) -> Any:
         """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach
@@ -241,6 +305,43 @@ class Driver:
         if session is Session.EXPIRED:
             for actor in [*self.actors]:
                 actor.deliver(SessionExpired())
+
+
+_DRIVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Driver]] = WeakKeyDictionary()
+"""The drivers on each loop that has some."""
+
+
+def _watch_over(driver: Driver) -> None:
+    """Have a driver give up when one of its callbacks raises: the loop would only log that, and somebody might wait for
+    ever.
+    """
+    loop = driver.loop
+    if loop in _DRIVERS:
+        _DRIVERS[loop].add(driver)
+        return
+    drivers = _DRIVERS[loop] = WeakSet([driver])
+    before = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error, is_callback = context.get("exception"), not {"handle", "protocol"}.isdisjoint(context)
+        if is_callback and isinstance(error, Exception) and _is_of_client(error.__traceback__):
+            for each in [*drivers]:
+                each.give_up(error)
+        if before is None:
+            loop.default_exception_handler(context)
+        else:  # such as that of a process of the store, which ends then
+            before(loop, context)
+
+    loop.set_exception_handler(handle)
+
+
+def _is_of_client(traceback: TracebackType | None) -> bool:
+    """Whether an error came out of the code of a client."""
+    while traceback is not None:
+        if traceback.tb_frame.f_globals.get("__name__", "").startswith(_CLIENT):
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 class _Question:
@@ -299,6 +400,7 @@ class Actor:
             ledger = getattr(role, "ledger", "")
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
             self._carry[Trace] = self.trace_effect
+        driver.must_work()
         driver.actors.add(self)
         self.deliver(driver.candidates())
 
@@ -331,8 +433,11 @@ class Actor:
         if self.is_closed:
             return
         carry = self._carry
-        for effect in self._receive(event, int(self._time() * 1_000_000)):
-            carry[type(effect)](effect)
+        try:
+            for effect in self._receive(event, int(self._time() * 1_000_000)):
+                carry[type(effect)](effect)
+        except Exception as error:
+            self.driver.give_up(error)
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """A bookie answered."""

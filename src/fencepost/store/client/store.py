@@ -122,7 +122,8 @@ class Store:
 
     @property
     def metadata(self) -> MetadataClient:
-        """The session with the metadata service."""
+        """The session with the metadata service. Raises as :meth:`.Driver.must_work`."""
+        self.driver.must_work()
         return self.driver.metadata
 
     # -- ledgers -------------------------------------------------------------------------------------------------------

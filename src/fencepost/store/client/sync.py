@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from fencepost.errors import OptionError
+from fencepost.store.client.driver import FORKED
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.store import Opening
 from fencepost.store.client.writer import Data, LedgerWriter, copied
+from fencepost.store.errors import ClientFailedError
 from fencepost.store.rules.metadata import LedgerMetadata
 
 T = TypeVar("T")
@@ -35,6 +38,7 @@ class Loop:
     """A thread with a loop, and the way onto it."""
 
     def __init__(self) -> None:
+        self.process = os.getpid()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run, name="fencepost client", daemon=True)
         self.thread.start()
@@ -56,8 +60,9 @@ class Loop:
         """Run a coroutine on the loop, wait for it and give its result. A caller that is interrupted meanwhile cancels
         it.
         """
-        if self.loop.is_closed() or threading.current_thread() is self.thread:
+        if not self.is_own() or self.loop.is_closed() or threading.current_thread() is self.thread:
             coroutine.close()
+            self._must_be_own()
             raise OptionError(
                 "the store is closed" if self.loop.is_closed() else "this would wait for itself: await it"
             )
@@ -75,6 +80,7 @@ class Loop:
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop."""
+        self._must_be_own()
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Iterator[T]:
@@ -82,6 +88,14 @@ class Loop:
         most.
         """
         return iter(_Pump(self, items, at_once))
+
+    def is_own(self) -> bool:
+        """Whether this process has the thread; one that was forked from it has not."""
+        return self.process == os.getpid()
+
+    def _must_be_own(self) -> None:
+        if not self.is_own():
+            raise ClientFailedError(FORKED)
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -147,7 +161,7 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
         try:
             for data in drawn:
                 chunk.append(data if type(data) is bytes else copied(data))
-                size += len(data)
+                size += len(chunk[-1])
                 if len(chunk) >= _CHUNK or size >= _CHUNK_SIZE:
                     break
             else:
@@ -175,7 +189,8 @@ class Handle(Waiting[H]):
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self._loop.wait(self._of.__aexit__(kind, error, traceback))
+        if self._loop.is_own():  # else the other process closes it
+            self._loop.wait(self._of.__aexit__(kind, error, traceback))
 
 
 def waits(work: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Waiting[S], P], T]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, Protocol, Self
 
+from fencepost.errors import OptionError
 from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
@@ -111,6 +112,9 @@ class LedgerWriter:
         :class:`StoreError`; the entry may be in the ledger or not then, and likewise when the append is cancelled while
         it waits.
         """
+        self._driver.must_work()
+        if type(data) is not bytes:
+            data = copied(data)
         size = len(data)
         if not self._has_room(size):
             await self._room(size)
@@ -125,6 +129,9 @@ class LedgerWriter:
 
         It is for whoever limits by other means what is under way, as all of it is in memory.
         """
+        self._driver.must_work()
+        if type(data) is not bytes:
+            data = copied(data)
         size = len(data)
         self._reserve(size)
         future: asyncio.Future[int] = self._new_future()
@@ -176,6 +183,9 @@ class LedgerWriter:
 
     async def _send_one_of(self, several: _Several, data: Data) -> bool:
         """Send one of several entries, unless an earlier one has failed."""
+        self._driver.must_work()
+        if type(data) is not bytes:
+            data = copied(data)
         size = len(data)
         if not self._has_room(size):
             await self._room(size)
@@ -195,6 +205,7 @@ class LedgerWriter:
 
     async def send_some_of(self, several: _Several, entries: list[bytes]) -> bool:
         """Send some of several entries as there is room for them, unless an earlier one has failed."""
+        self._driver.must_work()
         at, sizes = 0, [*map(len, entries)]
         several.mean = sum(sizes) // max(1, len(sizes))
         while at < len(entries):
@@ -231,7 +242,7 @@ class LedgerWriter:
             at += 1
         return at, total
 
-    def _put(self, data: Data, size: int, sink: Any) -> None:
+    def _put(self, data: bytes, size: int, sink: Any) -> None:
         """Append an entry for which room is reserved, together with all that are appended in this turn of the loop."""
         if size > self._largest:
             self._release(1, size)
@@ -239,7 +250,7 @@ class LedgerWriter:
         if self._actor.is_closed:
             self._release(1, size)
             raise self._closed()
-        self._entries.append(data if type(data) is bytes else bytes(data))
+        self._entries.append(data)
         self._sinks.append(sink)
         self._entries_size += size
         if self._in_flight == 1:  # there is nothing to wait for
@@ -386,6 +397,7 @@ class LedgerWriter:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def _ask(self, operation: str) -> Any:
+        self._driver.must_work()
         self._push()
         if self._actor.is_closed:
             raise self._closed()
@@ -434,9 +446,13 @@ def strange(ledger: int, bookie: str = "", then: str = "create one with another 
 
 
 def copied(data: Data) -> bytes:
-    """Data that may change are copied when they are drawn."""
-    len(data)
-    return bytes(data)
+    """Data that may change are copied when they are drawn. Raises :class:`fencepost.OptionError` for what is no
+    bytes.
+    """
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise OptionError(f"an entry is of type {type(data).__name__}: give bytes") from None
 
 
 class Sink(Protocol):

@@ -810,7 +810,7 @@ class _BookieWatch:
             while self.has_changed:
                 try:
                     await self.read()
-                except (MetadataServiceError, NoClusterError) as error:
+                except Exception as error:  # whatever it is: who waits for bookies is to hear of them
                     if self.client._is_closed:
                         return
                     _log.warning("the bookies can not be read, which is tried again: %s", error)
