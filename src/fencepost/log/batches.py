@@ -49,11 +49,6 @@ from fencepost.store.errors import (
 )
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
-LARGEST_LIST = 1_000_000
-"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of a client
-that sends more.
-"""
-
 GIVEN_UP = 7 * 24 * 3600 * 1000
 """Milliseconds after which a ledger of a batch that is still not attached may be deleted by any writer of batches."""
 
@@ -201,13 +196,8 @@ class Batches:
                 now = max(time.time_ns() // 1_000_000, self._last_time)
                 return PendingRead(asked.txn, pending.issuperset(asked.ledgers), now, are_trimmed)
             case WriteChain():
-                updated = chains.bytes_of(asked.chain)
-                if len(updated) > LARGEST_LIST:
-                    raise LogFullError(
-                        f"the log {self._nodes.name} has {len(attacher.chain.links):,} ledgers, "
-                        f"and its list has no room for {len(attacher.ledgers):,} more: trim the log"
-                    )
-                return ChainWritten(asked.txn, Outcome.OK, await self._nodes.write(updated, asked.version))
+                version = await self._nodes.write(chains.bytes_of(asked.chain), asked.version)
+                return ChainWritten(asked.txn, Outcome.OK, version)
         raise AssertionError(asked)
 
     async def _must_be_whole(self, chain: Chain) -> None:

@@ -21,7 +21,8 @@ from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import LeaderSettings
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.store import Opening, Store, password_bytes, writer_settings
+from fencepost.store.client import given
+from fencepost.store.client.store import Opening, Store, writer_settings
 from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 from fencepost.store.rules.metadata import DigestType
 
@@ -58,7 +59,7 @@ class Log:
         self.store = store
         """The store that it is in."""
         self._nodes = LogNodes(store.metadata, name)
-        self._password = password_bytes(password)
+        self._password = given.password(password)
 
     @property
     def name(self) -> str:
@@ -111,16 +112,18 @@ class Log:
         Raises :class:`NoSuchLogError`, :class:`LogSealedError`, :class:`MissingLedgerError`, and after ``wait``
         :class:`NotLeaderError`, or what keeps it from having a ledger, such as :class:`NotEnoughBookiesError`.
         """
-        for option, most in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
-            if most < 1:
-                raise OptionError(f"{option} is {most}: give at least 1")
-        limited = {"ledger_entries": ledger_entries, "ledger_bytes": ledger_bytes, "ledger_seconds": ledger_seconds}
-        for option, limit in limited.items():
-            if limit < 0:
-                raise OptionError(f"{option} is {limit}: give 0 for no limit, or more")
-        limits = rules.Limits(ledger_entries, ledger_bytes, int(ledger_seconds * 1_000_000))
-        patience = None if wait is None else int(wait * 1_000_000)
-        settings = LeaderSettings(limits, in_flight, in_flight_bytes, patience=patience)
+        limits = rules.Limits(
+            given.whole("ledger_entries", ledger_entries, 0),
+            given.whole("ledger_bytes", ledger_bytes, 0),
+            int(given.seconds("ledger_seconds", ledger_seconds) * 1_000_000),
+        )
+        patience = None if wait is None else int(given.seconds("wait", wait) * 1_000_000)
+        settings = LeaderSettings(
+            limits,
+            given.whole("in_flight", in_flight, 1),
+            given.whole("in_flight_bytes", in_flight_bytes, 1),
+            patience=patience,
+        )
 
         async def opened() -> LogWriter:
             writer = await self._writer(settings, despite_missing)
@@ -166,6 +169,8 @@ class Log:
             chosen = OnTrimmed(on_trimmed)
         except ValueError:
             raise OptionError(f"on_trimmed is {on_trimmed!r}: give raise or skip") from None
+        given.whole("prefetch", prefetch, 1)
+        given.whole("prefetch_bytes", prefetch_bytes, 1)
         return LogReader(self.store, self._nodes, self._password, at, follow, chosen, prefetch, prefetch_bytes)
 
     # -- cursors -------------------------------------------------------------------------------------------------------
@@ -233,8 +238,8 @@ class Log:
         """
         if (before is None) == (keep is None):
             raise OptionError("give before or keep, one of them")
-        if isinstance(keep, int) and keep < 1:
-            raise OptionError(f"keep is {keep}: at least 1 ledger is kept")
+        if keep is not None and not isinstance(keep, timedelta):
+            given.whole("keep", keep, 1)
         if isinstance(keep, timedelta):
             before, keep = milliseconds(datetime.now().astimezone() - keep), None
         elif before is not None and not isinstance(before, Position):

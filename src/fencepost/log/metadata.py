@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
 from fencepost.log.chain import SENDS, SUBJECT, Chain, chain_of
-from fencepost.log.errors import LogExistsError, MissingLedgerError, NoSuchLogError
+from fencepost.log.errors import LogExistsError, LogFullError, MissingLedgerError, NoSuchLogError
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
 from fencepost.tracing.writer import TraceWriter
@@ -36,12 +36,17 @@ CURSORS = "cursors"
 TRIMS = "trims"
 PENDING = "pending"
 
+LARGEST_LIST = 1_000_000
+"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of a client
+that sends more.
+"""
+
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 def checked_name(name: str, what: str = "a log") -> str:
     """The name, if it is one. Raises :class:`OptionError`."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
             f"{name!r} is no name of {what}: give up to 200 letters, digits, dots, dashes and underscores, no dot first"
         )
@@ -124,8 +129,13 @@ class LogNodes:
 
     async def write(self, data: bytes, version: int) -> int:
         """Replace the list of ledgers if its version is still this one; gives the next version. Raises
-        :class:`BadVersionError`.
+        :class:`BadVersionError`, and :class:`LogFullError`.
         """
+        if len(data) > LARGEST_LIST:
+            raise LogFullError(
+                f"the list of the log {self.name} would have {len(data):,} bytes, and has room for {LARGEST_LIST:,}:"
+                " trim the log"
+            )
         return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
 
     async def delete(self) -> None:

@@ -18,6 +18,7 @@ from fencepost.log.chain import EARLIEST, Chain, End, Position, chain_of
 from fencepost.log.entries import Frames, time_of
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
+from fencepost.store.client import given
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
@@ -301,8 +302,8 @@ def milliseconds(time: datetime | int) -> int:
     """A time in milliseconds since 1970. Raises :class:`OptionError` for one without a time zone, which could be
     anywhere.
     """
-    if isinstance(time, int):
-        return time
+    if not isinstance(time, datetime):
+        return given.whole("the time", time, 0)
     if time.tzinfo is None:
         raise OptionError(f"{time.isoformat()} has no time zone: give one, as in datetime.now(timezone.utc)")
     return int(time.timestamp() * 1000)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from fencepost.log import chain as chains
 from fencepost.log.chain import Position
 from fencepost.log.entries import HEADER, framed
-from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
+from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.roles import leader as role
@@ -230,7 +230,7 @@ class LogWriter:
         the writer was given a time to ``wait``, also what kept it for so long from having a ledger to write to, such as
         :class:`NotEnoughBookiesError`. An append that is cancelled while it waits may be in the log or not.
         """
-        item: Item = copied(data) if key is None else (bytes(key), copied(data))
+        item: Item = copied(data) if key is None else (copied(key), copied(data))
         size = self._size_of(item)
         await self._room(size, 1)
         future: asyncio.Future[Position] = self._loop.create_future()
@@ -509,6 +509,9 @@ class LogWriter:
             answer = role.ChainWritten(effect.txn, Outcome.OK, version)
         except BadVersionError:
             answer = role.ChainWritten(effect.txn, Outcome.BAD_VERSION)
+        except LogFullError as error:
+            self._give_up(error)
+            return
         except (OutcomeUnknownError, MetadataServiceError):
             answer = role.ChainWritten(effect.txn, Outcome.UNKNOWN)
         self._deliver(answer)

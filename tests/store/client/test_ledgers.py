@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from store.client.standins import Cluster
 
 from fencepost.errors import OptionError
 from fencepost.store import errors
+from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry
@@ -495,6 +497,74 @@ def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
             with pytest.raises(errors.UnauthorizedAccessError, match=f"bookies know ledger {ledger.id} by another key"):
                 await ledger.append(b"one")
         assert (await store.ledger_metadata(ledger.id)).last_entry == -1, "its owner closes it all the same"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"ledger": -1}, "ledger is -1: give at least 0"),
+        ({"ledger": 1 << 63}, f"ledger is {1 << 63}: give at most {(1 << 63) - 1}"),
+        ({"ledger": "7"}, "ledger is '7': give a whole number"),
+        ({"ledger": True}, "ledger is True"),
+        ({"ensemble": 0}, "ensemble is 0"),
+        ({"ensemble": "3"}, "ensemble is '3'"),
+        ({"ack_quorum": 1.5}, r"ack_quorum is 1\.5"),
+        ({"ack_quorum": 4}, "an ack quorum is at least 1"),
+        ({"digest": 7}, "digest 7: there is crc32"),
+        ({"password": 7}, "password is of type int: give bytes or a text"),
+        ({"custom_metadata": {"k": "text"}}, "custom_metadata has 'k' with 'text': give a text with bytes"),
+        ({"custom_metadata": {1: b""}}, "custom_metadata has 1 with b''"),
+        ({"custom_metadata": ["k"]}, "custom_metadata is"),
+        ({"custom_metadata": {"k": bytes(2_000_000)}}, "custom_metadata has 2,000,001 bytes: give at most 500,000"),
+        ({"in_flight": 0}, "in_flight is 0"),
+        ({"in_flight_bytes": None}, "in_flight_bytes is None"),
+        ({"explicit_lac_interval": float("nan")}, "explicit_lac_interval is nan: give seconds, 0 or more"),
+        ({"explicit_lac_interval": "1"}, "explicit_lac_interval is '1'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_done(wrong: dict[str, Any], says: str) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        with pytest.raises(OptionError, match=says):
+            await asyncio.wait_for(store.create_ledger(**wrong).opened(), 10)
+        assert [ledger async for ledger in store.list_ledgers()] == []
+
+    run(test)
+
+
+def test_what_cannot_be_is_refused_wherever_it_is_given() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger() as ledger:
+            with pytest.raises(OptionError, match="an entry is of type str: give bytes"):
+                await ledger.append("text")  # type: ignore[arg-type]
+            with pytest.raises(OptionError, match="an entry is of type int"):
+                await ledger.append_many([b"x", 7])  # type: ignore[list-item]
+            assert await ledger.append(memoryview(array("i", [1, 2]))) == 1 and ledger.in_flight == 0
+        for wrong in ("7", None, -1, 1 << 63):
+            for work in (
+                lambda wrong=wrong: store.open_ledger(wrong).opened(),
+                lambda wrong=wrong: store.adopt_ledger(wrong).opened(),
+                lambda wrong=wrong: store.recover_ledger(wrong),
+                lambda wrong=wrong: store.ledger_metadata(wrong),
+                lambda wrong=wrong: store.delete_ledger(wrong),
+            ):
+                with pytest.raises(OptionError, match="ledger is "):
+                    await asyncio.wait_for(work(), 10)
+        for options in ({"password": 7}, {"digest": "md5"}, {"prefetch": 0}, {"confirmed": -2}):
+            with pytest.raises(OptionError):
+                await store.open_ledger(ledger.id, **options).opened()
+        async with store.open_ledger(ledger.id) as reader:
+            with pytest.raises(OptionError, match="entry_id is '1'"):
+                await reader.read_entry("1")  # type: ignore[arg-type]
+            with pytest.raises(OptionError, match="first is None"):
+                assert [each async for each in reader.read(None)]  # type: ignore[arg-type]
+            assert await contents(reader) == [b"x", array("i", [1, 2]).tobytes()]
+        for settings in ({"poll_wait": "1"}, {"frame_limit": 1.5}, {"request_timeout": float("inf")}):
+            with pytest.raises(OptionError):
+                ClientSettings(**settings)
 
     run(test)
 

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from itertools import accumulate
 from typing import Self
 
+from fencepost.store.client import given
 from fencepost.store.client.calls import Calls, error_of
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
@@ -110,6 +111,10 @@ class LedgerReader:
 
     async def read_entry(self, entry_id: int) -> bytes:
         """The data of one entry. Raises as :meth:`read`."""
+        if type(entry_id) is not int:
+            entry_id = given.whole("entry_id", entry_id, 0)
+        if entry_id < 0:
+            raise NoSuchEntryError(f"there is no entry {entry_id}: entries count from 0")
         if 0 <= entry_id <= self._readable and self._driver.unreachable_since is None:
             return await self._readings.want(entry_id)
         known = self.last_add_confirmed
@@ -141,6 +146,8 @@ class LedgerReader:
         """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as
         :meth:`read`.
         """
+        first = given.whole("first", first, -given.LARGEST)
+        last = None if last is None else given.whole("last", last, -given.LARGEST)
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         if last is None:
@@ -242,6 +249,7 @@ class LedgerReader:
 
     async def tail_batches(self, first: int = 0) -> AsyncGenerator[EntryBatch, None]:
         """The same entries in batches, as :meth:`read_batches` has them. Raises as :meth:`tail`."""
+        first = given.whole("first", first, -given.LARGEST)
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         while True:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fencepost.errors import OptionError
+from fencepost.store.client import given
 from fencepost.store.security import Security
 from fencepost.store.wire.frames import DEFAULT_LIMIT
 from fencepost.tls import Tls
@@ -53,5 +53,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name != "tls" and value <= 0:
-                raise OptionError(f"{name} is {value}: give more than 0")
+            if name in ("unanswered_limit", "frame_limit", "recovery_in_flight"):
+                given.whole(name, value, 1)
+            elif name != "tls":
+                given.seconds(name, value, may_be_none=False)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
+from fencepost.store.client import given
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.reader import LedgerReader
@@ -172,6 +173,8 @@ class Store:
             explicit_lac_interval,
         )
 
+        ledger = None if ledger is None else given.ledger_id(ledger)
+
         async def create() -> LedgerWriter:
             return await self._created(settings, ledger, in_flight_bytes)
 
@@ -192,6 +195,7 @@ class Store:
         :meth:`create_ledger` does.
         """
         settings = writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
+        ledger = None if ledger is None else given.ledger_id(ledger)
         writer = await self._created(settings, ledger, 1)
         writer.release()
         return writer.id
@@ -210,6 +214,8 @@ class Store:
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and
         :class:`LedgerExistsError` if the ledger has a writer already.
         """
+
+        ledger = given.ledger_id(ledger)
 
         async def adopt() -> LedgerWriter:
             known = await self.ledger_metadata(ledger)
@@ -286,15 +292,23 @@ class Store:
         ``recover`` all that :meth:`recover_ledger` raises.
         """
 
+        ledger, key = given.ledger_id(ledger), given.password(password)
+        wanted = None if digest is None else _digest(digest)
+        prefetch, prefetch_bytes = (
+            given.whole("prefetch", prefetch, 1),
+            given.whole("prefetch_bytes", prefetch_bytes, 1),
+        )
+        confirmed = given.whole("confirmed", confirmed, NO_ENTRY_YET)
+
         async def opened() -> LedgerReader:
             if recover:
-                await self.recover_ledger(ledger, password=password)
+                await self.recover_ledger(ledger, password=key)
             settings = self.driver.settings
             reader = LedgerReader(
                 self.driver,
                 ledger,
                 ReaderSettings(
-                    password_bytes(password),
+                    key,
                     int(settings.speculation_delay * 1_000_000),
                     int(settings.poll_wait * 1_000_000),
                     lac=confirmed,
@@ -303,12 +317,10 @@ class Store:
                 prefetch_bytes,
             )
             await reader.open()
-            if digest is not None and _digest(digest) is not reader.metadata.digest_type:
+            if wanted is not None and wanted is not reader.metadata.digest_type:
                 await reader.close()
                 actual = reader.metadata.digest_type.name.lower()
-                raise DigestMismatchError(
-                    f"ledger {ledger} has the digest {actual}, not {_digest(digest).name.lower()}"
-                )
+                raise DigestMismatchError(f"ledger {ledger} has the digest {actual}, not {wanted.name.lower()}")
             return reader
 
         return Opening(opened)
@@ -325,7 +337,8 @@ class Store:
         :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`,
         :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it is not possible now.
         """
-        settings = RecovererSettings(password_bytes(password), self.driver.settings.recovery_in_flight)
+        ledger = given.ledger_id(ledger)
+        settings = RecovererSettings(given.password(password), self.driver.settings.recovery_in_flight)
         role = Recoverer(ledger, settings, traces=self.driver.trace is not None)
         calls = Calls(self.driver, ledger, role)
         try:
@@ -345,7 +358,7 @@ class Store:
 
     async def ledger_metadata(self, ledger: int) -> LedgerMetadata:
         """The metadata of a ledger. Raises :class:`NoSuchLedgerError`."""
-        return (await self.metadata.read_ledger(ledger)).metadata
+        return (await self.metadata.read_ledger(given.ledger_id(ledger))).metadata
 
     async def delete_ledger(self, ledger: int, *, of_log: str | None = None) -> None:
         """Delete a ledger, in any state. Its bookies make room when they next compare with the metadata.
@@ -385,27 +398,26 @@ def writer_settings(
 
     Raises :class:`fencepost.OptionError`.
     """
-    write_quorum = ensemble if write_quorum is None else write_quorum
-    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
+    ensemble = given.whole("ensemble", ensemble, 1)
+    write_quorum = ensemble if write_quorum is None else given.whole("write_quorum", write_quorum, 1)
+    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else given.whole("ack_quorum", ack_quorum, 1)
     if not are_quorums(ensemble, write_quorum, ack_quorum):
         raise OptionError(
             f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1"
             " and at most the write quorum, and that at most the ensemble"
         )
-    for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
-        if value < 1:
-            raise OptionError(f"{name} is {value}: give at least 1")
+    given.whole("in_flight_bytes", in_flight_bytes, 1)
     return WriterSettings(
         ensemble,
         write_quorum,
         ack_quorum,
-        password_bytes(password),
+        given.password(password),
         _digest(digest),
-        tuple(sorted((custom_metadata or {}).items())),
+        given.custom_metadata(custom_metadata),
         random.SystemRandom().getrandbits(63),
-        in_flight,
-        deferred_sync,
-        int(explicit_lac_interval * 1_000_000),
+        given.whole("in_flight", in_flight, 1),
+        bool(deferred_sync),
+        int(given.seconds("explicit_lac_interval", explicit_lac_interval) * 1_000_000),
         reserves=reserves,
     )
 
@@ -427,16 +439,11 @@ def must_be_of_log(ledger: int, metadata: LedgerMetadata, log: str | None) -> No
     )
 
 
-def password_bytes(password: bytes | str) -> bytes:
-    """A password as bookies know it: UTF-8 if it is a text."""
-    return password.encode() if isinstance(password, str) else password
-
-
 def _digest(digest: DigestType | str) -> DigestType:
     if isinstance(digest, DigestType):
         return digest
     try:
         return DigestType[digest.upper()]
-    except KeyError:
+    except (AttributeError, KeyError):
         known = ", ".join(each.name.lower() for each in DigestType)
         raise OptionError(f"digest {digest!r}: there is {known}") from None

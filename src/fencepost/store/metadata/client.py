@@ -60,6 +60,9 @@ _LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"
 
 _ANY_VERSION = -1
 
+LARGEST_NODE = 1_000_000
+"""Bytes of a node, at most: a metadata service takes 1 MiB for a request by default."""
+
 Watch = tuple[Callable[..., None], *tuple[Any, ...]]
 """A function and its arguments."""
 
@@ -305,7 +308,7 @@ class MetadataClient:
 
     async def create_ledger(self, ledger: int, metadata: LedgerMetadata) -> int:
         """Create the metadata of a ledger; gives their version. Raises :class:`LedgerExistsError`."""
-        path, data = self._ledger_path(ledger), serialization.to_bytes(metadata)
+        path, data = self._ledger_path(ledger), self._fitting(ledger, metadata)
         while True:
             try:
                 await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
@@ -338,7 +341,7 @@ class MetadataClient:
         """Replace the metadata of a ledger if their version is still this one; gives the next. Raises
         :class:`BadVersionError` if it is another, and :class:`NoSuchLedgerError`.
         """
-        data = serialization.to_bytes(metadata)
+        data = self._fitting(ledger, metadata)
         try:
             stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
         except exceptions.BadVersionError:
@@ -676,6 +679,15 @@ class MetadataClient:
             return self._path(paths.ledger_path(ledger, self._long_paths))
         except ValueError as error:
             raise NoSuchLedgerError(str(error)) from None
+
+    def _fitting(self, ledger: int, metadata: LedgerMetadata) -> bytes:
+        """The bytes of metadata that a service takes; it cuts the connection of a client that sends more."""
+        data = serialization.to_bytes(metadata)
+        if len(data) > LARGEST_NODE:
+            raise MetadataServiceError(
+                f"the metadata of ledger {ledger} have {len(data):,} bytes: a metadata service takes {LARGEST_NODE:,}"
+            )
+        return data
 
     async def _make_path(self, path: str) -> None:
         """Create a node, and those above that are missing."""
