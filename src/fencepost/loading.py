@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from fencepost import regular
 from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import PROTOCOL_MODULE, NotAValue
@@ -121,8 +122,7 @@ def from_file(path: str) -> types.ModuleType:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return regular.content(path)
     except FileNotFoundError:
         raise NotAProtocol(_no_such_file(path)) from None
     except IsADirectoryError:

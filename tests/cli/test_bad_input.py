@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from cli.commandline import COUNTER, RAISING, RAISING_LINE, Ran
 
-from fencepost import loading
+from fencepost import errors, loading
+from fencepost.cli import main
 
 Run = Callable[..., Ran]
 
@@ -288,3 +289,28 @@ def test_debug_shows_where_the_author_went_wrong(here: Run, tmp_path: Path) -> N
     assert "Traceback" in ran.err
     assert "self.shares = 12 // self.n" in ran.err
     assert ran.err.splitlines()[-1].startswith("fencepost: action share raised")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("check", "{}.py"),
+        ("show", "{}.py:Pipe"),
+        ("explore", "--trace", "{}"),
+        ("explore", "{}.py"),
+        ("validate", "{}", "--protocol", "bookkeeper"),
+        ("validate", ".", "--conformance", "{}.py"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file(given: tuple[str, ...], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe that nobody writes to has no end either."""
+    for name in ("it", "it.py"):
+        if kind == "pipe":
+            os.mkfifo(tmp_path / name)
+        else:
+            (tmp_path / name).symlink_to("/dev/zero")
+    code = main([word.format(tmp_path / "it") for word in given])
+    said = capsys.readouterr()
+    assert code in (errors.WRONG_OPTIONS, errors.NOT_A_PROTOCOL, errors.SYSTEM_FAILED) and said.out == ""
+    assert said.err.count("\n") == 1 and "it is a device or a pipe, and no file" in said.err

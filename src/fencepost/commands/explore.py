@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fencepost import arguments, errors, loading, output
+from fencepost import arguments, errors, loading, output, regular
 from fencepost.errors import OptionError
 from fencepost.spec.protocol import Protocol
 
@@ -98,7 +97,7 @@ def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
     if given.config is not None or given.define:
         raise OptionError("--trace has its own constants: leave out -D and --config")
     try:
-        written = read(Path(given.trace).read_bytes())
+        written = read(regular.content(given.trace))
         if given.protocol is None and written.protocol not in loading.shipped_names():
             raise OptionError(
                 f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fencepost import extras
+from fencepost import extras, regular
 from fencepost.tracing.event import COLUMNS, STOPPED, TraceError, TraceEvent, named
 from fencepost.tracing.folder import SPOOL, parsed
 from fencepost.tracing.spool import Contents
@@ -72,11 +72,19 @@ def files_of(paths: Paths) -> list[Path]:
             known = {each.stem for each in tables}
             names = [*tables, *(each for each in spools if each.stem not in known)]
             found |= dict.fromkeys(sorted((name for name in names if not name.name.startswith(("_", "."))), key=_order))
-        elif path.exists():
-            found[path] = None
-        else:
+        elif not path.exists():
             raise TraceError(f"there is no trace {path}")
+        else:
+            found[_regular(path)] = None
     return [*found]
+
+
+def _regular(path: Path) -> Path:
+    try:
+        regular.must_be(path)
+    except OSError as error:
+        raise TraceError(f"{path} can not be read: {error.strerror}") from error
+    return path
 
 
 def _order(path: Path) -> tuple[str, int, int]:

@@ -1,0 +1,36 @@
+"""Files that somebody names: a device has no end, and a pipe waits for who may never write to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def content(path: str | Path) -> bytes:
+    """The content of a regular file. Raises :class:`OSError` also for what is there and is none."""
+    with open(path, "rb", opener=_opened) as file:
+        return file.read()
+
+
+def must_be(path: str | Path) -> None:
+    """Raises :class:`OSError` unless there is a regular file."""
+    _check(os.stat(path), path)
+
+
+def _opened(path: str, flags: int) -> int:
+    file = os.open(path, flags | os.O_NONBLOCK)  # which changes nothing for a regular file
+    try:
+        _check(os.fstat(file), path)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _check(status: os.stat_result, path: str | Path) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, and no file", str(path))
