@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupts.interrupt()
         return _main(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt as error:  # while another error was reported
+        interrupts.told()
         return output.failed(error, False)
     finally:
         interrupts.end_process()
@@ -80,10 +81,15 @@ def _main(given: list[str]) -> int:
             code = errors.HOLDS
             with contextlib.suppress(SystemExit):  # --help ends with one
                 code = _run(given)
+            if code == errors.INTERRUPTED:
+                interrupts.told()
             output.put("")  # the exit code is only right once all that was said is really out
             return code
         except (Exception, KeyboardInterrupt) as error:
-            return output.failed(KeyboardInterrupt() if interrupts.was_interrupted(error) else error, debug)
+            if not interrupts.was_interrupted(error):
+                return output.failed(error, debug)
+            interrupts.told()
+            return output.failed(KeyboardInterrupt(), debug)
 
 
 def _run(given: list[str]) -> int:

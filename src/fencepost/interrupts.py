@@ -1,5 +1,5 @@
 """Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a
-traceback.
+traceback. However often it is pressed, it is told once.
 
 The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports
 anything itself. A process that only uses the package is left as it is.
@@ -10,6 +10,9 @@ import signal
 import sys
 
 EXIT_CODE = 130
+
+_told = False
+"""Whether the command has said that it was interrupted."""
 
 
 def is_command_line() -> bool:
@@ -24,8 +27,19 @@ def is_command_line() -> bool:
 
 def end_process() -> None:
     """From now on Ctrl-C ends the process at once, if it is the command line."""
-    if is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if is_command_line() and (_told or signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         signal.signal(signal.SIGINT, _end)
+        import atexit  # not before
+
+        atexit.register(_ignore)  # among the first to be registered, and so among the last to be called
+
+
+def told() -> None:
+    """The command says that it was interrupted: Ctrl-C is ignored until that is said."""
+    global _told
+    if is_command_line():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _told = True
 
 
 def interrupt() -> None:
@@ -59,7 +73,14 @@ def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 def _end(number: object, frame: object) -> None:
     try:
-        os.write(2, b"fencepost: interrupted\n")
+        if not _told:
+            os.write(2, b"fencepost: interrupted\n")
     except OSError:
         pass
     os._exit(EXIT_CODE)
+
+
+def _ignore() -> None:
+    """Nothing is left to do but what Python does when it ends, for which it takes its handlers away."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

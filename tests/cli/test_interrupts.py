@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +111,28 @@ def test_an_interrupt_while_states_are_written_leaves_none_and_tells_what_was_fo
     assert (
         ran.code == 12 and "never_five" in ran.out and ran.out.endswith("The state space was not written to space.\n")
     )
+
+
+@pytest.mark.parametrize(
+    "given", [("check", "bookkeeper-4.13"), ("simulate-store", "--jobs", "2")], ids=["check", "simulate"]
+)
+def test_who_presses_it_again_and_again_is_told_once(given: tuple[str, ...], tmp_path: Path) -> None:
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(tmp_path)
+        os.execve(sys.executable, [sys.executable, "-m", "fencepost", *given], environment())
+    how = termios.tcgetattr(terminal)
+    how[3] |= termios.NOFLSH  # what was said and is not yet read here stays
+    termios.tcsetattr(terminal, termios.TCSANOW, how)
+    said = os.read(terminal, 1 << 16)  # the progress: it is under way
+    for _ in range(8):
+        os.write(terminal, b"\x03")
+        time.sleep(0.02)
+    while True:
+        try:
+            said += os.read(terminal, 1 << 16)
+        except OSError:  # it has ended
+            break
+    text = said.decode()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130, text
+    assert text.count("fencepost: interrupted") <= 1 and "interrupted" in text.lower() and "Traceback" not in text

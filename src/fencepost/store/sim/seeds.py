@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -166,11 +166,18 @@ def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs:
         yield (does(*task) for task in tasks)
         return
     # A fresh interpreter for each: nothing of this process is shared with it.
+    others = active_children()
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
         yield _in_order(pool, does, tasks, 3 * jobs)
+    except BaseException:
+        for process in active_children():
+            if process not in others:
+                process.terminate()
+        raise
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with _interrupts_held():  # one that is just being started needs what is here
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _in_order(
@@ -178,11 +185,21 @@ def _in_order(
 ) -> Iterator[T]:
     waiting: deque[Future[T]] = deque()
     for task in tasks:
-        waiting.append(pool.submit(does, *task))
+        with _interrupts_held():  # which a process that is started has from its beginning
+            waiting.append(pool.submit(does, *task))
         if len(waiting) > ahead:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ignore_interrupts() -> None:
