@@ -184,6 +184,9 @@ class AuthResponse(BookieMessage, frozen=True, gc=False):
 
 
 NO_AUTHENTICATION = "AuthDisabledPlugin"
+SASL = "sasl"
+"""BookKeeper's plug-in for SASL. Both names of its server are ``bookkeeper``, whatever the host is."""
+SASL_NAME = "bookkeeper"
 
 
 class StartTls(BookieMessage, frozen=True, gc=False):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fencepost.store.rows import bookie as bookie_loops
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import Frames
+from fencepost.tls import Tls
 
 HOW: dict[str, Any] = {"loops": bookie_loops, "loop_factory": None}
 """How a bookie runs: by compiled loops, or with None one message at a time; and on which event loop."""
@@ -65,7 +65,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(
     directory: Path,
-    context: ssl.SSLContext | None = None,
+    context: Tls | None = None,
     storage_of: Callable[..., Storage] = Storage,
     **settings: Any,
 ) -> AsyncIterator[Served]:
@@ -73,7 +73,9 @@ async def serving(
     given = Settings.of(settings)
     served = Served.__new__(Served)
     stopped: list[str] = []
-    server = Server(Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, HOW["loops"])
+    server = Server(
+        Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, given.users(), HOW["loops"]
+    )
     storage = storage_of(
         given.of_storage(str(directory / "journal"), str(directory / "ledgers")),
         synced=server.synced,

@@ -37,6 +37,7 @@ from fencepost.store.rules.boot import Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
 from fencepost.tls import Tls
 from fencepost.tracing import TraceWriter
+from fencepost.users import Users
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ async def serve(
             "a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
         )
     settings = _within_open_files(settings)
-    tls = settings.tls()
+    tls, users = settings.tls(), settings.users()
     directories = Directories.of(directory, settings)
     ended = _Ended()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:
@@ -70,7 +71,7 @@ async def serve(
             return
         async with client:
             process = await _Process.of(
-                settings, tls, directories, client, advertised(settings, bound), ended, storage_of
+                settings, tls, users, directories, client, advertised(settings, bound), ended, storage_of
             )
             try:
                 records = await process.boot(bound)
@@ -117,6 +118,7 @@ class _Process:
         cls,
         settings: Settings,
         tls: Tls | None,
+        users: Users | None,
         directories: Directories,
         client: MetadataClient,
         address: tuple[str, int],
@@ -133,7 +135,7 @@ class _Process:
         if settings.trace_directory:
             trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
         role = Bookie(limits=settings.of_role(), traces=trace is not None)
-        server = Server(role, settings, counts, ended.fail, tls, trace=trace)
+        server = Server(role, settings, counts, ended.fail, tls, users, trace=trace)
         server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
         endpoint = Endpoint("bookie", host, port, extensions=("tls",) if tls is not None else ())
         registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,14 +28,20 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.sasl import SaslError
+from fencepost.sasl import Server as SaslServer
 from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.messages import (
     NO_ENTRY_YET,
+    SASL,
+    SASL_NAME,
     AddEntry,
     AddEntryResponse,
+    Auth,
+    AuthResponse,
     ReadEntry,
     ReadEntryResponse,
     Request,
@@ -87,6 +94,7 @@ from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
 from fencepost.tls import Tls, upgrade
 from fencepost.tracing import TraceWriter
+from fencepost.users import REALM, Users
 
 _OK = Code.OK
 
@@ -152,6 +160,7 @@ class Server:
         metrics: Metrics,
         on_stop: Callable[[str], None],
         tls: Tls | None = None,
+        users: Users | None = None,
         loops: Any = None,
         load_loops: Callable[[], None] = lambda: None,
         trace: TraceWriter | None = None,
@@ -170,6 +179,7 @@ class Server:
         self.metrics = metrics
         self.on_stop = on_stop
         self.tls = tls
+        self.users = users
         self.loop = asyncio.get_running_loop()
         self.connections: dict[int, Connection] = {}
         self.in_flight_bytes = 0
@@ -401,12 +411,43 @@ class Server:
             self._start_tls(connection, txn, is_last)
             return is_last
         if not connection.is_admitted:
-            connection.turn_away(
-                connection.codec.refusal(txn, request, Code.UNAUTHORIZED), "it does not start TLS (tlsRequired)"
-            )
-            return False
+            return self._at_the_door(connection, txn, request)
         self._ask(connection, txn, request)
         return True
+
+    def _at_the_door(self, connection: Connection, txn: int, request: Request) -> bool:
+        """Take a message of a connection that is not served yet; whether others may follow."""
+        refusal = connection.codec.refusal(txn, request, Code.UNAUTHORIZED)
+        if type(request) is Auth and self.users is not None and connection.user is None:
+            try:
+                answer = self._authenticate(connection, self.users, request)
+            except SaslError as error:
+                connection.turn_away(refusal, f"it is not authenticated: {error}")
+                return False
+            connection.answers.append(connection.codec.encode_response(txn, AuthResponse(Code.OK, SASL, answer)))
+            return True
+        lacks_tls = self.settings.requires_tls and not connection.is_secure
+        lacks = "start TLS (tlsRequired)" if lacks_tls else "authenticate (usersPath)"
+        connection.turn_away(refusal, f"it does not {lacks}")
+        return False
+
+    def _authenticate(self, connection: Connection, users: Users, request: Auth) -> bytes:
+        """The next token for a client that authenticates. Raises :class:`SaslError`."""
+        if request.plugin != SASL:
+            raise SaslError(f"it speaks {request.plugin[:100]!r}, and this bookie {SASL!r}")
+        if connection.sasl is None:
+            connection.sasl = SaslServer(SASL_NAME, SASL_NAME, REALM, secrets.token_hex(16), users.secret_of)
+        token = connection.sasl.step(request.payload)
+        connection.user = connection.sasl.user
+        self._admit(connection)
+        return token
+
+    def _admit(self, connection: Connection) -> None:
+        """Serve a connection from now on, if nothing is lacking any more."""
+        is_secure = connection.is_secure and not connection.is_upgrading
+        connection.is_admitted = (is_secure or not self.settings.requires_tls) and (
+            connection.user is not None or self.users is None
+        )
 
     def _ask(self, connection: Connection, txn: int, request: Request) -> None:
         """Give the role a request."""
@@ -915,7 +956,8 @@ class Server:
             connection.close("it asks for TLS in the midst of other requests")
             return
         connection.is_secure = connection.is_upgrading = True
-        connection.transport.write(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
+        connection.answers.append(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
+        connection.write()
         task = self.loop.create_task(self._shake_hands(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -925,7 +967,8 @@ class Server:
 
         def agreed(transport: asyncio.Transport) -> Connection:
             connection.transport = transport
-            connection.is_admitted, connection.is_upgrading = True, False
+            connection.is_upgrading = False
+            self._admit(connection)
             self.limit_writing(connection)
             return connection
 
@@ -974,7 +1017,10 @@ class Connection(asyncio.BufferedProtocol):
         self.left = 0
         self.is_secure = False
         self.is_upgrading = False
-        self.is_admitted = not server.settings.requires_tls
+        self.sasl: SaslServer | None = None
+        self.user: str | None = None
+        """Who has authenticated."""
+        self.is_admitted = not server.settings.requires_tls and server.users is None
         """Whether it is served."""
         self.has_spoken = False
         """Whether a whole message came."""
@@ -1038,11 +1084,17 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.transport.pause_reading()
 
+    def write(self) -> None:
+        """Write all answers."""
+        answers, self.answers = self.answers, []
+        self.transport.write(b"".join(answers))
+
     def turn_away(self, answer: bytes, reason: str) -> None:
         """Answer, and end the connection, for a reason that is logged."""
         self.is_closed = True
         _log.warning("the connection from %s is closed: %s", self.peer, reason)
-        self.transport.write(answer)
+        self.answers.append(answer)
+        self.write()
         self.transport.close()
 
     def close(self, reason: str) -> None:

@@ -16,6 +16,7 @@ from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.roles.bookie import Limits
 from fencepost.store.settings import described
 from fencepost.tls import Files, Tls
+from fencepost.users import Users
 
 MIB = 1 << 20
 
@@ -205,6 +206,16 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         ),
     ] = False
 
+    users_path: Annotated[
+        str,
+        Meta(
+            description=(
+                "a file of users, as htdigest writes it; with it, a client authenticates by BookKeeper's SASL"
+                " (DIGEST-MD5) before anything else, and what others ask for is answered EUA, and the connection closed"
+            )
+        ),
+    ] = ""
+
     # -- the journal --------------------------------------------------------------------------------------------------
 
     journal_write_data: Annotated[
@@ -393,6 +404,11 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
             trusted=self.tls_trust_store,
         )
         return Tls(files, is_server=True, asks=self.tls_client_authentication)
+
+    def users(self) -> Users | None:
+        """The users; None if nobody need authenticate. Raises :class:`fencepost.OptionError` for a file that can not be
+        used."""
+        return Users(self.users_path) if self.users_path else None
 
     def of_role(self) -> Limits:
         """The limits of the role."""

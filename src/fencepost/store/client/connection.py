@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 from collections.abc import Sequence
 from itertools import chain, count
 from typing import Any, Protocol
 
+from fencepost import sasl
 from fencepost.store.client.loops import LARGE, LOOPS, AddRows
 from fencepost.store.client.pipeline import Pipeline
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import StoreError
 from fencepost.store.messages import (
+    NO_AUTHENTICATION,
+    SASL,
+    SASL_NAME,
     AddEntry,
     AddEntryResponse,
+    Auth,
+    AuthResponse,
     ReadEntry,
     Request,
     Response,
@@ -36,6 +43,7 @@ from fencepost.store.wire.frames import WireError, cut, needed, refused_length
 from fencepost.store.wire.v3 import decode_response, encode_request
 from fencepost.tls import Tls, upgrade
 from fencepost.tracing import TraceWriter
+from fencepost.users import Credentials
 
 _BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
 """Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is
@@ -416,17 +424,23 @@ class Connection:
         if self.attempts:
             delay = self.settings.reconnect_delay * 2 ** min(self.attempts - 1, 16)
             await asyncio.sleep(min(delay, self.settings.reconnect_delay_limit))
+        link: _Link | None = None
         try:
             async with asyncio.timeout(self.settings.connect_timeout):
                 host, port = await self.client.address_of(self.bookie)
                 _, link = await self.loop.create_connection(lambda: _Link(self), host, port)
                 if self.settings.tls is not None:
                     await link.start_tls(host)
+                if self.settings.credentials is not None:
+                    await link.authenticate(self.settings.credentials)
         except (OSError, TimeoutError, ValueError, StoreError) as error:
+            if link is not None:
+                link.abort("it is of no use")
             self.connecting = None
             self.attempts += 1
             reason = "it does not answer" if isinstance(error, TimeoutError) else str(error)
-            _log.info("the bookie %s can not be reached: %s", self.bookie, reason)
+            level = logging.WARNING if isinstance(error, PermissionError) else logging.INFO
+            _log.log(level, "the bookie %s can not be reached: %s", self.bookie, reason)
             self._break()
             return
         self.connecting = None
@@ -493,7 +507,7 @@ class _Link(asyncio.BufferedProtocol):
         self.transport: Any = None
         self.address = ""
         """This end's, which the bookie sees too."""
-        self.tls_answer: asyncio.Future[None] | None = None
+        self.answer: asyncio.Future[Response] | None = None
         self.reason = "the bookie closed it"
 
     def connection_made(self, transport: Any) -> None:
@@ -532,9 +546,9 @@ class _Link(asyncio.BufferedProtocol):
         self.stop += nbytes
         was_filled = self.stop == len(self.data)
         try:
-            if self.tls_answer is not None:
+            if self.answer is not None:
                 payloads, self.start = cut(self.data, self.start, self.stop, self.limit)
-                self._take_tls_answer(payloads)
+                self._take_answer(payloads)
             else:
                 if self.view is None and self.connection.pipeline is not None:
                     self.view = self.connection.pipeline.np.frombuffer(self.data, self.connection.pipeline.np.uint8)
@@ -565,8 +579,8 @@ class _Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell of it."""
-        if self.tls_answer is not None and not self.tls_answer.done():
-            self.tls_answer.set_exception(ConnectionError(self.reason))
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(ConnectionError(self.reason))
         self.connection.lost(self, str(error) if error else self.reason)
 
     def abort(self, reason: str) -> None:
@@ -578,14 +592,22 @@ class _Link(asyncio.BufferedProtocol):
         """Close the connection."""
         self.transport.close()
 
+    async def ask(self, request: Request) -> Response:
+        """The answer to a request, before the connection serves others. Raises ``OSError``."""
+        self.answer = self.connection.loop.create_future()
+        self.transport.write(encode_request(next(self.connection.txns), request))
+        try:
+            return await self.answer
+        finally:
+            self.answer = None
+
     async def start_tls(self, host: str) -> None:
         """Go on under TLS, if the bookie does; raises ``OSError`` if not."""
         tls = self.connection.settings.tls
         context = tls.context if isinstance(tls, Tls) else tls
-        self.tls_answer = self.connection.loop.create_future()
-        self.transport.write(encode_request(next(self.connection.txns), StartTls()))
-        await self.tls_answer
-        self.tls_answer = None
+        response = await self.ask(StartTls())
+        if not isinstance(response, StartTlsResponse) or response.code is not Code.OK:
+            raise ConnectionError("it does not speak TLS")
         assert context is not None
 
         def agreed(transport: asyncio.Transport) -> _Link:
@@ -595,13 +617,24 @@ class _Link(asyncio.BufferedProtocol):
         name = host if context.check_hostname else None
         await upgrade(self.transport, agreed, context, server_side=False, server_hostname=name)
 
-    def _take_tls_answer(self, payloads: list[bytes]) -> None:
-        assert self.tls_answer is not None
+    async def authenticate(self, credentials: Credentials) -> None:
+        """Authenticate by BookKeeper's SASL, unless the bookie says that nobody need. Raises ``OSError``."""
+        user, password = credentials
+        client = sasl.Client(SASL_NAME, SASL_NAME, user, password, secrets.token_hex(16))
+        token = client.step(b"")
+        while not client.is_complete:
+            response = await self.ask(Auth(SASL, token))
+            if not isinstance(response, AuthResponse) or response.code is not Code.OK:
+                raise PermissionError(f"it does not know {user}, or by another password")
+            if response.plugin == NO_AUTHENTICATION:
+                return
+            try:
+                token = client.step(response.payload)
+            except sasl.SaslError as error:
+                raise PermissionError(str(error)) from error
+
+    def _take_answer(self, payloads: list[bytes]) -> None:
         for payload in payloads:
             _, response = decode_response(payload)
-            if self.tls_answer.done():
-                continue
-            if isinstance(response, StartTlsResponse) and response.code is Code.OK:
-                self.tls_answer.set_result(None)
-            else:
-                self.tls_answer.set_exception(ConnectionError("it does not speak TLS"))
+            if self.answer is not None and not self.answer.done():
+                self.answer.set_result(response)

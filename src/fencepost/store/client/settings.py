@@ -11,6 +11,7 @@ from fencepost.store.client import given
 from fencepost.store.security import Security
 from fencepost.store.wire.frames import DEFAULT_LIMIT
 from fencepost.tls import Tls
+from fencepost.users import Credentials
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +26,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed.
     ``frame_limit``: the largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by
-    default. ``tls``: speak TLS to bookies, with these files or this context.
+    default. ``tls``: speak TLS to bookies, with these files or this context. ``credentials``: the
+    user as whom it authenticates with bookies.
 
     ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how
     long a bookie holds the question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
@@ -41,19 +43,21 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     unanswered_limit: int = 128 * 1024 * 1024
     frame_limit: int = DEFAULT_LIMIT
     tls: ssl.SSLContext | Tls | None = None
+    credentials: Credentials | None = None
     speculation_delay: float = 0.1
     poll_wait: float = 1.0
     recovery_in_flight: int = 64
 
     @classmethod
     def of_environment(cls, **changes: Any) -> Self:
-        """These with the TLS that :class:`fencepost.store.security.Security` of the environment has."""
-        return cls(**{"tls": Security.of_environment().tls(), **changes})
+        """These with the TLS and the credentials that the environment names, see
+        :class:`fencepost.store.security.Security` and :class:`fencepost.users.Credentials`."""
+        return cls(**{"tls": Security.of_environment().tls(), "credentials": Credentials.read(), **changes})
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in ("unanswered_limit", "frame_limit", "recovery_in_flight"):
                 given.whole(name, value, 1)
-            elif name != "tls":
+            elif name not in ("tls", "credentials"):
                 given.seconds(name, value, may_be_none=False)
