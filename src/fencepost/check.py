@@ -278,5 +278,6 @@ def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: An
         "table": explored.table,
         "walks": explored.walks,
         "on_spark": explored.on_spark,
+        "compiling": explored.compiling,
     }
     return Result(protocol, **{**found, **judged})

@@ -31,15 +31,35 @@ SECTIONS = (
 FAIR = "Fair (what every behaviour does that temporal properties are judged by)"
 
 
-def listing(protocols: Iterable[tuple[str, type[Protocol]]]) -> str:
-    """One line for each protocol, then one for each of its configurations with the verdict that is expected of it."""
+def listing(protocols: Iterable[tuple[str, type[Protocol]]], width: int | None = None) -> str:
+    """One line for each protocol, then one for each of its configurations with the verdict that is expected of it; in
+    ``width`` columns, if that is given, what does not fit goes on below.
+    """
     lines: list[str] = []
     for name, protocol in protocols:
-        lines.append(f"{name}: {summary(protocol)}")
+        lines += _hanging(f"{name}: ", summary(protocol), width, 4)
         rows = [(key, _expected(c), c.doc) for key, c in protocol.configurations.items()]
         names, verdicts = (max((len(row[i]) for row in rows), default=0) for i in (0, 1))
-        lines += [f"    {key.ljust(names)}  {verdict.ljust(verdicts)}  {doc}".rstrip() for key, verdict, doc in rows]
+        for key, verdict, doc in rows:
+            head = f"    {key.ljust(names)}  {verdict.ljust(verdicts)}  "
+            if width is None or width - len(head) >= NARROWEST:
+                lines += _hanging(head, doc, width, len(head))
+            else:
+                lines += _hanging(f"    {key.ljust(names)}  ", verdict, width, 8)
+                lines += _hanging("        ", doc, width, 8) if doc else []
     return "\n".join(lines)
+
+
+NARROWEST = 24
+"""Columns that are left for a configuration's text; with fewer it begins below."""
+
+
+def _hanging(head: str, text: str, width: int | None, margin: int) -> list[str]:
+    """A text behind its head, of which further lines begin after a margin."""
+    whole = f"{head}{text}".rstrip()
+    if width is None or len(whole) <= width:
+        return [whole]
+    return textwrap.wrap(whole, width, subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False)
 
 
 def description(protocol: type[Protocol], width: int = 100) -> str:

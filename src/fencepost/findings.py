@@ -89,7 +89,8 @@ class Findings:
     Of a simulation, ``walks`` says how it was done and ``walk`` is the one that was asked for, if only one was. It is
     never complete, ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk.
     ``table``: the state space, if it was written down. ``engine`` is the one that explored; ``on_spark``: whether Spark
-    did a part of it, None if that was not asked for.
+    did a part of it, None if that was not asked for. ``compiling``: of the seconds, those in which loops were compiled,
+    which no rate counts.
     """
 
     protocol: Protocol
@@ -123,6 +124,7 @@ class Findings:
     walks: Walks | None = None
     walk: Trace | None = None
     on_spark: bool | None = None
+    compiling: float = 0.0
 
     @property
     def constants(self) -> Mapping[str, Value]:
@@ -131,13 +133,17 @@ class Findings:
 
     @property
     def states_per_second(self) -> float:
-        """Distinct states a second over the whole exploration."""
-        return self.distinct_states / self.seconds if self.seconds > 0 else 0.0
+        """Distinct states a second over the whole exploration, but for compiling."""
+        return self._rate(self.distinct_states)
 
     @property
     def steps_per_second(self) -> float:
         """Steps a second of a simulation, on all workers together."""
-        return self.walks.steps / self.seconds if self.walks is not None and self.seconds > 0 else 0.0
+        return self._rate(self.walks.steps) if self.walks is not None else 0.0
+
+    def _rate(self, count: int) -> float:
+        seconds = self.seconds - self.compiling
+        return count / seconds if seconds > 0 else 0.0
 
     @property
     def violation(self) -> Violation | None:

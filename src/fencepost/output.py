@@ -122,11 +122,19 @@ def failed(error: BaseException, debug: bool) -> int:
 
 
 def width() -> int:
-    """How wide text may be: as wide as the terminal, within reason."""
+    """How wide text may be: as wide as the terminal, or as ``COLUMNS`` says, within reason."""
+    said = os.environ.get("COLUMNS", "")
     try:
-        return max(40, min(110, os.get_terminal_size(stdout().fileno()).columns))
+        columns = int(said) if said.isdecimal() else os.get_terminal_size(stdout().fileno()).columns
     except (OSError, ValueError, AttributeError):
         return 100
+    return max(40, min(110, columns))
+
+
+def is_terminal() -> bool:
+    """Whether results are read on a terminal."""
+    out = stdout()
+    return out is not None and bool(out.isatty())
 
 
 def is_device(path: str) -> bool:

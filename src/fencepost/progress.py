@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 from fencepost import numbers
 from fencepost.engines.interface import COMPILING, Progress
@@ -92,9 +93,17 @@ class Bottom:
         self._drawn = 0  # characters on the line now
 
     def __enter__(self) -> Self:
+        self._outer = sys.stderr
+        if self._terminal is sys.stderr:  # what anybody writes there meanwhile goes above the line
+            sys.stderr = _Above(self._terminal, self.clear)
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.stderr = self._outer
+        self.clear()
+
+    def clear(self) -> None:
+        """Leave the line empty until it is drawn again."""
         self._write("")
 
     def _is_due(self, now: float) -> bool:
@@ -120,6 +129,22 @@ class Bottom:
             pass
 
 
+class _Above:
+    """A stream whose text is written where a line is drawn, which is cleared before."""
+
+    def __init__(self, stream: TextIO, clear: Callable[[], None]) -> None:
+        self._stream = stream
+        self._clear = clear
+
+    def write(self, text: str) -> int:
+        if text:
+            self._clear()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Seeds(Bottom):
     """Draws how far a campaign of the simulator is: call :meth:`report` with what is done."""
 
@@ -131,7 +156,8 @@ class Seeds(Bottom):
             rate = done / seconds
             left = f"   {roughly((of - done) / rate)} left" if done else ""
             self._write(
-                f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}"
+                f"{done:,} of {numbers.plural(of, 'seed')} ({per_second(rate)})   {numbers.plural(events, 'event')}"
+                f"   {duration(seconds)}{left}"
             )
 
 
@@ -146,7 +172,8 @@ class TracesLine(Bottom):
         seconds = now - self._started
         left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
         self._write(
-            f"{done:,} of {of:,} traces   {steps:,} steps ({per_second(steps / seconds)})   {duration(seconds)}{left}"
+            f"{done:,} of {numbers.plural(of, 'trace')}   {numbers.plural(steps, 'step')}"
+            f" ({per_second(steps / seconds)})   {duration(seconds)}{left}"
         )
 
     def doing(self, what: str) -> None:
@@ -165,7 +192,7 @@ class Entries(Bottom):
         if not self._terminal.isatty() or not self._is_due(now):
             return
         seconds = now - self._started
-        parts = [f"{entries:,} entries ({per_second(entries / seconds)})"]
+        parts = [f"{numbers.plural(entries, 'entry', 'entries')} ({per_second(entries / seconds)})"]
         if size is not None:
             parts.append(numbers.size(size))
         parts.append(duration(seconds))
@@ -234,8 +261,8 @@ class Line(Bottom):
 
     def _walked(self, progress: Progress, walks: int, rate: float) -> str:
         parts = {
-            "walks": f"{walks:,} walks",
-            "steps": f"{progress.generated:,} states ({per_second(rate)})",
+            "walks": numbers.plural(walks, "walk"),
+            "steps": f"{numbers.plural(progress.generated, 'state')} ({per_second(rate)})",
             "mean": f"{progress.generated / walks:,.0f} a walk" if walks else "",
             "distinct": f"about {progress.distinct:,} distinct",
             "stage": progress.stage,

@@ -9,7 +9,7 @@ import pytest
 from cli.commandline import Ran
 
 from fencepost import loading
-from fencepost.describe import constant_text
+from fencepost.describe import constant_text, listing
 from fencepost.spec.protocol import constants_of
 from fencepost.spec.values import ModelValue, Set
 
@@ -229,3 +229,10 @@ def test_constants_as_they_are_typed() -> None:
     assert constant_text(Set({2, 1})) == "1,2"
     assert constant_text(True) == "true"
     assert constant_text("text") == "text"
+
+
+def test_a_list_fits_into_a_terminal() -> None:
+    ours = [(name, loading.load(name)) for name in loading.shipped_names()]
+    for width in (60, 80, 110):
+        assert max(map(len, listing(ours, width).splitlines())) <= width
+    assert "".join(listing(ours, 80).split()) == "".join(listing(ours).split())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import sys
+from dataclasses import replace
 from math import comb
 
 import numba
 import pytest
 
+import fencepost
 from fencepost import Progress, Protocol, state
-from fencepost.engines.announcing import announced, compiling
-from fencepost.engines.interface import COMPILING
+from fencepost.engines.announcing import announced, compiling, spent
+from fencepost.engines.interface import COMPILING, MORE
 from fencepost.numbers import duration
-from fencepost.progress import Estimate, Line, Notice, per_second, roughly
+from fencepost.progress import Entries, Estimate, Line, Notice, per_second, roughly
 
 
 class Small(Protocol):
@@ -241,4 +244,32 @@ def test_a_compilation_is_reported_when_it_begins_and_what_is_compiled_already_i
     for _ in range(2):
         with announced(lambda progress: told.append(progress.doing)):
             assert twice(4) == 8
-    assert told == [COMPILING] and compiling() == ""
+    assert told in ([COMPILING], [MORE]) and compiling() == "" and spent() > 0
+
+
+class Watched(Terminal):
+    """A terminal that says so."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_written_meanwhile_goes_above_the_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Watched()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Entries(terminal, clock) as line:
+        clock.now += 2.0
+        line.report(34, None, None)
+        print("the log q has no ledger 3", file=sys.stderr)
+        clock.now += 1.0
+        line.report(1, None, None)
+    drawn = "34 entries (17/s)   2.0 s"
+    blanks = " " * len(drawn)
+    assert terminal.getvalue().startswith(f"\r{drawn}\r{blanks}\rthe log q has no ledger 3\n\r1 entry (")
+    assert sys.stderr is terminal
+
+
+def test_compiling_is_no_part_of_a_rate() -> None:
+    result = fencepost.check("ledger-chaining", configuration="small", engine="embedded", max_states=50)
+    result = replace(result, seconds=12.0, compiling=10.0)
+    assert result.states_per_second == result.distinct_states / 2

@@ -15,5 +15,6 @@ def run(_: argparse.Namespace) -> int:
     """List them."""
     from fencepost.describe import listing
 
-    output.say(listing([(name, loading.load(name)) for name in loading.shipped_names()]))
+    protocols = [(name, loading.load(name)) for name in loading.shipped_names()]
+    output.say(listing(protocols, output.width() if output.is_terminal() else None))
     return errors.HOLDS

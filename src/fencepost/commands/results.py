@@ -264,13 +264,12 @@ def _print_story(result: Result, profile: bool) -> None:
     """Print the whole result: in colour for a terminal, else as plain text."""
     from fencepost.report.text import render, story
 
-    out = output.stdout()
-    if out is None or not out.isatty():
-        output.say(story(result, profile=profile).rstrip("\n"))
+    if not output.is_terminal():
+        output.say(story(result, width=output.width(), profile=profile).rstrip("\n"))
         return
     from rich.console import Console
 
-    console = Console(file=out, highlight=False)
+    console = Console(file=output.stdout(), highlight=False)
     with console.capture() as captured:
         console.print(render(result, profile=profile))
     output.put(captured.get().rstrip("\n") + "\n")

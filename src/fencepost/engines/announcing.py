@@ -6,13 +6,26 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 from numba.core import event
 
-from fencepost.engines.interface import COMPILING, Progress, Report
+from fencepost.compiler import native
+from fencepost.engines.interface import COMPILING, MORE, Exploration, Progress, Report
 
 _under_way = 0
 """Compilations that have begun and not ended; one can be part of another."""
+
+_began = _spent = 0.0
+"""When the compilation that is under way began, and the seconds that those before it took, in this process."""
+
+
+@cache
+def _notice() -> str:
+    """The first search on a machine is told apart from later ones that need more loops, by the cache on disk."""
+    kept = getattr(native.rehash, "_cache", None)
+    return MORE if kept is not None and any(Path(kept.cache_path).glob("*.nbi")) else COMPILING
 
 
 class _Listener(event.Listener):
@@ -24,19 +37,23 @@ class _Listener(event.Listener):
         self.started = time.monotonic()
 
     def on_start(self, event: object) -> None:
-        global _under_way
+        global _under_way, _began
+        if not _under_way:
+            _began = time.monotonic()
         _under_way += 1
         if self.report is not None and threading.get_ident() == self.thread:
-            self.report(Progress(seconds=time.monotonic() - self.started, doing=COMPILING))
+            self.report(Progress(seconds=time.monotonic() - self.started, doing=_notice()))
 
     def on_end(self, event: object) -> None:
-        global _under_way
+        global _under_way, _spent
         _under_way -= 1
+        if not _under_way:
+            _spent += time.monotonic() - _began
 
 
 def compiling() -> str:
     """The notice of a compilation that is under way; empty if none is."""
-    return COMPILING if _under_way else ""
+    return _notice() if _under_way else ""
 
 
 @contextmanager
@@ -46,3 +63,14 @@ def announced(report: Report | None) -> Iterator[None]:
     """
     with event.install_listener("numba:compile", _Listener(report)):
         yield
+
+
+def without_compiling(explored: Exploration, before: float) -> Exploration:
+    """An exploration that knows the seconds in which loops were compiled since :func:`spent` was ``before``."""
+    explored.compiling = _spent - before
+    return explored
+
+
+def spent() -> float:
+    """Seconds in which this process has compiled loops."""
+    return _spent

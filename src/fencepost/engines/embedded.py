@@ -30,7 +30,7 @@ from fencepost.compiler.layout import unpacked
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.profile import exploding
 from fencepost.engines import conclusion, kernel, search
-from fencepost.engines.announcing import announced, compiling
+from fencepost.engines.announcing import announced, compiling, spent, without_compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
 from fencepost.engines.interface import Exploration, Report, TableWriter
@@ -54,6 +54,7 @@ def explore(
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
+    before = spent()
     with announced(report):
         found = Search(stepper, options, report, table)
         with closing(
@@ -61,7 +62,7 @@ def explore(
         ) as executor:
             found.run(executor)
         del executor
-        return conclusion.conclude(found)
+        return without_compiling(conclusion.conclude(found), before)
 
 
 class Embedded(Executor):

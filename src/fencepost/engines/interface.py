@@ -43,6 +43,9 @@ class Progress:
     stage: str = ""
 
 
+MORE = "compiling more loops"
+"""The text of ``doing`` while loops are compiled that no search has needed before, and others were."""
+
 COMPILING = "compiling the loops, once on this machine"
 """The text of ``doing`` while it is not yet exploring, the first time on a machine."""
 
@@ -135,7 +138,8 @@ class Exploration:
     the author's Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk,
     memory), with all that was known until then. ``judged``: the temporal properties that were judged; ``unjudged``: why
     they were not. ``seconds`` are those of the engine;
-    ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With a ``symmetry`` states
+    ``seconds_before``, of them, those of earlier runs that a resumed search goes on from; ``compiling``, those in which
+    loops were compiled. With a ``symmetry`` states
     are counted up to it. ``table``: the state space as it was written down. ``engine``: the one that
     explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that was not
     asked for.
@@ -150,6 +154,7 @@ class Exploration:
     queue: int = 0
     seconds: float = 0.0
     seconds_before: float = 0.0
+    compiling: float = 0.0
     peak_memory: int = 0
     complete: bool = False
     limit: str | None = None

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost import numbers
 from fencepost.engines.interface import Exploration, Found, Progress, Report, TableWriter
 from fencepost.engines.options import SearchOptions
 from fencepost.engines.resources import limit_reached, peak_memory, resident_memory
@@ -313,7 +314,7 @@ class Search:
         distinct = self._most_reported = max(distinct, self._most_reported)
         if result.limit is None:
             if options.max_states is not None and distinct >= options.max_states:
-                result.limit = f"the limit of {options.max_states:,} states"
+                result.limit = f"the limit of {numbers.plural(options.max_states, 'state')}"
             else:
                 result.limit = self.limit_reached()
         self.report_progress(distinct, queue)

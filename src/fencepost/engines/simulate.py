@@ -37,7 +37,7 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.profile import exploding, profile
 from fencepost.compiler.tables import Tables
 from fencepost.engines import walks
-from fencepost.engines.announcing import announced, compiling
+from fencepost.engines.announcing import announced, compiling, spent, without_compiling
 from fencepost.engines.conclusion import without_states
 from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
 from fencepost.engines.kernel import Work
@@ -72,10 +72,11 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
+    before = spent()
     with uncollected(), announced(report):
         simulation = Simulation(stepper, options, report)
         try:
-            return simulation.run()
+            return without_compiling(simulation.run(), before)
         finally:
             simulation.close()
 

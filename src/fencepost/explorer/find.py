@@ -16,6 +16,7 @@ from fencepost.errors import FencepostError, Misbehaved, OptionError, ProtocolRa
 from fencepost.explorer import sandbox
 from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
+from fencepost.numbers import plural
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
 from fencepost.spec.declarations import initial, invariant
@@ -123,7 +124,7 @@ def look_for(session: Session, expression: str, start: Node | None, options: Sea
 
 
 def _summary(result: Result, whence: str) -> str:
-    looked = f"{result.distinct_states:,} states"
+    looked = plural(result.distinct_states, "state")
     if result.violation is not None:
         if result.violation.trace is None:
             return f"Nothing was searched: the assumption {result.violation.name} is false for these constants."
@@ -236,7 +237,11 @@ class Search:
                         return
                 now = time.monotonic()
                 if self._stopped is not None and now - self._stopped > GRACE:
-                    why = f"Stopped after {self._finding.distinct:,} states." if self._finding.distinct else STOPPED
+                    why = (
+                        f"Stopped after {plural(self._finding.distinct, 'state')}."
+                        if self._finding.distinct
+                        else STOPPED
+                    )
                     break
                 if late is not None and now > late:
                     why = "Not found within the limits: the search did not end in time."

@@ -103,11 +103,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def _ended(outcome: Outcome) -> str:
     if outcome.accepted:
-        return "to the end" if outcome.finished else f"{outcome.taken:,} steps"
+        return "to the end" if outcome.finished else numbers.plural(outcome.taken, "step")
     if outcome.problem:
-        return "not at all" if not outcome.taken else f"{outcome.taken:,} steps"
+        return "not at all" if not outcome.taken else numbers.plural(outcome.taken, "step")
     percent = outcome.taken * 100 // max(1, outcome.steps)
-    return f"{outcome.taken:,} steps, {percent} %"
+    return f"{numbers.plural(outcome.taken, 'step')}, {percent} %"
 
 
 def reasons(rejected: Sequence[Outcome]) -> str:
