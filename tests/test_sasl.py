@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,26 @@ def test_credentials_are_in_a_file_and_do_not_show(tmp_path: Path, monkeypatch: 
     path.chmod(0o604)
     with pytest.raises(errors.OptionError, match="chmod"):
         users.Credentials.read()
+
+
+def test_a_salted_user_tells_nothing_and_is_known_again() -> None:
+    first, second = (users.salted("root", "a password", bytes([salt] * 16)) for salt in (1, 2))
+    assert first != second and "password" not in first
+    for each in (first, second):
+        assert users.is_salted(each) and users.proves(each, "a password") and not users.proves(each, "another")
+    assert not users.is_salted("root:D/InIHSb7yEEbrWz8b9l71RjZJU=") and not users.is_salted("")
+
+
+@pytest.mark.parametrize("options", [[], ["--super"]])
+def test_a_line_is_made_from_a_password_that_is_no_argument(options: list[str]) -> None:
+    def said(password: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fencepost", "user", "ann", *options]
+        return subprocess.run(command, input=password, capture_output=True, text=True, timeout=60)
+
+    right = said("a password\n")
+    assert right.returncode == 0 and "password" not in right.stdout
+    if options:
+        assert users.proves(right.stdout.strip(), "a password")
+    else:
+        assert right.stdout.strip() == users.line("ann", "a password")
+        assert said("\n").returncode == errors.WRONG_OPTIONS

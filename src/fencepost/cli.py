@@ -34,6 +34,7 @@ COMMANDS = {
     "validate": "hold traces of running systems to a protocol",
     "cluster": "start a ledger store on this machine, see how it is, and hurt it",
     "metadata": "run the metadata service",
+    "user": "make the line of a user for a server's file of users",
     "quorum": "see who votes in a replicated metadata service, and change it",
     "bookie": "run a bookie, and look after it",
     "autorecovery": "copy what was on bookies that are lost to others, by itself",

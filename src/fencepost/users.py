@@ -7,8 +7,11 @@ The server's file is one of ``htdigest``: a line ``user:fencepost:HASH`` for eac
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import os
+import re
 import stat
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -88,6 +91,33 @@ def line(user: str, password: str) -> str:
     if not user or any(each in ":\r\n" for each in user) or not user.isprintable() or not password:
         raise OptionError("a user has a name without colons and a password")
     return f"{user}:{REALM}:{sasl.secret(user, REALM, password).hex()}"
+
+
+def salted(user: str, password: str, salt: bytes) -> str:
+    """A user and what proves the password, ``user:pbkdf2-sha256:SALT:HASH``: nothing can be done with it but to look
+    for the password, and two with the same one do not look alike.
+    """
+    line(user, password)
+    return ":".join((user, _SALTED, salt.hex(), _stretched(password, salt).hex()))
+
+
+def is_salted(of: str) -> bool:
+    """Whether this is what :func:`salted` gives."""
+    return re.fullmatch(f"[^:]+:{_SALTED}:(?:[0-9a-f]{{2}})+:[0-9a-f]{{64}}", of) is not None
+
+
+def proves(of: str, password: str) -> bool:
+    """Whether a password is the one of a :func:`salted` user. Takes milliseconds."""
+    _, _, salt, expected = of.split(":")
+    return hmac.compare_digest(_stretched(password, bytes.fromhex(salt)).hex(), expected)
+
+
+_SALTED = "pbkdf2-sha256"
+_ROUNDS = 10_000
+
+
+def _stretched(password: str, salt: bytes) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", password.encode(), salt, _ROUNDS)
 
 
 def _secrets(path: str | Path) -> dict[str, bytes]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import socket
 import struct
 import time
@@ -12,6 +14,8 @@ import patience
 import pytest
 import zkclient as zk
 from zkclient import Client, Closed
+
+from fencepost import users
 
 
 def raw(server) -> socket.socket:
@@ -271,6 +275,34 @@ def test_many_requests_at_once_are_all_answered_in_order(serve, connect):
     assert server.service.outstanding == 0
 
 
+HASHED = "super:" + base64.b64encode(hashlib.sha1(b"super:secret").digest()).decode()
+
+
+@pytest.mark.parametrize("form", [HASHED, users.salted("super", "secret", bytes(16))])
+def test_who_may_do_everything_is_told_to_nobody(serve, connect, form):
+    server = serve(**{"DigestAuthenticationProvider.superDigest": form, "4lw.commands.whitelist": ["*"]})
+    client = connect(server)
+    assert client.call([zk.CREATE, ["/mine", b"", [(31, "digest", "other:hash")], 0]])[3] == 0
+    for word in ("conf", "envi", "srvr", "mntr"):
+        said = said_by(server, word)
+        assert form not in said and "superDigest" not in said
+    assert connect(server).call([zk.GET_DATA, ["/mine", False]])[3] == -102
+    guess = connect(server)
+    guess.call([zk.AUTH, [0, "digest", b"super:guess"]])
+    assert guess.stream[-1][3] == -115 if form != HASHED else guess.call([zk.GET_DATA, ["/mine", False]])[3] == -102
+    assert client.call([zk.AUTH, [0, "digest", b"super:secret"]])[3] == 0
+    assert client.call([zk.GET_DATA, ["/mine", False]])[3] == 0
+    assert form not in repr(server.service.settings)
+
+
+def said_by(server, word: str) -> str:
+    connection, data = raw(server), b""
+    connection.sendall(word.encode())
+    while more := connection.recv(1 << 16):
+        data += more
+    return data.decode()
+
+
 def test_four_letter_words(serve, connect):
     server = serve(**{"4lw.commands.whitelist": ["*"]})
     client = connect(server)
@@ -278,11 +310,7 @@ def test_four_letter_words(serve, connect):
     session = f"{client.session:#x}"
 
     def said(word: str) -> str:
-        connection, data = raw(server), b""
-        connection.sendall(word.encode())
-        while more := connection.recv(1 << 16):
-            data += more
-        return data.decode()
+        return said_by(server, word)
 
     assert said("ruok") == "imok" and said("isro") == "rw"
     assert "Mode: standalone" in said("srvr") and "Zxid: 0x2" in said("stat") and "Clients:" in said("stat")

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import msgspec
 
+from fencepost import users
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service import acl as acls
 from fencepost.metadata_service import protocol, reads, traces
@@ -628,20 +629,29 @@ class Connection(asyncio.Protocol):
             self.service.answer(self.asker, xid, Code.QUOTA_EXCEEDED)
 
     def _authenticate(self, xid: int, request: protocol.Auth) -> None:
-        credentials = request.credentials
-        if request.scheme == "digest" and credentials is not None:
-            identity = (
-                acls.digest(credentials) if len(credentials) <= self.service.settings.max_identity_bytes else None
-            )
-            if identity is None or not self._prove(identity):
-                self.service.answer(self.asker, xid, Code.AUTH_FAILED, last=True)
-                return
-            if identity.id == self.service.settings.super_digest:
-                self._prove(acls.SUPER)
-        elif request.scheme != "ip":
-            self.service.answer(self.asker, xid, Code.AUTH_FAILED, last=True)
-            return
-        self.service.answer(self.asker, xid, Code.OK)
+        if request.scheme == "digest" and request.credentials is not None:
+            code = Code.OK if self._prove_password(request.credentials) else Code.AUTH_FAILED
+        else:
+            code = Code.OK if request.scheme == "ip" else Code.AUTH_FAILED
+        self.service.answer(self.asker, xid, code, last=code is not Code.OK)
+
+    def _prove_password(self, credentials: bytes) -> bool:
+        """The client proves to be a user of the scheme digest by ``user:password``: any that it likes, but for the one
+        who may do everything.
+        """
+        settings = self.service.settings
+        if len(credentials) > settings.max_identity_bytes:
+            return False
+        identity, expected = acls.digest(credentials), settings.super_digest
+        is_super = identity.id == expected
+        if users.is_salted(expected):
+            user, _, password = credentials.decode("utf-8", "replace").partition(":")
+            if user == expected.partition(":")[0]:
+                # Looking takes time, so a connection may be wrong once.
+                is_super = users.proves(expected, password)
+                if not is_super:
+                    return False
+        return self._prove(identity) and (not is_super or self._prove(acls.SUPER))
 
     def _prove(self, identity: Id) -> bool:
         """The client has shown to be somebody; False if that is one identity too many."""

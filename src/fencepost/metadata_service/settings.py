@@ -29,6 +29,10 @@ _NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
     "ssl_quorum_trust_store": "ssl.quorum.trustStore.location"}  # fmt: skip
 
 
+SECRETS = (_NAMES["super_digest"],)
+"""The settings that are told to nobody."""
+
+
 def _name(field: str) -> str:
     first, *others = field.split("_")
     return _NAMES.get(field, first + "".join(map(str.capitalize, others)))
@@ -167,7 +171,13 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
         Meta(ge=1, description="milliseconds between two looks at which containers are empty again, and are deleted"),
     ] = 60_000
     super_digest: Annotated[
-        str, Meta(description="user:hash, as a digest ACL has it, of the one who may do everything; empty: nobody")
+        str,
+        Meta(
+            description=(
+                "of the one who may do everything, with the scheme digest: what fencepost user NAME --super prints, or"
+                " user:hash, as a digest ACL has it; empty: nobody; never told"
+            )
+        ),
     ] = ""
 
     # -- log and snapshots --------------------------------------------------------------------------------------------
@@ -179,6 +189,9 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
     pre_alloc_size: Annotated[int, Meta(ge=4, description="KiB that a file of the log takes on the disk at once")] = (
         1_024
     )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"  # some are told to nobody
 
     @property
     def timeouts(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from fencepost.metadata_service.server import Connection, Service
-from fencepost.metadata_service.settings import Settings
+from fencepost.metadata_service.settings import SECRETS, Settings
 from fencepost.store.settings import described
 from fencepost.version import VERSION
 
@@ -72,7 +72,7 @@ def _envi(_: Service) -> str:
 
 
 def _conf(service: Service) -> str:
-    values = {name: service.settings.value(name) for name, _, _ in described(Settings)}
+    values = {name: service.settings.value(name) for name, _, _ in described(Settings) if name not in SECRETS}
     least, most = service.settings.timeouts
     return _lines(
         "=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most}
