@@ -1,5 +1,5 @@
-"""Access to a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in
-ZooKeeper.
+"""Access to a znode: permissions, identities, and the schemes ``world``, ``ip``, ``digest`` and
+``sasl``, as in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
 
 def proven(ids: Ids) -> Ids:
     """The identities that somebody has shown to have; these are what the scheme ``auth`` of an ACL stands for."""
-    return tuple(identity for identity in ids if identity.scheme == "digest")
+    return tuple(identity for identity in ids if identity.scheme in ("digest", "sasl"))
 
 
 def size(acl: ACLs | None, ids: Ids) -> int:
@@ -130,7 +130,7 @@ def _is_valid(identity: Id) -> bool:
     if identity.scheme == "ip":
         address, _, bits = text.partition("/")
         return _address(address) is not None and ("/" not in text or _bits(bits) is not None)
-    return False
+    return identity.scheme == "sasl" and text != ""
 
 
 @functools.lru_cache(4_096)

@@ -27,6 +27,8 @@ class Code(enum.IntEnum):
     SESSION_MOVED = -118
     """The session came to another connection; only a member of a quorum says so."""
     NO_WATCHER = -121
+    SASL_REQUIRED = -124
+    """A client that has to authenticate by SASL asks for something before it has."""
     QUOTA_EXCEEDED = -125
     """A limit of this service is reached: on znodes, their bytes, or watches."""
 

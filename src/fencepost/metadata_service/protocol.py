@@ -43,6 +43,7 @@ CREATE_TTL = 21
 MULTI_READ = 22
 AUTH = 100
 SET_WATCHES = 101
+SASL = 102
 GET_EPHEMERALS = 103
 GET_ALL_CHILDREN_NUMBER = 104
 SET_WATCHES2 = 105
@@ -190,6 +191,12 @@ class WhoAmI(Request, frozen=True, gc=False):
     pass
 
 
+class Token(Request, frozen=True, gc=False):
+    """A token of SASL: what the client sent, and what the server answers."""
+
+    token: bytes
+
+
 class SetWatches(Request, frozen=True, gc=False):
     """Set watches again after a reconnect, and tell of what happened since ``zxid``."""
 
@@ -218,7 +225,7 @@ class RemoveWatches(Request, frozen=True, gc=False):
 
 Query = (
     Exists | GetData | GetChildren | GetACL | GetEphemerals | GetAllChildrenNumber | MultiRead
-    | Sync | Ping | WhoAmI | SetWatches | AddWatch | CheckWatches | RemoveWatches
+    | Sync | Ping | WhoAmI | Token | SetWatches | AddWatch | CheckWatches | RemoveWatches
 )  # fmt: skip
 
 
@@ -385,6 +392,7 @@ _QUERIES: dict[int, Callable[[Reader], Query]] = {
     MULTI_READ: lambda reader: MultiRead(tuple(_operations(reader, _IN_MULTI_READ))),
     PING: _record(Ping),
     WHO_AM_I: _record(WhoAmI),
+    SASL: lambda reader: Token(reader.buffer() or b""),
     SET_WATCHES: _record(SetWatches, Reader.int64, Reader.strings, Reader.strings, Reader.strings),
     SET_WATCHES2: _record(SetWatches, Reader.int64, *[Reader.strings] * 5),
     ADD_WATCH: _add_watch,
@@ -503,6 +511,13 @@ class NumberOf(Result, frozen=True, gc=False):
 
     def encoded(self) -> bytes:
         return INT.pack(self.number)
+
+
+class TokenOf(Result, frozen=True, gc=False):
+    token: bytes
+
+    def encoded(self) -> bytes:
+        return buffer(self.token)
 
 
 class IdsOf(Result, frozen=True, gc=False):

@@ -38,6 +38,8 @@ from fencepost.metadata_service.protocol import (
     SetWatches,
     StatOf,
     Sync,
+    Token,
+    TokenOf,
     WhoAmI,
 )
 from fencepost.metadata_service.tree import (
@@ -151,6 +153,10 @@ def _ping(_: Tree, __: Watches[W], ___: Asker[W], ____: Ping) -> Answer:
     return Answer(None)
 
 
+def _token(_: Tree, __: Watches[W], ___: Asker[W], request: Token) -> Result:
+    return TokenOf(request.token)
+
+
 def _who_am_i(_: Tree, __: Watches[W], asker: Asker[W], ___: WhoAmI) -> Result:
     return IdsOf(asker.ids)
 
@@ -212,6 +218,7 @@ _HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer]] =
     MultiRead: _multi_read,
     Sync: _sync,
     Ping: _ping,
+    Token: _token,
     WhoAmI: _who_am_i,
     SetWatches: _set_watches,
     AddWatch: _add_watch,

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import msgspec
 
-from fencepost import users
+from fencepost import sasl, users
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service import acl as acls
 from fencepost.metadata_service import protocol, reads, traces
@@ -44,6 +44,7 @@ from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
 from fencepost.tls import Tls
 from fencepost.tracing import TraceWriter
+from fencepost.users import REALM, Users
 
 _logger = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
@@ -111,6 +112,7 @@ class Service:
 
     def __init__(self, settings: Settings, tree: Tree, failed: Callable[[BaseException], None]) -> None:
         self.settings = settings
+        self.users = Users(settings.sasl_users) if settings.sasl_users else None
         self.trace: TraceWriter | None = None
         self.tree = tree
         self.watches: Watches[Connection] = Watches()
@@ -309,9 +311,11 @@ class Service:
         for session in self.expiry.due(now):
             _logger.info("session %#x expires", session)
             self.change(Asker(None, session, ()), 0, CloseSession(expired=True))
+        patience = self.settings.sessionless_cnxn_timeout
         for connection in list(self.connections):
-            if not connection.session and now - connection.since >= self.settings.sessionless_cnxn_timeout:
-                connection.close(f"opened no session in {self.settings.sessionless_cnxn_timeout:,} ms", abort=True)
+            if (not connection.session or connection.is_stranger) and now - connection.since >= patience:
+                what = "did not authenticate" if connection.session else "opened no session"
+                connection.close(f"{what} in {patience:,} ms", abort=True)
 
     def _delete_containers(self) -> None:
         for path in self.tree.empty_containers():
@@ -468,6 +472,10 @@ _WRITE_BUFFER = 1 << 20
 _TURN = 200
 """Requests of a connection that are taken before others have their turn."""
 _NOBODY = bytes(16)
+_OF_STRANGERS = (protocol.SASL, protocol.PING, protocol.CLOSE_SESSION)
+"""What may be asked for by a client that has to authenticate first."""
+_SASL_HOST = "zk-sasl-md5"
+"""What ZooKeeper's clients call every server when they authenticate by DIGEST-MD5."""
 
 
 class Connection(asyncio.Protocol):
@@ -480,6 +488,8 @@ class Connection(asyncio.Protocol):
         self.session = 0
         self.timeout = 0
         self.asker: Asker[Any] = Asker(self, 0, ())
+        self.user: str | None = None
+        """Who has authenticated by SASL."""
         self.waiting = 0
         """Requests in the queue."""
         self.received = 0
@@ -495,6 +505,7 @@ class Connection(asyncio.Protocol):
         self._connect: Connect | None = None
         self._full = False  # the client does not read
         self._looks_away = False
+        self._sasl: sasl.Server | None = None
         self._is_over = False  # others have their turn
         self._loop = asyncio.get_running_loop()
 
@@ -596,7 +607,11 @@ class Connection(asyncio.Protocol):
             service.connect(self, self._connect)
             return
         xid, kind = protocol.read_header(payload)
-        if kind in protocol.CHANGES:
+        if self.is_stranger and kind not in _OF_STRANGERS:
+            service.answer(self.asker, xid, Code.SASL_REQUIRED, last=True)
+        elif kind == protocol.SASL:
+            self._take_token(xid, payload)
+        elif kind in protocol.CHANGES:
             self._take_change(xid, kind, payload)
         elif kind in protocol.QUERIES:
             try:
@@ -608,7 +623,7 @@ class Connection(asyncio.Protocol):
         elif kind == protocol.AUTH:
             self._authenticate(xid, protocol.read_auth(payload, 8))
         else:
-            service.answer(self.asker, xid, Code.UNIMPLEMENTED, last=True)
+            service.answer(self.asker, xid, Code.UNIMPLEMENTED)
 
     def _take_change(self, xid: int, kind: int, payload: bytes) -> None:
         if kind == protocol.CLOSE_SESSION:
@@ -634,6 +649,33 @@ class Connection(asyncio.Protocol):
         else:
             code = Code.OK if request.scheme == "ip" else Code.AUTH_FAILED
         self.service.answer(self.asker, xid, code, last=code is not Code.OK)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has to authenticate by SASL, and has not."""
+        return self.service.settings.session_require_client_sasl_auth and self.user is None
+
+    def _take_token(self, xid: int, payload: bytes) -> None:
+        """Take a token of SASL, and answer with the next one."""
+        service = self.service
+        if self._sasl is None and service.users is not None:
+            self._sasl = sasl.Server("zookeeper", _SASL_HOST, REALM, os.urandom(20).hex(), service.users.secret_of)
+        try:
+            if self._sasl is None:
+                raise sasl.SaslError("there are no users: see saslUsers")
+            token = self._sasl.step(cast(protocol.Token, protocol.read_query(protocol.SASL, payload, 8)).token)
+            user = self._sasl.user
+            if user is not None:
+                if not self._prove(Id("sasl", user)):
+                    raise sasl.SaslError("there are too many identities")
+                if user == service.settings.super_user:
+                    self._prove(acls.SUPER)
+                self.user = user
+        except sasl.SaslError as error:
+            _logger.warning("the client at %s does not authenticate: %s", self.address, error)
+            service.answer(self.asker, xid, Code.SASL_REQUIRED if self.is_stranger else Code.AUTH_FAILED, last=True)
+        else:
+            service.answer(self.asker, xid, protocol.Token(token))
 
     def _prove_password(self, credentials: bytes) -> bool:
         """The client proves to be a user of the scheme digest by ``user:password``: any that it likes, but for the one

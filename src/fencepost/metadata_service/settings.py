@@ -21,6 +21,7 @@ MIB = 1 << 20
 _NAMES = {"jute_maxbuffer": "jute.maxbuffer", "words": "4lw.commands.whitelist",
 "snap_retain_count": "autopurge.snapRetainCount",
     "container_check_interval": "znode.container.checkIntervalMs",
+    "session_require_client_sasl_auth": "sessionRequireClientSASLAuth",
     "super_digest": "DigestAuthenticationProvider.superDigest",
     "ssl_key_store": "ssl.keyStore.location", "ssl_key_store_password": "ssl.keyStore.passwordPath",
     "ssl_trust_store": "ssl.trustStore.location", "ssl_client_auth": "ssl.clientAuth",
@@ -180,6 +181,20 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
         ),
     ] = ""
 
+    sasl_users: Annotated[
+        str,
+        Meta(
+            description=(
+                "a file of users, of the mode 0640 or stricter, who may authenticate by SASL (DIGEST-MD5); it is looked"
+                " at again when it has changed; empty: nobody can"
+            )
+        ),
+    ] = ""
+    session_require_client_sasl_auth: Annotated[
+        bool, Meta(description="whether a client can do nothing but authenticate by SASL before it has")
+    ] = False
+    super_user: Annotated[str, Meta(description="the user of SASL who may do everything; empty: nobody")] = ""
+
     # -- log and snapshots --------------------------------------------------------------------------------------------
 
     snap_count: Annotated[int, Meta(ge=2, description="entries of the log after which a snapshot is written")] = 100_000
@@ -242,6 +257,8 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
                 raise OptionError(f"{origin}: {name} needs {other}: set it too")
             if not is_on and value and name != "ssl.clientAuth":
                 raise OptionError(f"{origin}: {other} is for {name.partition(' ')[0]}: set that too")
+        if self.session_require_client_sasl_auth and not self.sasl_users:
+            raise OptionError(f"{origin}: with sessionRequireClientSASLAuth, saslUsers says who can authenticate")
 
     def value(self, name: str) -> object:
         """The value of a setting by its name in files of settings."""

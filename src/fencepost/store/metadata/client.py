@@ -14,6 +14,7 @@ import contextlib
 import enum
 import logging
 import math
+import os
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -22,9 +23,12 @@ from typing import Any, Self
 import msgspec
 from kazoo import exceptions
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import KazooState
 
+from fencepost import sasl
 from fencepost.store.errors import (
     BadVersionError,
     BookieExistsError,
@@ -44,6 +48,7 @@ from fencepost.store.metadata.registration import BookieServiceInfo
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.security import Security
 from fencepost.tls import Tls
+from fencepost.users import CREDENTIALS, Credentials
 
 _LOST = (
     exceptions.ConnectionLoss,
@@ -147,9 +152,15 @@ class MetadataClient:
     """
 
     def __init__(
-        self, address: Address, session_timeout: float, operation_timeout: float, tls: Tls | None = None
+        self,
+        address: Address,
+        session_timeout: float,
+        operation_timeout: float,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.address = address
+        self.credentials = credentials
         self.session_timeout = session_timeout
         self.operation_timeout = operation_timeout
         self.loop = asyncio.get_running_loop()
@@ -159,6 +170,7 @@ class MetadataClient:
         """The watches that are called when the node at a path changes or may have changed."""
         self._long_paths = False
         self._is_closed = False
+        self._is_refused = False
         self._connected = asyncio.Event()
         self._kazoo = KazooClient(
             hosts=address.hosts,
@@ -167,8 +179,11 @@ class MetadataClient:
             logger=_kazoo_log,
             handler=_Handler(tls),
             use_ssl=tls is not None,
+            sasl_options=None if credentials is None else {"mechanism": sasl.MECHANISM},
         )
-        self._kazoo.add_listener(lambda state: self._hop(self._session_changed, state))
+        # kazoo leaves SASL to a library of its own, or else to this.
+        self._kazoo._connection._authenticate_with_sasl = self._authenticate
+        self._kazoo.add_listener(self._told)
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
@@ -181,9 +196,11 @@ class MetadataClient:
         connect_timeout: float = 15.0,
         operation_timeout: float = 30.0,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> Self:
         """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
-        as :class:`fencepost.store.security.Security` of the environment says.
+        as :class:`fencepost.store.security.Security` of the environment says. ``credentials``: as whom to authenticate
+        by SASL, by default as :meth:`fencepost.users.Credentials.read` has it.
 
         The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
@@ -191,11 +208,16 @@ class MetadataClient:
         """
         security = Security.of_environment()
         tls = tls or (security.tls() if security.metadata_tls else None)
-        client = cls(parse(uri), session_timeout, operation_timeout, tls)
+        client = cls(parse(uri), session_timeout, operation_timeout, tls, credentials or Credentials.read())
         try:
             client._kazoo.start_async()
             async with asyncio.timeout(connect_timeout):
                 await client._connected.wait()
+            if client._is_refused and client.credentials is not None:
+                raise MetadataServiceError(
+                    f"the metadata service at {client.address.hosts} does not let {client.credentials.user} in: is the"
+                    " password right, and is the user known there?"
+                )
             await client._read_layout()
         except BaseException as error:
             await client.close()
@@ -205,6 +227,36 @@ class MetadataClient:
                 ) from None
             raise
         return client
+
+    def _told(self, state: str) -> None:
+        """Called by kazoo's thread. It tells of a connection before it authenticates."""
+        if state != KazooState.CONNECTED or self.credentials is None:
+            self._hop(self._session_changed, state)
+
+    def _authenticate(self, _: str, timeout: float) -> None:
+        """Authenticate by SASL on a new connection. Called by kazoo's thread, which tries again if it fails."""
+        assert self.credentials is not None
+        connection = self._kazoo._connection
+        client = sasl.Client("zookeeper", "zk-sasl-md5", *self.credentials, os.urandom(20).hex())
+        answer, xid = client.step(b""), 0
+        try:
+            while not client.is_complete:
+                xid += 1
+                connection._submit(SASL(answer), timeout, xid)
+                header, buffer, offset = connection._read_header(timeout)
+                if header.err:
+                    raise sasl.SaslError(f"error {header.err}")
+                token, _ = SASL.deserialize(buffer, offset)
+                answer = client.step(token)
+        except sasl.SaslError as error:
+            _log.error("the metadata service does not let %s in: %s", self.credentials.user, error)
+            self._hop(self._refused_in)
+            raise ConnectionDropped("the authentication failed") from error
+        self._hop(self._session_changed, KazooState.CONNECTED)
+
+    def _refused_in(self) -> None:
+        self._is_refused = True
+        self._connected.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -756,6 +808,11 @@ class MetadataClient:
         return await future
 
     def _refused(self, what: str, error: Exception) -> MetadataServiceError:
+        if isinstance(error, exceptions.SessionClosedRequireSaslError):
+            return MetadataServiceError(
+                f"the metadata service at {self.address.hosts} wants clients to authenticate: name a file with"
+                f" user:password in {CREDENTIALS}"
+            )
         reason = str(error) or type(error).__name__.removesuffix("Error")
         return MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
 
