@@ -5,7 +5,7 @@ there are go on, and the next ones get the new one. Files that can not be used i
 before stay in use.
 
 On the port of a bookie a connection begins in the clear, and goes on under TLS after a START_TLS and the answer to it
-(:func:`upgrade`). On other ports TLS comes first (:meth:`Tls.opening`).
+(:func:`upgrade`). On other ports TLS comes first (:class:`Listener`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import asyncio
 import ipaddress
 import logging
 import os
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,10 @@ from fencepost.errors import OptionError
 
 HANDSHAKE = 10.0
 """Seconds after which a handshake that does not end is given up."""
+
+_BACKLOG = 1_024
+_REST = 0.1
+"""Seconds after a connection that could not be taken."""
 
 _log = logging.getLogger("fencepost.tls")
 
@@ -101,35 +106,58 @@ class Tls:
             context.check_hostname = self.checks_names
         return context
 
-    def opening(self, make: Callable[[], asyncio.Protocol], patience: float = HANDSHAKE) -> asyncio.Protocol:
-        """The protocol of a connection that came to a server: the handshake, then what ``make`` gives."""
-        return _Opening(self, make, patience)
 
+class Listener:
+    """A port on which TLS comes first. Each connection gets the context of that moment, which ``asyncio.Server`` can
+    not do; ``make`` gives its protocol, once TLS is agreed on, within ``patience`` seconds."""
 
-class _Opening(asyncio.Protocol):
-    """A connection until TLS is agreed on, and what came with the end of the handshake."""
-
-    def __init__(self, tls: Tls, make: Callable[[], asyncio.Protocol], patience: float) -> None:
+    def __init__(self, tls: Tls, make: Callable[[], asyncio.Protocol], patience: float = HANDSHAKE) -> None:
         self.tls = tls
         self.make = make
         self.patience = patience
-        self._task: asyncio.Task[None] | None = None
+        self.sockets: list[socket.socket] = []
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._agree(cast(asyncio.Transport, transport)))
+    async def listen(self, host: str, port: int) -> Listener:
+        """Take connections. Raises ``OSError`` if the port can not be had."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((each[0], each[4][:2]) for each in found[: None if port else 1]):
+            listening = socket.create_server(address, family=family, backlog=_BACKLOG)
+            listening.setblocking(False)
+            self.sockets.append(listening)
+            self._begin(self._accept(listening))
+        return self
 
-    async def _agree(self, transport: asyncio.Transport) -> None:
-        def agreed(upgraded: asyncio.Transport) -> asyncio.Protocol:
-            protocol = self.make()
-            protocol.connection_made(upgraded)
-            return protocol
+    def close(self) -> None:
+        """Take no more. Connections that there are stay."""
+        for task in self._tasks:
+            task.cancel()
+        for listening in self.sockets:
+            listening.close()
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                came, address = await self._loop.sock_accept(listening)
+            except OSError as error:  # there are no more files, or it is gone already
+                _log.warning("a connection can not be taken: %s", error.strerror or error)
+                await asyncio.sleep(_REST)
+            else:
+                self._begin(self._agree(came, ":".join(map(str, address[:2]))))
+
+    async def _agree(self, came: socket.socket, peer: str) -> None:
         try:
-            await upgrade(transport, agreed, self.tls.context, server_side=True, patience=self.patience)
+            context = self.tls.context
+            await self._loop.connect_accepted_socket(self.make, came, ssl=context, ssl_handshake_timeout=self.patience)
         except (OSError, EOFError) as error:
-            peer = ":".join(map(str, (transport.get_extra_info("peername") or ("?", 0))[:2]))
             _log.info("a connection from %s is closed: TLS is not agreed on: %s", peer, error or type(error).__name__)
-            transport.abort()
+            came.close()
 
 
 class _Arriving(asyncio.Protocol):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import certificates
 import patience
 import pytest
+import uvloop
 import zkclient as zk
 
 from fencepost.errors import OptionError
@@ -18,6 +21,7 @@ from fencepost.metadata_service.settings import Settings
 from fencepost.store.errors import MetadataServiceError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.security import ENVIRONMENT, Security
+from fencepost.tls import Listener
 
 
 def secure(**changes: Any) -> dict[str, Any]:
@@ -118,3 +122,33 @@ def test_files_that_are_not_there_are_refused_at_the_start(
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "half.toml"))
     with pytest.raises(OptionError, match="set tlsTrustStore too"):
         Security.of_environment()
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_no_byte_of_a_handshake_is_lost_while_the_loop_is_busy(factory: Any) -> None:
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            time.sleep(0.002)
+            self.transport.write(data)
+
+    async def main() -> None:
+        listener = await Listener(certificates.server(), Echo).listen("127.0.0.1", 0)
+        port, context = listener.sockets[0].getsockname()[1], certificates.client().context
+
+        def ask() -> bytes:
+            there = socket.create_connection(("127.0.0.1", port), patience.PATIENCE)
+            with context.wrap_socket(there, server_hostname="127.0.0.1") as under_tls:
+                under_tls.sendall(b"x")
+                return under_tls.recv(1)
+
+        with ThreadPoolExecutor(8) as threads:
+            loop = asyncio.get_running_loop()
+            asked = [loop.run_in_executor(threads, ask) for _ in range(100)]
+            assert await asyncio.gather(*asked) == [b"x"] * 100
+        listener.close()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())

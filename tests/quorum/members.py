@@ -33,7 +33,7 @@ class Members:
         self.hosts = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports[:count])}
         self.ports = {1 + number: port for number, port in enumerate(ports[count:])}
         self.running: dict[int, Member] = {}
-        self._servers: dict[int, list[asyncio.Server]] = {}
+        self._servers: dict[int, list[Any]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

@@ -42,7 +42,7 @@ from fencepost.metadata_service.reads import Asker
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
-from fencepost.tls import Tls
+from fencepost.tls import Listener, Tls
 from fencepost.tracing import TraceWriter
 from fencepost.users import REALM, Users
 
@@ -154,7 +154,7 @@ class Service:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def serve(self) -> list[asyncio.Server]:
+    async def serve(self) -> list[asyncio.Server | Listener]:
         """Listen, and look after sessions; raises :class:`fencepost.errors.SystemFailure` if a port can not be had, and
         :class:`fencepost.OptionError` for files that are no good for TLS.
         """
@@ -167,16 +167,12 @@ class Service:
         self._every(settings.container_check_interval, self._delete_containers)
         return servers
 
-    async def _listen(self, port: int, tls: Tls | None) -> asyncio.Server:
-        host = self.settings.client_port_address
-
-        def came() -> asyncio.Protocol:
-            if tls is None:
-                return Connection(self)
-            return tls.opening(lambda: Connection(self), self.settings.sessionless_cnxn_timeout / 1_000)
-
+    async def _listen(self, port: int, tls: Tls | None) -> asyncio.Server | Listener:
+        host, patience = self.settings.client_port_address, self.settings.sessionless_cnxn_timeout / 1_000
         try:
-            return await self._loop.create_server(came, host, port, backlog=1_024)
+            if tls is not None:
+                return await Listener(tls, lambda: Connection(self), patience).listen(host, port)
+            return await self._loop.create_server(lambda: Connection(self), host, port, backlog=1_024)
         except OSError as error:
             where = f"{host}:{port}"
             raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error

@@ -29,7 +29,7 @@ from fencepost.quorum.driver.frames import (
 )
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
-from fencepost.tls import Files, Tls, names_host
+from fencepost.tls import Files, Listener, Tls, names_host
 
 _logger = logging.getLogger(__name__)
 
@@ -380,21 +380,20 @@ class Links:
         self.observers: Places[_Incoming] = Places(MAX_OBSERVERS, _Incoming.give_way)
         self.of_replicas: dict[ReplicaKey, Places[_Incoming]] = {}
         """The places of each voter."""
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | Listener | None = None
 
     async def listen(self, endpoint: str) -> str:
         """Take connections; the endpoint, with the port that it got. Raises
         :class:`fencepost.errors.SystemFailure`."""
         try:
-            self._server = await self.loop.create_server(self._came, *host_and_port(endpoint))
+            if self.tls is not None and self.tls.server is not None:
+                listener = Listener(self.tls.server, lambda: _Incoming(self), self.first_frame)
+                self._server = await listener.listen(*host_and_port(endpoint))
+            else:
+                self._server = await self.loop.create_server(lambda: _Incoming(self), *host_and_port(endpoint))
         except OSError as error:
             raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
         return f"{endpoint.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
-
-    def _came(self) -> asyncio.Protocol:
-        if self.tls is None or self.tls.server is None:
-            return _Incoming(self)
-        return self.tls.server.opening(lambda: _Incoming(self), self.first_frame)
 
     def places_of(self, replica: ReplicaKey | None) -> Places[_Incoming]:
         """The places for connections of a replica; None is an administrator."""

@@ -13,6 +13,7 @@ from fencepost.quorum.identity import host_and_port
 from fencepost.quorum.kafka.answers import Answers
 from fencepost.quorum.kafka.messages import decode_request, encode_response
 from fencepost.quorum.kafka.schema import Malformed
+from fencepost.tls import Listener
 
 _logger = logging.getLogger(__name__)
 
@@ -46,15 +47,18 @@ class KafkaListener:
         self.idle = idle
         self.first_frame = first_frame
         self._answers: Answers | None = None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | Listener | None = None
         self._connections: Places[asyncio.Task[None]] = Places(max_connections, asyncio.Task.cancel)
 
     async def listen(self, port: int) -> tuple[str, int]:
         """Take connections, of any free port if it is 0: the host and the port that clients are given. Raises
         :class:`fencepost.errors.SystemFailure`."""
-        name, _ = host_and_port(self.host.me.endpoint)
+        (name, _), tls = host_and_port(self.host.me.endpoint), self.host.links.tls
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._came, name, port)
+            if tls is not None and tls.server is not None:
+                self._server = await Listener(tls.server, self._stream, self.first_frame).listen(name, port)
+            else:
+                self._server = await asyncio.get_running_loop().create_server(self._stream, name, port)
         except OSError as error:
             raise SystemFailure(
                 f"can not listen for Kafka's protocol on {name}:{port}: {error.strerror or error}"
@@ -70,12 +74,6 @@ class KafkaListener:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-
-    def _came(self) -> asyncio.Protocol:
-        tls = self.host.links.tls
-        if tls is None or tls.server is None:
-            return self._stream()
-        return tls.server.opening(self._stream, self.first_frame)
 
     def _stream(self) -> asyncio.Protocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._connected)

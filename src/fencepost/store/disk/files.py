@@ -249,7 +249,7 @@ class Lock:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = open(os.path.join(path, "LOCK"), "ab")
+        self._file = open(os.path.join(path, "LOCK"), "ab", opener=private)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
