@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import re
 import socket
 import struct
 import time
@@ -179,6 +180,13 @@ def test_limits_on_znodes_bytes_and_watches_refuse_with_quota_exceeded(serve, co
     assert client.call([zk.GET_CHILDREN, ["/", False]])[3] == 0
 
 
+def test_an_unknown_request_gets_an_error_and_keeps_its_connection(serve, connect):
+    client = connect(serve())
+    for kind in (999, 20, 16, -7):
+        assert client.call([kind, []])[3] == (-123 if kind == 16 else -6)
+    assert works(client)
+
+
 def log_size(server) -> int:
     return server.do(lambda: server.service.host.node.log.appended_bytes)
 
@@ -322,6 +330,16 @@ def test_four_letter_words(serve, connect):
         and f"/mine\n\t{session}" in said("wchp")
         and f"{session}\n\t/mine" in said("wchc")
     )
+    for word in ("srvr", "stat", "mntr", "envi"):
+        assert re.search(r"3\.9\.3-\S+, built on \d{4}-\d\d-\d\d \d\d:\d\d UTC\n", said(word)), word
+    sizes = re.fullmatch(r"datadir_size: (\d+)\nlogdir_size: (\d+)\n", said("dirs"))
+    assert sizes is not None and int(sizes[2]) > 0
+    assert "recved=4," in said("cons") and said("crst") == "Connection stats reset.\n"
+    assert "recved=0," in said("cons")
+    assert said("srst") == "Server stats reset.\n" and "Received: 0\n" in said("srvr")
+    for word in ("hash", "gtmk", "stmk", "lead"):
+        assert said(word).startswith(f"{word} is not known here: ")
+    assert works(client)
     server.stop()
     server = serve(**{"4lw.commands.whitelist": ["srvr"]})
     assert said("ruok") == "ruok is not executed because it is not in the whitelist.\n"

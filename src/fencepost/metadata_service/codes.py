@@ -27,6 +27,8 @@ class Code(enum.IntEnum):
     SESSION_MOVED = -118
     """The session came to another connection; only a member of a quorum says so."""
     NO_WATCHER = -121
+    RECONFIG_DISABLED = -123
+    """Voters are changed by other means: ``fencepost quorum``, and Kafka's tool."""
     SASL_REQUIRED = -124
     """A client that has to authenticate by SASL asks for something before it has."""
     QUOTA_EXCEEDED = -125

@@ -42,6 +42,7 @@ from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import Return
 from fencepost.quorum.driver.node import QuorumNode
+from fencepost.quorum.files.snapshots import SUFFIX
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch
 from fencepost.store.disk.journal import Damage
@@ -187,6 +188,13 @@ class Member(Service):
         if len(self.node.replica.voters) == 1:
             return "standalone"
         return "leader" if self.node.leads else "follower"
+
+    def disk_sizes(self) -> tuple[int, int]:
+        """The bytes of snapshots, and of the log."""
+        files = self.host.files
+        sizes = {name: files.size(name) for name in files.names()}
+        of_snapshots = sum(size for name, size in sizes.items() if name.endswith(SUFFIX))
+        return of_snapshots, sum(sizes.values()) - of_snapshots
 
     # -- from clients to the leader -----------------------------------------------------------------------------------
 

@@ -152,6 +152,10 @@ class Service:
         """The role that it reports to operators, in ZooKeeper's words."""
         raise NotImplementedError
 
+    def disk_sizes(self) -> tuple[int, int]:
+        """The bytes of snapshots, and of the log."""
+        raise NotImplementedError
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def serve(self) -> list[asyncio.Server | Listener]:
@@ -550,7 +554,7 @@ class Connection(asyncio.Protocol):
                 self._is_over = True
                 self._loop.call_soon(self._next_turn)
                 break
-            if not self.received and not at and (answer := self.service.words.get(bytes(data[:4]))):
+            if self._connect is None and not at and (answer := self.service.words.get(bytes(data[:4]))):
                 self._say(answer)
                 break
             length = INT.unpack_from(data, at)[0]
@@ -619,7 +623,7 @@ class Connection(asyncio.Protocol):
         elif kind == protocol.AUTH:
             self._authenticate(xid, protocol.read_auth(payload, 8))
         else:
-            service.answer(self.asker, xid, Code.UNIMPLEMENTED)
+            service.answer(self.asker, xid, Code.RECONFIG_DISABLED if kind == protocol.RECONFIG else Code.UNIMPLEMENTED)
 
     def _take_change(self, xid: int, kind: int, payload: bytes) -> None:
         if kind == protocol.CLOSE_SESSION:

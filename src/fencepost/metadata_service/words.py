@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from fencepost.metadata_service.server import Connection, Service
+from fencepost import version
+from fencepost.metadata_service.server import Connection, Latencies, Service
 from fencepost.metadata_service.settings import SECRETS, Settings
 from fencepost.store.settings import described
-from fencepost.version import VERSION
 
 
 def answers(service: Service) -> dict[bytes, Callable[[], str]]:
@@ -55,6 +56,27 @@ def _dump(service: Service) -> str:
     lines.append("Connections dump:")
     lines += [f"ip: {each.address} sessionId: {each.session:#x}" for each in service.connections]
     return "\n".join(lines) + "\n"
+
+
+def _dirs(service: Service) -> str:
+    snapshots, log = service.disk_sizes()
+    return _lines(": ", {"datadir_size": snapshots, "logdir_size": log})
+
+
+def _crst(service: Service) -> str:
+    for connection in service.connections:
+        connection.received = connection.sent = 0
+    return "Connection stats reset.\n"
+
+
+def _srst(service: Service) -> str:
+    service.received = service.sent = 0
+    service.latencies = Latencies()
+    return "Server stats reset.\n"
+
+
+def _not_known(word: str, reason: str) -> Callable[[Service], str]:
+    return lambda _: f"{word} is not known here: {reason}.\n"
 
 
 def _envi(_: Service) -> str:
@@ -160,8 +182,9 @@ def _lines(between: str, values: Mapping[str, object]) -> str:
 
 
 def _version() -> str:
-    """The version of ZooKeeper whose protocol is spoken: clients parse it."""
-    return f"3.9.3-fencepost-{VERSION}"
+    """The version of ZooKeeper whose protocol is spoken, and when this one came onto the machine: clients parse it."""
+    installed = time.gmtime(os.path.getmtime(version.__file__))
+    return f"3.9.3-fencepost-{version.VERSION}, built on {time.strftime('%Y-%m-%d %H:%M UTC', installed)}"
 
 
 _WORDS: dict[str, Callable[[Service], str]] = {
@@ -177,4 +200,11 @@ _WORDS: dict[str, Callable[[Service], str]] = {
     "wchs": _wchs,
     "wchp": _wchp,
     "wchc": _wchc,
+    "dirs": _dirs,
+    "crst": _crst,
+    "srst": _srst,
+    "hash": _not_known("hash", "no digests of states are kept"),
+    "gtmk": _not_known("gtmk", "there are no trace masks"),
+    "stmk": _not_known("stmk", "there are no trace masks"),
+    "lead": _not_known("lead", "srvr says whether this member leads, and fencepost quorum status who does"),
 }
