@@ -20,7 +20,7 @@ from difflib import get_close_matches
 
 from fencepost import arguments, errors, extras, interrupts, output
 from fencepost.errors import OptionError
-from fencepost.version import VERSION
+from fencepost.version import versions
 
 COMMANDS = {
     "list": "the shipped protocols and their configurations",
@@ -44,6 +44,7 @@ COMMANDS = {
     "simulate-quorum": "run whole quorums under seeded faults, on virtual time",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
+    "completion": "print what makes a shell complete these commands and their options",
 }
 """The purpose of each command. Its module in :mod:`fencepost.commands` has the same name (with ``_`` for ``-``), and
 has ``add_options(parser)`` and ``run(given)``, which returns the exit code.
@@ -111,7 +112,7 @@ def _run(given: list[str]) -> int:
     if unknown:
         raise OptionError(_unknown_option(unknown[0], _parser_of(parser, given)))
     if parsed.version:
-        output.say(f"fencepost {VERSION}")
+        output.say("\n".join(versions()))
         return errors.HOLDS
     if parsed.command is None:
         *others, last = COMMANDS
@@ -124,23 +125,29 @@ def _run(given: list[str]) -> int:
 # -- what is typed ----------------------------------------------------------------------------------------------------
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
-    """The parser of all commands. Only ``command`` has its options, as modules take time to import."""
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all commands with all their options, but for those of commands whose extras are not installed."""
+    return _parser(*COMMANDS)
+
+
+def _parser(*wanted: str) -> argparse.ArgumentParser:
+    """The parser of all commands. Only those that are ``wanted`` have their options, as modules take time to import."""
     parser = arguments.Parser(
         prog="fencepost",
         description="Checks replicated-log protocols written as ordinary Python.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--version", action="store_true", help="print the version, and those of what it runs on")
     parser.set_defaults(command=None, debug=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=arguments.Parser)
     for name, purpose in COMMANDS.items():
         own = commands.add_parser(name, help=purpose, allow_abbrev=False)
-        if name == command:
-            with extras.named(f"fencepost {name}"):
+        if name in wanted:
+            missing_is_told = contextlib.suppress(OptionError) if len(wanted) > 1 else contextlib.nullcontext()
+            with missing_is_told, extras.named(f"fencepost {name}"):
                 module = importlib.import_module(f"fencepost.commands.{name.replace('-', '_')}")
-            module.add_options(own)
-            own.set_defaults(run=module.run)
+                module.add_options(own)
+                own.set_defaults(run=module.run)
         _add_debug(own)
     return parser
 
