@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.findings import Findings, Witness
+from fencepost.notebook import framed
 from fencepost.trace import Trace
 
 
@@ -37,6 +38,33 @@ class Result(Findings):
         from fencepost.report.text import story
 
         return story(self)
+
+    def to_html(self) -> str:
+        """The page that ``fencepost check --html`` writes: the verdict, and every behaviour with its sequence
+        diagram.
+        """
+        from fencepost.report.html import html
+
+        return html(self)
+
+    def to_json(self, *, indent: int = 2) -> str:
+        """The document that ``fencepost check --json`` writes; ``indent`` 0 puts it on one line."""
+        from fencepost.report.json import to_json
+
+        return to_json(self, indent=indent)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page."""
+        return framed(self.to_html())
+
+
+def _page_of(trace: Trace) -> str:
+    from fencepost.report.html import behaviour_html
+
+    return behaviour_html(trace)
+
+
+Trace.page = _page_of
 
 
 def witnessed(trace: Trace, condition: str) -> Result:

@@ -8,7 +8,7 @@ diagram and the last state.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -31,6 +31,7 @@ from fencepost.report.text import (
 )
 from fencepost.report.verdict import Verdict, never_taken, reached, verdict, violated
 from fencepost.spec.context import Slot
+from fencepost.spec.values import Value
 from fencepost.step import State
 from fencepost.trace import Trace
 from fencepost.trace.evidence import Evidence, looked_at
@@ -47,18 +48,28 @@ def html(result: Findings) -> str:
     """The page."""
     found = verdict(result)
     behaviours = list(_behaviours(result))
-    title = escape(f"{found.word.lower()} {found.subject}".strip() + f" · {result.protocol.name}")
+    title = f"{found.word.lower()} {found.subject}".strip() + f" · {result.protocol.name}"
+    return _page(title, _header(result, found), behaviours, _numbers(result) + _error_state(result))
+
+
+def behaviour_html(trace: Trace) -> str:
+    """The page of a behaviour alone."""
+    title = f"{trace.protocol.name}: a behaviour of {numbers.plural(len(trace), 'state')}"
+    what = _what(trace.protocol.name, trace.protocol.constants)
+    return _page(title, f"<header>\n{what}</header>\n", [Behaviour(title, trace)])
+
+
+def _page(title: str, header: str, behaviours: list[Behaviour], below: str = "") -> str:
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
-        f"<title>{title}</title>\n<style>{STYLE}{_file('palette.css')}{_file('page.css')}</style>\n</head>\n<body>\n",
-        _header(result, found),
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{_file('palette.css')}{_file('page.css')}</style>\n</head>\n<body>\n",
+        header,
         "<main>\n",
         _choice(behaviours),
         *(_behaviour(b, place, len(behaviours) > 1) for place, b in enumerate(behaviours)),
-        _numbers(result),
-        _error_state(result),
+        below,
         "</main>\n",
         f"<script>{_file('page.js')}</script>\n" if behaviours else "",
         "</body>\n</html>\n",
@@ -103,9 +114,6 @@ def _violating(result: Findings, violation: Violation, trace: Trace) -> Behaviou
 def _header(result: Findings, found: Verdict) -> str:
     subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
     sentences = "".join(f"<p>{escape(s)}</p>" for s in found.sentences)
-    constants = "".join(
-        f"<li><span>{escape(n)}</span>=<b>{escape(constant_text(v))}</b></li>" for n, v in result.constants.items()
-    )
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in (
@@ -119,10 +127,18 @@ def _header(result: Findings, found: Verdict) -> str:
     return (
         f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
         f'<div class="why">{sentences}</div>\n'
-        f'<div class="what"><b>{escape(result.protocol.name)}</b><ul class="constants">{constants}</ul></div>\n'
+        + _what(result.protocol.name, result.constants)
         + (f'<dl class="tiles">{tiles}</dl>\n' if result.engine != "states" else "")
         + "</header>\n"
     )
+
+
+def _what(name: str, constants: Mapping[str, Value]) -> str:
+    """A protocol and its constants."""
+    items = "".join(
+        f"<li><span>{escape(n)}</span>=<b>{escape(constant_text(v))}</b></li>" for n, v in constants.items()
+    )
+    return f'<div class="what"><b>{escape(name)}</b><ul class="constants">{items}</ul></div>\n'
 
 
 def _choice(behaviours: list[Behaviour]) -> str:

@@ -7,11 +7,12 @@ from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
 
+from fencepost.notebook import table
 from fencepost.spec.contents import classes_in
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names
+from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names, show
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
@@ -152,6 +153,11 @@ class State:
 
     def __hash__(self) -> int:
         return hash(self.ids)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a table of its variables."""
+        rows = [(name, show(value)) for name, value in self.variables().items()]
+        return table(f"A state of {self.store.protocol.name}", rows)
 
     @property
     def fingerprint(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+from fencepost.notebook import framed
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value, show_call
@@ -45,6 +47,13 @@ class Trace:
     initial: State
     steps: tuple[Step, ...]
     loop: int | None = None
+
+    page: ClassVar[Callable[[Trace], str] | None] = None
+    """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.result`."""
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: its story and its sequence diagram."""
+        return None if Trace.page is None else framed(Trace.page(self))
 
     def __len__(self) -> int:
         return 1 + len(self.steps)

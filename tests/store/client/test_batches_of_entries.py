@@ -351,6 +351,8 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
             assert ledger.append_many([]) == []
             assert ledger.close() == 2999
             reader = SyncLedgerReader(loop, reading)
+            shown = reader._repr_html_()
+            assert f"<strong>Ledger {writer.id}</strong>" in shown and "<code>2,999</code>" in shown
             assert [each for batch in reader.read_batches() for each in batch] == [
                 b"%d" % number for number in range(3000)
             ]

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from itertools import accumulate
 from typing import Self
 
+from fencepost.notebook import table
 from fencepost.store.client import given
 from fencepost.store.client.calls import Calls, error_of
 from fencepost.store.client.driver import Driver
@@ -76,6 +77,20 @@ class LedgerReader:
 
     def __repr__(self) -> str:
         return f"<reader of ledger {self.id}, last add confirmed {self.last_add_confirmed}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what is known of the ledger now. Nobody is asked."""
+        known = self.metadata
+        bookies = ", ".join(map(str, known.fragments[-1].ensemble)) if known.fragments else ""
+        rows = [
+            ("status", known.status.name.lower()),
+            ("last add confirmed", f"{self.last_add_confirmed:,}"),
+            ("bytes", f"{known.length:,}" if self.is_closed else "not known until it is closed"),
+            ("ensemble, write and ack quorum", f"{known.ensemble_size}, {known.write_quorum}, {known.ack_quorum}"),
+            ("digest", known.digest_type.name),
+            ("fragments", f"{len(known.fragments):,}, the last one on {bookies}"),
+        ]
+        return table(f"Ledger {self.id}", rows)
 
     async def __aenter__(self) -> Self:
         return self

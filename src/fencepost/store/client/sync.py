@@ -299,3 +299,6 @@ class SyncLedgerReader(Handle[LedgerReader]):
     def last_add_confirmed(self) -> int:
         """See :attr:`LedgerReader.last_add_confirmed`."""
         return self._of.last_add_confirmed
+
+    def _repr_html_(self) -> str:
+        return self._of._repr_html_()
