@@ -99,7 +99,7 @@ def bookie_of(ledger: str, cluster: Path) -> str:
 def asked(*words: str) -> Any:
     """What a command tells as JSON; it is not shown."""
     done = subprocess.run([*FENCEPOST, *words], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
+    if done.returncode and words[:2] != ("cluster", "status"):  # which says so where a part is down
         raise Failed(f"fencepost {words[0]} {words[1]} ended with {done.returncode}, and not with 0")
     return json.loads(done.stdout)
 

@@ -106,13 +106,19 @@ def size(text: str) -> int:
     return int(count)
 
 
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
 def seconds(text: str) -> float:
+    """Seconds, or a time with its unit: ``10``, ``10s``, ``500ms``, ``2m``, ``1.5h``, ``7d``."""
+    number = text.strip().lower().rstrip("mshdin")
+    unit = text.strip().lower()[len(number) :] or "s"
     try:
-        seconds = float(text)
-    except ValueError:
+        seconds = float(number) * _SECONDS[unit]
+    except (KeyError, ValueError):
         seconds = math.nan
     if not math.isfinite(seconds):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds: write 10, 10s, 500ms, 2m or 1h")
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"{text} is too short: give more than 0 seconds")
     return seconds

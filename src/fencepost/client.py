@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fencepost.errors import FencepostError
 from fencepost.log.log import Log
 from fencepost.log.sync import SyncLog
 from fencepost.store.client.settings import ClientSettings
@@ -52,6 +53,9 @@ class SyncClient(Waiting[Client]):
         loop = Loop()
         try:
             return cls(loop, loop.wait(Client.connect(uri, settings, trace)))
+        except FencepostError as error:
+            loop.stop()
+            raise error.with_traceback(None) from None  # where in the client it was found is no news
         except BaseException:
             loop.stop()
             raise
@@ -99,6 +103,12 @@ class Connecting(Opening[Client]):
         super().__init__(partial(Client.connect, uri, settings, trace))
         self._connect_sync = partial(SyncClient.connect, uri, settings, trace)
         self._sync_store: SyncClient | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{name}: nothing is connected yet: write with fencepost.connect(...) as store, or store ="
+            " fencepost.connect_sync(...); asynchronous code writes async with, or store = await fencepost.connect(...)"
+        )
 
     def __enter__(self) -> SyncClient:
         self._sync_store = self._connect_sync()

@@ -132,7 +132,7 @@ CASES: list[tuple[str, int, list[str], list[str]]] = [
     ("endless size", 151, ["check", "counter.py", "--max-memory", "inf"], ["--max-memory", "not a size"]),
     ("no size at all", 151, ["check", "counter.py", "--max-memory", ""], ["--max-memory", "not a size"]),
     ("time that is no number", 151, ["check", "counter.py", "--timeout", "soon"],
-    ["--timeout", "'soon' is not a number of seconds"]),
+    ["--timeout", "'soon' is not a number of seconds: write 10, 10s, 500ms, 2m or 1h"]),
     ("no time", 151, ["check", "counter.py", "--timeout", "0"], ["--timeout", "more than 0 seconds"]),
     ("not a time", 151, ["check", "counter.py", "--timeout", "nan"], ["--timeout", "not a number of seconds"]),
     ("odd fingerprints", 151, ["check", "counter.py", "--fingerprint-bits", "32"],

@@ -5,7 +5,7 @@
     fencepost bookie cookie show|validate|fix DIR --metadata zk://HOST:PORT/ledgers
     fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
-    fencepost bookie list under-replicated --metadata zk://HOST:PORT/ledgers
+    fencepost bookie list [under-replicated] --metadata zk://HOST:PORT/ledgers
 
 The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ VERBS = {
     "cookie": "show, validate, fix or delete what says whose the directories of a bookie are",
     "recover": "give the entries of a bookie that is gone to others",
     "decommission": "give the entries of a bookie to others, and take it out of the cluster",
-    "list": "tell which ledgers are under-replicated",
+    "list": "tell which bookies there are, or which ledgers are under-replicated",
 }
 
 
@@ -50,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie cookie fix DIR --metadata URI [--dry-run]\n"
         "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
         "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
-        "       fencepost bookie list under-replicated --metadata URI [--json]"
+        "       fencepost bookie list [under-replicated] --metadata URI [--json]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
@@ -70,9 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=serving.port_or_any,
         help="the port; 0: any free one at the first start, and the same one ever after (3181)",
     )
-    running.add_argument(
-        "--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces (docs/traces.md)"
-    )
+    running.add_argument("--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces")
     running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
     running.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)"
@@ -92,9 +91,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
-    if verb not in ("run", "inspect") and rest:
+    if verb not in ("run", "inspect") and (rest or verb == "list"):
         from fencepost.commands import operator
 
+        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
         return operator.run(given, _settings(given), verb, *rest)
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:

@@ -17,6 +17,8 @@ from fencepost.client import Client
 from fencepost.errors import OptionError
 from fencepost.store.errors import Refusal
 
+METADATA = "--metadata zk://HOST:PORT/ledgers, or set the environment variable FENCEPOST_METADATA"
+
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
     """The options of a client. ``secret``: what the password is, if there is one."""
@@ -24,7 +26,7 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
         "--metadata",
         metavar="URI",
         default=os.environ.get("FENCEPOST_METADATA"),
-        help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers",
+        help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default what FENCEPOST_METADATA says",
     )
     if secret:
         parser.add_argument("--password", metavar="TEXT", help=f"{secret}; by default none")
@@ -32,9 +34,7 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
             "--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end"
         )
     parser.add_argument("--json", action="store_true", help="results as JSON, one object a line")
-    parser.add_argument(
-        "--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)"
-    )
+    parser.add_argument("--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces")
 
 
 DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
@@ -80,7 +80,7 @@ def on_store(
 ) -> int:
     """Do what was typed with the store that was named; the exit code."""
     if not given.metadata:
-        raise OptionError("give the address of the metadata service: --metadata zk://HOST:PORT/ledgers")
+        raise OptionError(f"give the address of the metadata service: {METADATA}")
 
     async def connected() -> None:
         async with fencepost.connect(given.metadata, trace=given.trace) as store:

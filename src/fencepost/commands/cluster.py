@@ -9,6 +9,10 @@ from typing import Any
 from fencepost import arguments, errors, output
 from fencepost.errors import OptionError
 from fencepost.store.cluster import control, plan, supervisor, up, views
+from fencepost.store.cluster.part import State
+
+NOT_ALL_SERVE = 1
+"""The exit code of ``status`` where a part does not serve."""
 
 ACTIONS = {
     "kill": "end parts at once (kill -9)",
@@ -49,10 +53,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="DIR",
         type=Path,
-        help="every part writes a trace of what it does to a folder of traces (docs/traces.md)",
+        help="every part writes a trace of what it does to a folder of traces",
     )
     _json(starting, "how everything is as a line of JSON, after every change")
-    for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):
+    for name, purpose in (
+        ("status", "how the parts are; the exit code is 1 if one does not serve"),
+        ("down", "end a cluster cleanly, from elsewhere"),
+    ):
         asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
         _directory(asking, "the directory of a cluster")
         _json(asking)
@@ -83,7 +90,10 @@ def run(given: argparse.Namespace) -> int:
     if given.action == "up":
         _up(given)
     elif given.action == "status":
-        _tell(given, _status(given.directory))
+        facts = _status(given.directory)
+        _tell(given, facts)
+        if any(part["state"] != State.SERVES for part in facts["parts"]):
+            return NOT_ALL_SERVE
     elif given.action == "down":
         _tell(given, _down(given.directory))
     else:

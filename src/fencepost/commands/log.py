@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from fencepost.commands.streams import Counted, Output, format_option, progress,
 from fencepost.errors import OptionError
 from fencepost.log.chain import EARLIEST, End, Position, position_of
 from fencepost.log.cursors import Acknowledged
+from fencepost.log.errors import NoSuchLogError
 from fencepost.log.log import Log, LogView
 from fencepost.log.metadata import names
 from fencepost.log.reader import LogEntry
@@ -125,6 +127,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         secret=False,
         optional=True,
     )
+    listing = commands.add_parser(
+        "list", help="the names of all logs", description="the names of all logs", allow_abbrev=False
+    )
+    client_options(listing, "")
+    listing.add_argument("--long", action="store_true", help="with their state and their ledgers")
     trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
     how = trimming.add_mutually_exclusive_group(required=True)
     how.add_argument(
@@ -266,10 +273,22 @@ def _as_json(entry: LogEntry) -> bytes:
 # -- show, trim and seal ----------------------------------------------------------------------------------------------
 
 
+async def _list(store: Client, given: argparse.Namespace) -> None:
+    for name in await names(store.metadata):
+        if not given.long:
+            say(given, {"log": name}, name)
+            continue
+        with contextlib.suppress(NoSuchLogError):  # deleted meanwhile
+            view = await store.log(name).show()
+            missing = f"   {len(view.missing):,} missing" if view.missing else ""
+            state = "sealed" if view.chain.sealed else "open"
+            say(given, _as_object(view), f"{name}   {state}   {plural(len(view.chain.links), 'ledger')}{missing}")
+
+
 async def _show(store: Client, given: argparse.Namespace) -> None:
     if given.log is None:
-        for name in await names(store.metadata):
-            say(given, {"log": name}, name)
+        given.long = False
+        await _list(store, given)
         return
     view = await store.log(given.log).show()
     say(given, _as_object(view), _drawn(view))

@@ -76,9 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             " proxy or a forwarded port between"
         ),
     )
-    parser.add_argument(
-        "--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)"
-    )
+    parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     parser.epilog = serving.settings_help(described(Settings))

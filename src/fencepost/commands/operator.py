@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import datetime
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,7 +22,9 @@ from fencepost.store.client.replication import Copied, Pace, replace
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.errors import NoSuchLedgerError, StoreError
+from fencepost.store.metadata import paths
 from fencepost.store.metadata.client import MetadataClient
+from fencepost.store.metadata.registration import address_of
 from fencepost.store.metadata.underreplication import UnderReplication
 from fencepost.store.rules.cookies import Cookie
 
@@ -36,9 +39,11 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
             raise OptionError(f"fencepost bookie cookie {verb}: there is {', '.join(COOKIE_VERBS)}")
         takes, verb = "bookie" if verb == "delete" else "directory", f"cookie {verb}"
     elif verb == "list":
-        if about != ("under-replicated",):
-            raise OptionError(f"fencepost bookie list {' '.join(about)}: there is list under-replicated")
-        takes, rest = "word", [*about]
+        if about not in ((), ("under-replicated",)):
+            raise OptionError(
+                f"fencepost bookie list {' '.join(about)}: there is list, of all bookies, and list under-replicated"
+            )
+        takes, verb, rest = "word", "list under-replicated" if about else "list", [*about] or [""]
     else:
         takes, rest = "bookie", [*about]
     if len(rest) != 1:
@@ -46,7 +51,7 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
     if not settings.metadata_service_uri:
         raise OptionError(
             f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
-            " metadataServiceUri"
+            " FENCEPOST_METADATA or metadataServiceUri"
         )
     serving.be_quiet_about_connections()
     with asyncio.Runner(loop_factory=extras.loop_factory()) as runner:
@@ -182,6 +187,31 @@ async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id
     return await _delete_cookie(given, settings, bookie_id)
 
 
+async def _list_bookies(given: argparse.Namespace, settings: Settings, _: str) -> int:
+    """Tell which bookies there are, where each is, and whether it serves."""
+    bookies: list[dict[str, str | None]] = []
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        registered = await client.bookies()
+        known = {*registered.writable, *registered.read_only, *(await client.names_in(paths.COOKIES) or ())}
+        for bookie in sorted(known):
+            state = "down"
+            if bookie in (*registered.writable, *registered.read_only):
+                state = "writable" if bookie in registered.writable else "read-only"
+            address = None
+            if state != "down":
+                with contextlib.suppress(ValueError):
+                    address = "{}:{}".format(*address_of(bookie, await client.bookie_info(bookie)))
+            bookies.append({"bookie": bookie, "state": state, "address": address})
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(bookies), indent=2).decode())
+        return errors.HOLDS
+    width = max((len(each["bookie"] or "") for each in bookies), default=0)
+    for each in bookies:
+        at = each["address"] if each["address"] not in (None, each["bookie"]) else ""
+        output.say(f"{each['bookie']:<{width}}  {each['state']:<9}  {at}".rstrip())
+    return errors.HOLDS
+
+
 async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
     """Tell which ledgers are under-replicated, as auditors have it."""
     ledgers: list[dict[str, Any]] = []
@@ -216,5 +246,6 @@ _DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, An
     "cookie delete": _delete_cookie,
     "recover": _recover,
     "decommission": _decommission,
-    "list": _list,
+    "list": _list_bookies,
+    "list under-replicated": _list,
 }

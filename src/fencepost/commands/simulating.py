@@ -52,7 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "trace": {
         "metavar": "DIR",
         "type": Path,
-        "help": "write traces of all {runs} to a folder of traces (docs/traces.md)",
+        "help": "write traces of all {runs} to a folder of traces",
     },
 }
 """The options that all of them have."""

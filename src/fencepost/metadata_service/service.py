@@ -84,6 +84,16 @@ def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., 
         if not ended.done():
             ended.set_result(reason)
 
+    def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback has left undone when it raised is not known, and somebody may wait for it. An error in what a
+        connection has sent ends that connection alone.
+        """
+        error = context.get("exception")
+        loop.default_exception_handler(context)
+        if "handle" in context and isinstance(error, Exception) and not isinstance(error, ConnectionError):
+            end(error)
+
+    loop.set_exception_handler(raised)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     return ended, end

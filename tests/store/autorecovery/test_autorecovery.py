@@ -410,8 +410,9 @@ def test_complaints_are_one_line(uri: str, capsys: pytest.CaptureFixture[str]) -
         (("autorecovery", "status", "--metadata", uri), "there is no cluster"),
         (("autorecovery", "--set", "lostBookieDelay=1"), "did you mean lostBookieRecoveryDelay?"),
         (("autorecovery", "--set", "lostBookieRecoveryDelay=-1"), "lostBookieRecoveryDelay: expected"),
-        (("bookie", "list", "everything", "--metadata", uri), "there is list under-replicated"),
+        (("bookie", "list", "everything", "--metadata", uri), "and list under-replicated"),
         (("bookie", "list", "under-replicated"), "needs the metadata service"),
+        (("bookie", "list"), "or set FENCEPOST_METADATA"),
         (("bookie", "list", "under-replicated", "--metadata", uri), "there is no cluster"),
     ):
         assert cli.main([*words]) != HOLDS

@@ -20,6 +20,7 @@ from patience import PATIENCE
 from store.processes import SOURCE, Process, cluster
 
 import fencepost
+from fencepost.store.client.settings import ClientSettings
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,34 @@ def test_ledgers_are_deleted_by_who_means_it_and_not_those_of_logs(store: tuple[
     assert command(uri, "delete", two, "--yes") == f"ledger {two} is deleted\n"
     assert command(uri, "delete", of_log, "--of-log", "orders", "--yes") == f"ledger {of_log} is deleted\n"
     assert not {one, two, of_log} & {*command(uri, "list").split()}
+
+
+def test_bookies_are_listed(store: tuple[str, list[Process]]) -> None:
+    uri, _ = store
+    listed = subprocess.run(
+        [sys.executable, "-m", "fencepost", "bookie", "list"], capture_output=True, env=environment(uri), check=True
+    )
+    assert re.fullmatch(r"(127\.0\.0\.1:\d+  writable\n){3}", listed.stdout.decode())
+    told = subprocess.run(
+        [sys.executable, "-m", "fencepost", "bookie", "list", "--json"],
+        capture_output=True,
+        env=environment(uri),
+        check=True,
+    )
+    assert [each["state"] for each in json.loads(told.stdout)] == ["writable"] * 3
+
+
+def test_who_connects_to_nobody_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
+    settings = ClientSettings(connect_timeout=1.6)
+    for address, why in (("127.0.0.1:1", "refuses connections"), ("no.such.host.invalid:1", "there is no host")):
+        with pytest.raises(
+            fencepost.MetadataServiceError, match=r"no metadata service answers at .* within 1\.6 s"
+        ) as it:
+            fencepost.connect_sync(f"zk://{address}/ledgers", settings)
+        assert why in caplog.text and "; trying for 0.6 s more" in caplog.text
+        assert it.value.__suppress_context__ and len(it.traceback) <= 4
+    with pytest.raises(AttributeError, match="log: nothing is connected yet: write with fencepost.connect"):
+        fencepost.connect("zk://127.0.0.1:1/ledgers").log("orders")  # type: ignore[attr-defined]
 
 
 def test_entries_behind_their_lengths_can_be_anything(store: tuple[str, list[Process]]) -> None:

@@ -149,7 +149,7 @@ def test_the_parts_end_with_a_process_that_is_killed_and_the_next_one_has_everyt
     until(lambda: not any(map(is_there, pids)), "the parts to end")
     assert set(plan(directory)["processes"]) == {"metadata", "1", "2"}
     code, out, err = cluster("status", str(directory))
-    assert (code, err) == (0, "") and out.count(" down") == 3
+    assert (code, err) == (1, "") and out.count(" down") == 3
     assert cluster("kill", str(directory), "1")[::2] == (
         WRONG_OPTIONS,
         f"fencepost: no cluster runs in {directory}: fencepost cluster up {directory}\n",

@@ -96,6 +96,7 @@ class Store:
             session_timeout=settings.session_timeout,
             connect_timeout=settings.connect_timeout,
             operation_timeout=settings.metadata_timeout,
+            waits=lambda why: _log.warning("%s", why),
         )
         tracing = None
         try:

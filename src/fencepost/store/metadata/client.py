@@ -65,6 +65,9 @@ _LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"
 
 _ANY_VERSION = -1
 
+PATIENT = 1.0
+"""Seconds without a session after which somebody who connects is told why."""
+
 LARGEST_NODE = 1_000_000
 """Bytes of a node, at most: a metadata service takes 1 MiB for a request by default."""
 
@@ -197,10 +200,12 @@ class MetadataClient:
         operation_timeout: float = 30.0,
         tls: Tls | None = None,
         credentials: Credentials | None = None,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
         as :class:`fencepost.store.security.Security` of the environment says. ``credentials``: as whom to authenticate
-        by SASL, by default as :meth:`fencepost.users.Credentials.read` has it.
+        by SASL, by default as :meth:`fencepost.users.Credentials.read` has it. ``waits`` is called once, with a line
+        that says why, if it takes longer than :data:`PATIENT`.
 
         The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
@@ -212,7 +217,13 @@ class MetadataClient:
         try:
             client._kazoo.start_async()
             async with asyncio.timeout(connect_timeout):
-                await client._connected.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENT):
+                        await client._connected.wait()
+                if not client._connected.is_set():
+                    left = f"trying for {connect_timeout - PATIENT:g} s more"
+                    waits(f"the metadata service at {client.address.hosts} {await client._refusal()}; {left}")
+                    await client._connected.wait()
             if client._is_refused and client.credentials is not None:
                 raise MetadataServiceError(
                     f"the metadata service at {client.address.hosts} does not let {client.credentials.user} in: is the"
@@ -257,6 +268,22 @@ class MetadataClient:
     def _refused_in(self) -> None:
         self._is_refused = True
         self._connected.set()
+
+    async def _refusal(self) -> str:
+        """What its servers do, in words, as there is no session with any of them."""
+        for host, _, port in (each.rpartition(":") for each in self.address.hosts.split(",")):
+            try:
+                async with asyncio.timeout(PATIENT):
+                    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                writer.close()
+                return "does not answer"
+            except ConnectionRefusedError:
+                continue
+            except socket.gaierror:
+                return f"can not be reached: there is no host {host}"
+            except (OSError, ValueError):
+                return "does not answer"
+        return "refuses connections"
 
     async def __aenter__(self) -> Self:
         return self
