@@ -64,7 +64,7 @@ def _page_of(trace: Trace) -> str:
     return behaviour_html(trace)
 
 
-Trace.page = _page_of
+Trace._page = _page_of
 
 
 def witnessed(trace: Trace, condition: str) -> Result:

@@ -48,12 +48,12 @@ class Trace:
     steps: tuple[Step, ...]
     loop: int | None = None
 
-    page: ClassVar[Callable[[Trace], str] | None] = None
+    _page: ClassVar[Callable[[Trace], str] | None] = None
     """What draws a behaviour as a page, which is above all that knows of one; see :mod:`fencepost.result`."""
 
     def _repr_html_(self) -> str | None:
         """In a notebook: its story and its sequence diagram."""
-        return None if Trace.page is None else framed(Trace.page(self))
+        return None if Trace._page is None else framed(Trace._page(self))
 
     def __len__(self) -> int:
         return 1 + len(self.steps)
