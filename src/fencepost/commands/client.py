@@ -29,7 +29,9 @@ def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
         help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default what FENCEPOST_METADATA says",
     )
     if secret:
-        parser.add_argument("--password", metavar="TEXT", help=f"{secret}; by default none")
+        parser.add_argument(
+            "--password", metavar="TEXT", help=f"{secret}, which everybody on this machine can see; by default none"
+        )
         parser.add_argument(
             "--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end"
         )
@@ -126,6 +128,8 @@ def say(given: argparse.Namespace, document: Mapping[str, Any], text: str) -> No
 def password(given: argparse.Namespace) -> bytes:
     """The password that was given, in words or in a file."""
     if given.password_file is None:
+        if given.password:
+            output.complain("everybody on this machine can see --password: --password-file keeps it", None, False)
         return (given.password or "").encode()
     if given.password is not None:
         raise OptionError("give --password or --password-file, not both")

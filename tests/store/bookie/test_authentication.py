@@ -50,7 +50,7 @@ async def authenticated(client: Client, credentials: Credentials = KNOWN) -> Any
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
 def test_who_authenticates_is_served(tmp_path: Path, users: str, codec: Any) -> None:
     async def main() -> None:
-        async with serving(tmp_path / "bookie", usersPath=users) as served:
+        async with serving(tmp_path / "bookie", saslUsers=users) as served:
             client = await served.client(codec=codec)
             assert await authenticated(client) == m.AuthResponse(Code.OK, m.NO_AUTHENTICATION)
             client.send(*(add(1, entry_id) for entry_id in range(100)))
@@ -75,7 +75,7 @@ def test_who_authenticates_is_served(tmp_path: Path, users: str, codec: Any) -> 
 )
 def test_who_does_not_is_served_nothing(tmp_path: Path, users: str, codec: Any, asked: m.Request) -> None:
     async def main() -> None:
-        async with serving(tmp_path / "bookie", usersPath=users) as served:
+        async with serving(tmp_path / "bookie", saslUsers=users) as served:
             stranger = await served.client(codec=codec)
             stranger.send(*[asked] * 3)
             assert (await stranger.receive())[1].code is Code.UNAUTHORIZED
@@ -98,7 +98,7 @@ def test_a_wrong_name_or_password_is_refused(
     tmp_path: Path, users: str, wrong: Credentials, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with serving(tmp_path / "bookie", usersPath=users) as served:
+        async with serving(tmp_path / "bookie", saslUsers=users) as served:
             client = await served.client()
             assert (await authenticated(client, wrong)).code is Code.UNAUTHORIZED
             assert await client.is_closed()
@@ -110,7 +110,7 @@ def test_a_wrong_name_or_password_is_refused(
 
 @pytest.mark.parametrize("is_first", ["TLS", "SASL"])
 def test_where_both_are_asked_for_neither_is_enough(tmp_path: Path, users: str, is_first: str) -> None:
-    both = {"tlsCertificatePath": "c.pem", "tlsKeyStore": "k.pem", "tlsRequired": True, "usersPath": users}
+    both = {"tlsCertificatePath": "c.pem", "tlsKeyStore": "k.pem", "tlsRequired": True, "saslUsers": users}
 
     async def main() -> None:
         async with serving(tmp_path / "bookie", certificates.server(), **both) as served:
@@ -165,7 +165,7 @@ def test_our_client_authenticates(
     async def main() -> None:
         tls = certificates.server() if under_tls else None
         required = {"tlsRequired": True, "tlsCertificatePath": "c", "tlsKeyStore": "k"} if under_tls else {}
-        async with serving(tmp_path / "bookie", tls, usersPath=users, **required) as served:
+        async with serving(tmp_path / "bookie", tls, saslUsers=users, **required) as served:
             asker = Asker(served.port)
             of_tls = certificates.client() if under_tls else None
             connection = Connection("b", asker, ClientSettings(tls=of_tls, credentials=credentials))
@@ -196,7 +196,7 @@ def test_our_client_authenticates_where_nobody_need(tmp_path: Path) -> None:
 
 def test_users_that_are_not_there_or_shown_to_everybody_are_refused_at_the_start(tmp_path: Path, users: str) -> None:
     with pytest.raises(OptionError, match="can not be read: No such file"):
-        Settings.of({"usersPath": str(tmp_path / "none")}).users()
+        Settings.of({"saslUsers": str(tmp_path / "none")}).users()
     Path(users).chmod(0o644)
     with pytest.raises(OptionError, match="chmod 640"):
-        Settings.of({"usersPath": users}).users()
+        Settings.of({"saslUsers": users}).users()

@@ -67,7 +67,8 @@ def test_lines_go_in_and_come_out(store: tuple[str, list[Process]]) -> None:
         == '{"entry": 2, "data": "two"}\n'
     )
     assert command(uri, "tail", ledger, "--password", "p", "--first", "3") == "three\n"
-    assert command(uri, "append", ledger, "--password", "p", code=1) == f"fencepost: ledger {ledger} is closed\n"
+    seen = "fencepost: everybody on this machine can see --password: --password-file keeps it\n"
+    assert command(uri, "append", ledger, "--password", "p", code=1) == f"{seen}fencepost: ledger {ledger} is closed\n"
     assert command(uri, "read", ledger, code=1) == f"fencepost: the password is not that of ledger {ledger}\n"
     shown = json.loads(command(uri, "show", ledger, "--json"))
     assert shown["status"] == "closed" and shown["last_entry"] == 3 and shown["custom"] == {"from": "test"}

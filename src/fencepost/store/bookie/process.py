@@ -35,9 +35,10 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
 from fencepost.store.rules.boot import Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
+from fencepost.store.security import ENVIRONMENT, Security
 from fencepost.tls import Tls
 from fencepost.tracing import TraceWriter
-from fencepost.users import Users
+from fencepost.users import CREDENTIALS, Credentials, Users
 
 T = TypeVar("T")
 
@@ -62,6 +63,14 @@ async def serve(
         )
     settings = _within_open_files(settings)
     tls, users = settings.tls(), settings.users()
+    if settings.requires_tls and Security.of_environment().tls() is None:
+        _log.warning(
+            "this bookie can not repair from bookies that require TLS, as it does: name a file by %s", ENVIRONMENT
+        )
+    if users is not None and Credentials.read() is None:
+        _log.warning(
+            "this bookie can not repair from bookies that know users, as it does: name a file by %s", CREDENTIALS
+        )
     directories = Directories.of(directory, settings)
     ended = _Ended()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:

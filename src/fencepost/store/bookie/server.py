@@ -427,7 +427,7 @@ class Server:
             connection.answers.append(connection.codec.encode_response(txn, AuthResponse(Code.OK, SASL, answer)))
             return True
         lacks_tls = self.settings.requires_tls and not connection.is_secure
-        lacks = "start TLS (tlsRequired)" if lacks_tls else "authenticate (usersPath)"
+        lacks = "start TLS (tlsRequired)" if lacks_tls else "authenticate (saslUsers)"
         connection.turn_away(refusal, f"it does not {lacks}")
         return False
 

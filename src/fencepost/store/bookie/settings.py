@@ -206,7 +206,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         ),
     ] = False
 
-    users_path: Annotated[
+    sasl_users: Annotated[
         str,
         Meta(
             description=(
@@ -408,7 +408,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
     def users(self) -> Users | None:
         """The users; None if nobody need authenticate. Raises :class:`fencepost.OptionError` for a file that can not be
         used."""
-        return Users(self.users_path) if self.users_path else None
+        return Users(self.sasl_users) if self.sasl_users else None
 
     def of_role(self) -> Limits:
         """The limits of the role."""
