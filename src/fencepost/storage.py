@@ -8,6 +8,7 @@ writes.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -54,6 +55,45 @@ def is_within(place: Path | str, folder: Path | str) -> bool:
     """Whether a path or URL is a folder, or is in it."""
     inner, outer = _real(place), _real(folder)
     return inner == outer or inner.startswith(f"{outer}/")
+
+
+def folder_of(place: Path | str) -> Path | None:
+    """The folder of this machine at a path or URL; None if it is elsewhere."""
+    real = _real(place)
+    return None if URL.match(real) else Path(real)
+
+
+def sync_folder(folder: Path | str) -> None:
+    """Make sure that the disk has the names of a folder's files. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class Lock:
+    """Keeps a folder for one search, until it is released or its process ends, however it ends. Without ``create`` a
+    folder in which there was never a lock is not kept.
+
+    Raises BlockingIOError if another search has the folder, any other OSError if it can not be locked.
+    """
+
+    def __init__(self, folder: Path, create: bool) -> None:
+        self._file = None
+        if not create and not (folder / "LOCK").exists():
+            return
+        self._file = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._file is not None:
+            os.close(self._file)
 
 
 def _real(place: Path | str) -> str:
@@ -112,6 +152,7 @@ class Storage:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, os.path.join(self.place, name))
+            sync_folder(self.place)
         except OSError as error:
             with suppress(OSError):
                 os.remove(fresh)

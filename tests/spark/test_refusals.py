@@ -139,7 +139,7 @@ class TestCheckpoints:
             self.search("bookkeeper-4.13", resume=place)
         with pytest.raises(SystemFailure, match="another value of the constant clients"):
             self.search(constants={"clients": 2}, resume=place)
-        with pytest.raises(SystemFailure, match="64-bit fingerprints, not 128"):
+        with pytest.raises(SystemFailure, match="was made with bits 64; give bits 64 again"):
             self.search(bits=128, resume=place)
         with pytest.raises(SystemFailure, match="holds a checkpoint already"):
             self.search(checkpoint=place)

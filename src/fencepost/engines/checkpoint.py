@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import Enum, Flag
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -27,7 +27,8 @@ from fencepost.compiler.arrays import Array
 from fencepost.compiler.layout import unpacked
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.engines.interface import Found
-from fencepost.engines.search import Kept
+from fencepost.engines.options import SavedOptions
+from fencepost.engines.search import Kept, Search
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
 from fencepost.spec.contents import model_values_in
@@ -36,11 +37,13 @@ from fencepost.spec.declarations import Declared
 from fencepost.spec.decoding import decode
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Record, Value, encode, full_name
-from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
+from fencepost.storage import Lock, folder_of, sync_folder
 
-FORMAT = 5
+FORMAT = 6
+
+NAME = "manifest.json"
 
 FINGERPRINTS, LINKS = "fingerprints.bin", "links.bin"
 
@@ -61,54 +64,74 @@ class SlotEntry(msgspec.Struct):
     constant: bool
 
 
-class Subject(msgspec.Struct, kw_only=True):
-    """The search that a checkpoint belongs to."""
+def refused(place: Path | str, why: str, mend: str = "", *options: str) -> SystemFailure:
+    """The error of a checkpoint from which no search can go on: ``why``, and what to ``mend``, which name options."""
+    mend = mend and f"{mend}, or "
+    return SystemFailure(f"the checkpoint in {place} {why}; {mend}start again without {{resume}}", "resume", *options)
+
+
+class Saved(msgspec.Struct, kw_only=True):
+    """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``asked`` are its
+    options as :meth:`fencepost.engines.options.SavedOptions.asked` gives them, ``taken`` and ``new`` are by the number
+    of the root, and ``found`` is as :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
+    """
 
     format: int
     protocol: str
     constants: dict[str, str]
     source: str
     properties: list[str]
-    bits: int
-
-    def difference(self, protocol: Protocol, properties: list[str], bits: int) -> str | None:
-        """Why a run with these can not go on from it, as the rest of a sentence; None if it can."""
-        if self.protocol != protocol.name:
-            return f"is of the protocol {self.protocol}, not of {protocol.name}"
-        constants = encoded_constants(protocol)
-        for name in sorted(set(constants) | set(self.constants)):
-            if constants.get(name) != self.constants.get(name):
-                return f"was made with another value of the constant {name}"
-        if self.source != source_digest(protocol):
-            return f"is of another version of {protocol.name}: its source has changed since"
-        if self.properties != properties:
-            return "was made with other invariants"
-        if self.bits != bits:
-            return f"was made with {self.bits}-bit fingerprints, not {bits}"
-        return None
-
-
-class Saved(Subject, kw_only=True):
-    """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``taken`` and
-    ``new`` are by the number of the root, and ``found`` is as
-    :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
-    """
-
+    asked: dict[str, Any]
     depth: int
     distinct: int
     generated: int
+    queue: int
     taken: list[int]
     new: list[int]
     seconds: float
     slots: list[SlotEntry] = []
     found: list[tuple[str, str, int, list[int]]]
     reported: list[str]
+    seeks: bool
+    exact: bool
 
-    def kept(self, queue: int, found: list[Found]) -> Kept:
-        """The same for a search that goes on. ``queue``: states of the frontier; ``found``: what was found, decoded."""
+    def verify(self, place: Path | str, search: Search, properties: list[str]) -> None:
+        """Raise :class:`fencepost.SystemFailure` if ``search`` can not go on from it: it is of something else, its
+        levels were asked something else, or with these limits it would have ended before.
+        """
+        protocol, options = search.stepper.protocol, search.options
+        assert isinstance(options, SavedOptions)
+        if self.protocol != protocol.name:
+            raise refused(place, f"is of the protocol {self.protocol}, not of {protocol.name}")
+        constants = encoded_constants(protocol)
+        for name in sorted(set(constants) | set(self.constants)):
+            if constants.get(name) != self.constants.get(name):
+                raise refused(place, f"was made with another value of the constant {name}")
+        if self.source != source_digest(protocol):
+            raise refused(place, f"is of another version of {protocol.name}: its source has changed since")
+        if self.properties != properties:
+            more = [name for name in properties if name not in self.properties]
+            fewer = [name for name in self.properties if name not in properties]
+            differs = f"does not judge {listed(more)}" if more else f"judges {listed(fewer or self.properties)} too"
+            raise refused(place, differs, "choose the same with {invariants}", "invariants")
+        difference = options.difference(self.asked, search.symmetric)
+        if difference is not None:
+            raise refused(place, *difference)
+        built = self.depth + (not self.queue)  # the last one may be empty
+        if options.max_depth is not None and options.max_depth < built:
+            raise refused(place, f"has {built:,} levels already", f"give {{max_depth}} {built} or more", "max_depth")
+        before = self.distinct - self.queue
+        if options.max_states is not None and options.max_states <= before:
+            raise refused(
+                place, f"has {before:,} states before its last level", f"give {{max_states}} {before + 1} or more",
+                "max_states",
+            )  # fmt: skip
+
+    def kept(self, found: list[Found]) -> Kept:
+        """The same for a search that goes on. ``found``: what was found, decoded."""
         return Kept(
-            self.depth, self.distinct, self.generated, queue, self.seconds, dict(enumerate(self.taken)),
-            dict(enumerate(self.new)), found, self.reported,
+            self.depth, self.distinct, self.generated, self.queue, self.seconds, dict(enumerate(self.taken)),
+            dict(enumerate(self.new)), found, self.reported, self.seeks, self.exact,
         )  # fmt: skip
 
 
@@ -121,33 +144,63 @@ class Manifest(Saved, kw_only=True):
     fingerprints: str = ""
     links: str = ""
     frontier: str = ""
-    frontier_size: int
     frontier_blocks: list[str] = []
     words: int = 0
     places: list[int] = []
     outcomes: list[tuple[int, list[int]]]
-    symmetry: list[str]
 
 
-def saved(stepper: Stepper, source: str, properties: list[str], bits: int, kept: Kept) -> dict[str, Any]:
+def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dict[str, Any]:
     """The fields of :class:`Saved` but ``format``, ``slots`` and ``found``. ``source``: the digest of the protocol's
     source when the search began; ``properties``: those that are checked, by title.
     """
+    stepper, options = search.stepper, search.options
+    assert isinstance(options, SavedOptions)
     protocol, roots = stepper.protocol, range(len(stepper.roots))
     return {
         "protocol": protocol.name,
         "constants": encoded_constants(protocol),
         "source": source,
         "properties": properties,
-        "bits": bits,
+        "asked": options.asked(search.symmetric),
         "depth": kept.depth,
         "distinct": kept.distinct,
         "generated": kept.generated,
+        "queue": kept.queue,
         "taken": [kept.taken.get(root, 0) for root in roots],
         "new": [kept.new.get(root, 0) for root in roots],
         "seconds": kept.seconds,
         "reported": kept.reported,
+        "seeks": kept.seeks,
+        "exact": kept.exact,
     }
+
+
+@contextmanager
+def locked(options: SavedOptions) -> Iterator[None]:
+    """Keep the folder of a checkpoint for this search alone. At a URL that is elsewhere nothing keeps others out.
+
+    Raises :class:`fencepost.SystemFailure` if another search has it.
+    """
+    place = options.resume if options.resume is not None else options.checkpoint
+    folder = None if place is None else folder_of(place)
+    if folder is None:
+        yield
+        return
+    try:
+        if options.resume is None:
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder, create=options.resume is None or (folder / NAME).exists())
+    except BlockingIOError:
+        raise SystemFailure(
+            f"the checkpoint in {place} is in use by another search: wait until that has ended, or end it"
+        ) from None
+    except OSError as error:
+        raise SystemFailure(f"the checkpoint in {place} can not be locked: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def encoded_constants(protocol: Protocol) -> dict[str, str]:
@@ -225,7 +278,7 @@ class Writer:
         self.number = int(reader.manifest.frontier.split("-")[1].split(".")[0]) if reader else 0
         with self._disk():
             directory.mkdir(parents=True, exist_ok=True)
-            if reader is None and (directory / "manifest.json").exists():
+            if reader is None and (directory / NAME).exists():
                 raise SystemFailure(
                     f"{directory} holds a checkpoint already: go on from it with {{resume}} {directory}, or name an"
                     " empty one",
@@ -268,7 +321,8 @@ class Writer:
                 file.write(sealed(msgspec.json.encode(manifest)))
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, self.directory / "manifest.json")
+            os.replace(fresh, self.directory / NAME)
+            sync_folder(self.directory)  # else a power failure may bring the old manifest back, and not its frontier
             for stale in self.directory.glob("frontier-*.bin"):
                 if stale.name != name:
                     stale.unlink()
@@ -306,11 +360,11 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.read: dict[str, tuple[int, Digest]] = {}
-        path = directory / "manifest.json"
+        path = directory / NAME
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise SystemFailure(f"{directory} holds no complete checkpoint (there is no manifest.json in it)") from None
+            raise SystemFailure(f"{directory} holds no complete checkpoint (there is no {NAME} in it)") from None
         except OSError as error:
             raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
         engine, version = header(content)
@@ -319,35 +373,21 @@ class Reader:
         if version not in (None, FORMAT):
             raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})")
         if not is_sealed(content):
-            raise self._changed("manifest.json")
+            raise self._changed(NAME)
         try:
             self.manifest = msgspec.json.decode(content, type=Manifest)
         except msgspec.MsgspecError as error:
             raise self._wrong(f"is damaged: {error}") from None
 
     def _wrong(self, what: str) -> SystemFailure:
-        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without {{resume}}", "resume")
+        return refused(self.directory, what)
 
     def _changed(self, name: str) -> SystemFailure:
         return self._wrong(f"is damaged: {name} is not what was written")
 
-    def verify(self, protocol: Protocol, properties: list[str], bits: int, symmetry: list[str]) -> None:
-        """Refuse to go on with another protocol, other constants, other properties, other fingerprints or another
-        symmetry.
-        """
-        kept = self.manifest
-        difference = kept.difference(protocol, properties, bits)
-        if difference is not None:
-            raise self._wrong(difference)
-        if kept.symmetry != symmetry:
-            raise self._wrong(
-                f"was made with symmetry of {listed(kept.symmetry) or 'nothing'}, not of"
-                f" {listed(symmetry) or 'nothing'}"
-            )
-
     def fingerprints(self) -> Iterator[Array]:
         """The fingerprints of all states, in blocks. Only at the end is it certain that they are what was written."""
-        left = sum(self.manifest.levels) * (self.manifest.bits // 64)
+        left = sum(self.manifest.levels) * (self.manifest.asked["bits"] // 64)
         blocks = [BLOCK] * (left // BLOCK) + [left % BLOCK]
         yield from self._log(FINGERPRINTS, np.uint64, blocks, self.manifest.fingerprints)
 
@@ -376,7 +416,7 @@ class Reader:
         """The states of the last level, one column a slot, with their numbers in it, in blocks."""
         kept = self.manifest
         places = np.array(kept.places, np.int32)
-        left = kept.frontier_size
+        left = kept.queue
         try:
             with open(self.directory / kept.frontier, "rb") as file:
                 for block in kept.frontier_blocks:

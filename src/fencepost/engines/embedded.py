@@ -19,10 +19,11 @@ from fencepost.compiler.arrays import Array
 from fencepost.compiler.encoding import (
     COUNT,
     DEADLOCK,
-    INEXACT,
     INITIAL,
     OUT,
+    PARKED,
     USED,
+    link_outcome,
     reference_outcome,
     reference_parent,
 )
@@ -32,7 +33,7 @@ from fencepost.compiler.profile import exploding
 from fencepost.engines import conclusion, kernel, search
 from fencepost.engines.announcing import announced, compiling, spent, without_compiling
 from fencepost.engines.audit import audit
-from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, saved, slot_entries
+from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, locked, saved, slot_entries
 from fencepost.engines.interface import Exploration, Report, TableWriter
 from fencepost.engines.kernel import LINE, TURNS, Shared
 from fencepost.engines.links import Links
@@ -55,7 +56,7 @@ def explore(
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
     before = spent()
-    with announced(report):
+    with announced(report), locked(options):
         found = Search(stepper, options, report, table)
         with closing(
             Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
@@ -225,25 +226,33 @@ class Embedded(Executor):
         # The ways to what was met lead through the level before, which is still in order.
         self._meet_all()
         found.judge()
+        if any(own.failed):
+            self.save()  # the level before: one with states that could not be judged is not saved
         self.links.add(log)
         # Only now, as the disk may have no room for links: the level that it is about can not be saved any more.
         self.manifest = None
-        is_first, has_leaves = not found.result.depth, found.expands_next
+        is_first = not found.result.depth
         frontier = self._put_in_order()
         self.bases = [int(s) for s in starts[:-1]]
         self.is_expanding = False
         if self.writer is not None:
             self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(own.workers)], log)
-        found.take(Level(frontier, failed=sum(own.failed), raised=own.raised_at()))
-        if found.options.checking and has_leaves:
-            for place in range(0, found.queue, max(1, found.queue // SAMPLE)):
-                audit(own.tables, own.new, int(self.order[place]))
+        self._pass_on(frontier)
         if (
             frontier or not is_first
         ) and not found.has_raised:  # states that could not be judged are no part of the frontier
             self._remember()
         own.seconds["order"] += time.monotonic() - begin
         self._write_states()
+
+    def _pass_on(self, frontier: int) -> None:
+        """Pass the level that was built on to the search: so many states of it are to be expanded."""
+        own, found = self.workspace, self.search
+        has_leaves = found.expands_next
+        found.take(Level(frontier, failed=sum(own.failed), raised=own.raised_at()))
+        if found.options.checking and has_leaves:
+            for place in range(0, found.queue, max(1, found.queue // SAMPLE)):
+                audit(own.tables, own.new, int(self.order[place]))
 
     def _link(self, t: int, count: int, part: Array) -> None:
         """Log, for each of a worker's states, the number of its parent and the outcome that led to it."""
@@ -398,8 +407,7 @@ class Embedded(Executor):
             raise SystemFailure(
                 f"a resumed run goes on saving to {reader.directory}; leave out {{checkpoint}}", "checkpoint"
             )
-        symmetric = list(own.symmetry.names) if own.symmetry is not None else []
-        reader.verify(found.stepper.protocol, own.properties, found.options.bits, symmetric)
+        kept.verify(reader.directory, found, own.properties)
         own.number_initial()
         columns = reader.restore(found.stepper.store)
         own.tables.recall(kept.outcomes)
@@ -416,7 +424,7 @@ class Embedded(Executor):
         for log in reader.links():
             self.links.add(log)
         self.new_numbers = reserve(own.region * own.workers, np.int64)
-        found.restore(kept.kept(kept.frontier_size, own.decode(kept.found)))
+        found.restore(kept.kept(own.decode(kept.found)))
         step = max(1, BLOCK_ROWS // max(1, own.tables.permutations))
         slots = [slot for slot, _ in columns]
         for numbers, rows in reader.frontier():
@@ -427,28 +435,42 @@ class Embedded(Executor):
                 self.new_numbers[own.lay_out_ids(ids, slots)] = numbers[begin : begin + step]
             # Block by block: the first ones teach the tables nearly every path, at the cost of a few rows.
             self._complete()
-        found.queue = self._put_in_order()
+        self._forget_failed()
+        own.forget_violations()  # they are among what was found
+        self._pass_on(self._put_in_order())
+        if found.has_raised:
+            return  # and the checkpoint stays as it is
         # Only now: until here nothing in the directory was changed.
         self.source, self.writer = kept.source, Writer(reader.directory, reader)
         self._remember()
         self.saved_depth = found.result.depth
+
+    def _forget_failed(self) -> None:
+        """States of a checkpoint's level that can not be judged now that they are asked for their actions, which they
+        were not if they were the last before a limit on depth: no action counts as having discovered them.
+        """
+        own, log = self.workspace, self.links.level(len(self.links) - 1)
+        for t, count in enumerate(own.counts()):
+            begin = t * own.region
+            for place in np.flatnonzero(own.new.meta[begin : begin + count] == PARKED).tolist():
+                outcome = int(link_outcome(log[self.new_numbers[begin + place]]))
+                if outcome != INITIAL:
+                    self.search.earlier.new[own.step(outcome)[0]] -= 1
 
     def _remember(self) -> None:
         """The part of a checkpoint about the level that just ended."""
         if self.writer is None:
             return
         own, found = self.workspace, self.search
+        own.note_exactness()
         kept = found.kept()
         outcomes = [(root, list(choices)) for root, choices in map(own.step, range(own.tables.outcomes))]
-        symmetric = list(own.symmetry.names) if own.symmetry is not None else []
         self.manifest = Manifest(
-            **saved(found.stepper, self.source, own.properties, found.options.bits, kept),
+            **saved(found, self.source, own.properties, kept),
             format=FORMAT,
             found=own.encode(kept.found),
             levels=list(self.writer.levels),
-            frontier_size=kept.queue,
             outcomes=outcomes,
-            symmetry=symmetric,
         )
 
     def save(self) -> None:
@@ -457,7 +479,7 @@ class Embedded(Executor):
         if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
             return
         arena, numbers = (own.old, self.old_numbers) if self.is_expanding else (own.new, self.new_numbers)
-        order = self.order[: manifest.frontier_size]
+        order = self.order[: manifest.queue]
 
         def rows() -> Iterator[tuple[Array, Array]]:
             bases = np.array(self.bases, np.int64)
@@ -486,8 +508,7 @@ class Embedded(Executor):
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""
         own = self.workspace
-        if own.symmetry is not None and any(w.counts[INEXACT] for w in own.work):
-            own.symmetry.exact = False
+        own.note_exactness()
         profile: dict[str, Any] = own.profile()
         profile["memory"]["links"] = self.links.resident
         return profile

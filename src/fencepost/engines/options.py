@@ -32,6 +32,13 @@ RANGES: dict[str, tuple[int, int]] = {
 }
 """The least and the largest number for each option that is a whole number."""
 
+FREE = {"on resume": "free"}
+"""Marks an option that a resumed search may be given anew. Any other option is part of what the levels before were
+asked: the search keeps it.
+"""
+LATER = {"on resume": "later"}
+"""Marks an option that a resumed search may add, and not leave out."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -46,11 +53,11 @@ class Options:
     engine: ClassVar[str] = "auto"
     """The engine that these options are for; ``auto`` leaves open which."""
 
-    workers: int = field(default_factory=cores)
-    max_memory: int | None = None
-    timeout: float | None = None
+    workers: int = field(default_factory=cores, metadata=FREE)
+    max_memory: int | None = field(default=None, metadata=FREE)
+    timeout: float | None = field(default=None, metadata=FREE)
     deadlock: bool = False
-    keep_going: bool = False
+    keep_going: bool = field(default=False, metadata=LATER)
     checking: bool = False
 
     def validate(self, stepper: Stepper | None = None) -> None:
@@ -80,12 +87,12 @@ class SearchOptions(Options):
     URL, for the state space as a table, by default none; ``edges``: its steps too.
     """
 
-    max_states: int | None = None
-    max_depth: int | None = None
+    max_states: int | None = field(default=None, metadata=FREE)
+    max_depth: int | None = field(default=None, metadata=FREE)
     bits: int = 64
     symmetry: bool | Sequence[str] = False
-    states: Path | str | None = None
-    edges: bool = False
+    states: Path | str | None = field(default=None, metadata=FREE)
+    edges: bool = field(default=False, metadata=FREE)
 
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
@@ -135,8 +142,28 @@ class SavedOptions(SearchOptions):
     search goes on from.
     """
 
-    checkpoint: Path | str | None = None
-    resume: Path | str | None = None
+    checkpoint: Path | str | None = field(default=None, metadata=FREE)
+    resume: Path | str | None = field(default=None, metadata=FREE)
+
+    def difference(self, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
+        """Why a search with these options can not go on from one that was ``before`` asked this: the rest of a
+        sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
+        """
+        asked = self.asked(symmetry)
+        for each in fields(self):
+            name, now, then = each.name, asked.get(each.name), before.get(each.name)
+            if now == then or (now and each.metadata == LATER):
+                continue
+            if not then:
+                return f"was made without {{{name}}}", f"leave out {{{name}}}", name
+            value = "" if then is True else f" {','.join(then) if isinstance(then, list) else then}"
+            return f"was made with {{{name}}}{value}", f"give {{{name}}}{value} again", name
+        return None
+
+    def asked(self, symmetry: list[str]) -> dict[str, Any]:
+        """The options that are part of what each level is asked. ``symmetry``: the constants that are meant by it."""
+        asked = {each.name: getattr(self, each.name) for each in fields(self) if each.metadata != FREE}
+        return {**asked, "symmetry": sorted(symmetry)}
 
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
@@ -161,7 +188,7 @@ class EmbeddedOptions(SavedOptions):
 
     engine: ClassVar[str] = "embedded"
 
-    checkpoint_every: float = 2.0
+    checkpoint_every: float = field(default=2.0, metadata=FREE)
 
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
@@ -202,11 +229,11 @@ class SparkOptions(SavedOptions):
 
     engine: ClassVar[str] = "spark"
 
-    checkpoint_levels: int = 1
-    master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    handover: int | None = None
-    debug: bool = False
+    checkpoint_levels: int = field(default=1, metadata=FREE)
+    master: str | None = field(default=None, metadata=FREE)
+    conf: Mapping[str, str] = field(default_factory=dict, metadata=FREE)
+    handover: int | None = field(default=None, metadata=FREE)
+    debug: bool = field(default=False, metadata=FREE)
 
     def validate(self, stepper: Stepper | None = None) -> None:
         if self.symmetry:

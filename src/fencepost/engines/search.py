@@ -86,7 +86,8 @@ class Tally(NamedTuple):
 class Kept:
     """All that a search knows at the end of a level but its states: what a checkpoint keeps of it.
 
-    ``seconds`` is how long the search has taken, ``queue`` how many states wait to be expanded.
+    ``seconds`` is how long the search has taken, ``queue`` how many states wait to be expanded. ``seeks``: whether it
+    ends with the last witness; ``exact``: whether states were counted once up to symmetry.
     """
 
     depth: int = 0
@@ -98,6 +99,8 @@ class Kept:
     new: dict[int, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
+    seeks: bool = True
+    exact: bool = True
 
 
 class Executor:
@@ -234,6 +237,11 @@ class Search:
         result.evaluations = self.stepper.evaluations
         result.peak_memory = peak_memory()
         result.profile = self.executor.profile()
+
+    @property
+    def symmetric(self) -> list[str]:
+        """The constants up to whose symmetry states are counted."""
+        return [] if self.symmetry is None else list(self.symmetry.names)
 
     @property
     def seconds(self) -> float:
@@ -378,13 +386,23 @@ class Search:
             new=dict(result.new),
             found=[*result.found, *result.witnesses],
             reported=sorted(self.reported),
+            seeks=bool(self.sought),
+            exact=self.symmetry is None or self.symmetry.exact,
         )
 
     def restore(self, kept: Kept) -> None:
-        """Go on from what a checkpoint has kept."""
+        """Go back to before the last level of what a checkpoint has kept. The executor builds that level from the
+        checkpoint, and passes it to :meth:`take` like any other: what is asked of its states is what a search asks that
+        comes to it without a break.
+        """
         result = self.result
-        result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
-        self.earlier, self.queue, self.reported = kept, kept.queue, set(kept.reported)
+        result.distinct, result.generated = kept.distinct - kept.queue, kept.generated
+        result.depth = kept.depth - bool(kept.queue)
+        self.earlier, self.reported = kept, set(kept.reported)
+        if not kept.seeks:
+            self.sought = frozenset()
+        if self.symmetry is not None and not kept.exact:
+            self.symmetry.exact = False
         for found in kept.found:
             result.add(found)
 

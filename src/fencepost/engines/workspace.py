@@ -450,6 +450,11 @@ class Workspace:
         kinds = (STATE_PROPERTY, STEP_PROPERTY)
         return [root.title for root in self.stepper.roots if self.tables.root_kind[root.index] in kinds]
 
+    def note_exactness(self) -> None:
+        """Whether every orbit has had one key so far."""
+        if self.symmetry is not None and any(w.counts[INEXACT] for w in self.work):
+            self.symmetry.exact = False
+
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""
         table = sum(int(w.counts[CAPACITY]) for w in self.work) * (16 if self.wide else 8)

@@ -14,15 +14,14 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.digest import digest, is_sealed
-from fencepost.engines.checkpoint import Saved, header
+from fencepost.engines.checkpoint import NAME, Saved, header, refused
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import FrontierFile, RowLayout, Run
 from fencepost.spark.recording import RecordFile
 from fencepost.states.writer import Mark
 from fencepost.storage import Storage
 
-FORMAT = 3
-NAME = "manifest.json"
+FORMAT = 4
 
 
 class Manifest(Saved, kw_only=True):
@@ -32,7 +31,6 @@ class Manifest(Saved, kw_only=True):
 
     engine: str
     level: int
-    queue: int
     layouts: list[RowLayout] = msgspec.field(name="shapes")
     frontier: list[FrontierFile] = msgspec.field(name="pieces")
     runs: list[list[Run]]
@@ -53,11 +51,6 @@ class Manifest(Saved, kw_only=True):
         return found
 
 
-def refused(storage: Storage, why: str) -> SystemFailure:
-    """The error of a checkpoint from which no search can be resumed, and ``why``."""
-    return SystemFailure(f"the checkpoint in {storage.place} {why}; start again without {{resume}}", "resume")
-
-
 def read(storage: Storage) -> Manifest:
     """The manifest in a storage. Raises :class:`fencepost.SystemFailure` if there is none, or none of this engine."""
     content = storage.load(NAME)
@@ -65,21 +58,21 @@ def read(storage: Storage) -> Manifest:
         raise SystemFailure(f"{storage.place} holds no complete checkpoint (there is no {NAME} in it)")
     engine, version = header(content)
     if version is not None and engine != "spark":
-        raise refused(storage, "was written by the embedded engine: go on with that one")
+        raise refused(storage.place, "was written by the embedded engine: go on with that one")
     if version not in (None, FORMAT):
-        raise refused(storage, f"was written by another version of Fencepost (format {version}, not {FORMAT})")
+        raise refused(storage.place, f"was written by another version of Fencepost (format {version}, not {FORMAT})")
     if not is_sealed(content):
-        raise refused(storage, f"is damaged: {NAME} is not what was written")
+        raise refused(storage.place, f"is damaged: {NAME} is not what was written")
     try:
         return msgspec.json.decode(content, type=Manifest)
     except msgspec.MsgspecError as error:
-        raise refused(storage, f"is damaged: {error}") from None
+        raise refused(storage.place, f"is damaged: {error}") from None
 
 
 def tables(storage: Storage, manifest: Manifest) -> dict[str, object]:
     """The compiled tables that a manifest names."""
     content = storage.load(manifest.tables)
     if content is None or digest(content) != manifest.tables_digest:
-        raise refused(storage, f"is damaged: {manifest.tables} is not what was written")
+        raise refused(storage.place, f"is damaged: {manifest.tables} is not what was written")
     kept: dict[str, object] = msgspec.msgpack.decode(content)
     return kept

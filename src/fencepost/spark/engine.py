@@ -31,7 +31,7 @@ from fencepost.compiler.profile import exploding
 from fencepost.compiler.snapshot import restore, snapshot
 from fencepost.digest import digest, sealed
 from fencepost.engines import conclusion
-from fencepost.engines.checkpoint import restore_slots, saved, slot_entries
+from fencepost.engines.checkpoint import NAME, locked, refused, restore_slots, saved, slot_entries
 from fencepost.engines.embedded import Embedded
 from fencepost.engines.interface import Exploration, Progress, Report, TableWriter
 from fencepost.engines.kernel import Arena
@@ -94,7 +94,7 @@ def explore(
     if there is no Spark.
     """
     require_spark()
-    with closing(Cluster(options.master, options.conf, options.debug)) as cluster:
+    with locked(options), closing(Cluster(options.master, options.conf, options.debug)) as cluster:
         _refuse(options, cluster)
         return _explored(stepper, cluster, options, report, table)
 
@@ -135,7 +135,7 @@ def _refuse(options: SparkOptions, cluster: Cluster) -> None:
     if options.checkpoint is not None and options.resume is None:
         storage = open_storage(options.checkpoint)
         storage.create()
-        if storage.load(checkpoint.NAME) is not None:
+        if storage.load(NAME) is not None:
             raise SystemFailure(
                 f"{options.checkpoint} holds a checkpoint already: go on from it with {{resume}} {options.checkpoint},"
                 " or name an empty one",
@@ -312,9 +312,7 @@ class SparkExecutor(Executor):
                 f"a resumed run goes on saving to {self.files.place}; leave out {{checkpoint}}", "checkpoint"
             )
         manifest = checkpoint.read(self.files)
-        difference = manifest.difference(stepper.protocol, self._properties, self.options.bits)
-        if difference is not None:
-            raise checkpoint.refused(self.files, difference)
+        manifest.verify(self.files.place, search, self._properties)
         self._verify(manifest)
         writer = resumed(stepper, self.options, manifest.table, self.files.place)
         try:
@@ -322,11 +320,12 @@ class SparkExecutor(Executor):
             if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(manifest.slots)]:
                 raise ValueError("values are numbered otherwise")
         except (ValueError, KeyError, TypeError) as error:
-            raise checkpoint.refused(self.files, f"does not fit this version of the protocol: {error}") from None
+            raise refused(self.files.place, f"does not fit this version of the protocol: {error}") from None
         restore(own.tables, checkpoint.tables(self.files, manifest))
         own.fit()
         own.number_initial()
-        search.restore(manifest.kept(manifest.queue, own.decode(manifest.found)))
+        search.restore(manifest.kept(own.decode(manifest.found)))
+        search.take(Level(manifest.queue))
         self.source = manifest.source
         self.level, self.frontier = manifest.level, list(manifest.frontier)
         self.runs = [list(runs) for runs in manifest.runs]
@@ -341,7 +340,7 @@ class SparkExecutor(Executor):
         files = manifest.files
         missing = sorted(set(files) - set(self.files.names()))
         if missing:
-            raise checkpoint.refused(self.files, f"is damaged: there is no {missing[0]}")
+            raise refused(self.files.place, f"is damaged: there is no {missing[0]}")
         small = manifest.distinct <= self.handover
         tasks = 1 if small else min(len(files), FILES_PER_CORE * self.cluster.cores)
         stage = stages.Verify(self.files.place, files, tasks)
@@ -350,7 +349,7 @@ class SparkExecutor(Executor):
         )
         damaged = sorted(name for report in reports for name in msgspec.msgpack.decode(report))
         if damaged:
-            raise checkpoint.refused(self.files, f"is damaged: {damaged[0]} is not what was written")
+            raise refused(self.files.place, f"is damaged: {damaged[0]} is not what was written")
 
     @property
     def _properties(self) -> list[str]:
@@ -620,11 +619,10 @@ class SparkExecutor(Executor):
         self.files.write(name, content)
         kept = self.search.kept()
         manifest = checkpoint.Manifest(
-            **saved(self.search.stepper, self.source, self._properties, options.bits, kept),
+            **saved(self.search, self.source, self._properties, kept),
             format=checkpoint.FORMAT,
             engine="spark",
             level=self.level,
-            queue=kept.queue,
             slots=slot_entries(self.search.stepper.store),
             found=own.encode(kept.found),
             layouts=list(self.layouts),
@@ -635,7 +633,7 @@ class SparkExecutor(Executor):
             table=self.table.mark() if self.table is not None else None,
             recording=self.recording.levels[: self.level - 1] if self.recording is not None else [],
         )
-        self.files.replace(checkpoint.NAME, sealed(msgspec.json.encode(manifest)))
+        self.files.replace(NAME, sealed(msgspec.json.encode(manifest)))
         if self.table is not None:
             self.table.kept = manifest.table
         self.manifest, self.saved_level = manifest, self.level
