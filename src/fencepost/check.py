@@ -265,6 +265,7 @@ def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: An
         "peak_memory_bytes": explored.peak_memory,
         "actions": [],
         "limit": explored.limit,
+        "within_level": explored.within_level,
         "interrupted": explored.interrupted,
         "unfinished": explored.unfinished,
         "error": explored.raised,

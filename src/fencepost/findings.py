@@ -77,14 +77,16 @@ class Findings:
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue``
     count as TLC does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were
     counted more than once up to it, and the counts are upper bounds. ``limit`` names the limit that ended the search
-    early, ``unfinished`` is the evaluation that had not returned by then or when it was interrupted, ``error`` is what
-    the protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of
-    :func:`fencepost.check` waited: for every engine that was tried, tables, initial states, the judgement of liveness
-    and the replay of counterexamples, and in a resumed search for the runs before it. ``judged`` names the temporal
-    properties that were judged, and ``unjudged`` is why they were not although everything was explored. ``violations``
-    are in order of discovery; ``witnesses`` are the ways to what is to be sometimes true, ``unreached`` names what has
-    none so far, and ``reached`` says that nothing else was looked for and all of it was found: the search may have
-    ended with that; ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
+    early, and ``within_level`` says that it, or the user, did so in the middle of a level, how far into which depends
+    on the moment and on the workers; ``unfinished`` is the evaluation that had not returned by then or when it was
+    interrupted, ``error`` is what the protocol raised, ``failure`` what the machine did not give. ``seconds`` is how
+    long the caller of :func:`fencepost.check` waited: for every engine that was tried, tables, initial states, the
+    judgement of liveness and the replay of counterexamples, and in a resumed search for the runs before it. ``judged``
+    names the temporal properties that were judged, and ``unjudged`` is why they were not although everything was
+    explored. ``violations`` are in order of discovery; ``witnesses`` are the ways to what is to be sometimes true,
+    ``unreached`` names what has none so far, and ``reached`` says that nothing else was looked for and all of it was
+    found: the search may have ended with that; ``collision_probability`` is the chance that two states shared a
+    fingerprint and one was missed.
 
     Of a simulation, ``walks`` says how it was done and ``walk`` is the one that was asked for, if only one was. It is
     never complete, ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk.
@@ -108,6 +110,7 @@ class Findings:
     unreached: tuple[str, ...] = ()
     reached: bool = False
     limit: str | None = None
+    within_level: bool = False
     interrupted: bool = False
     unfinished: Unfinished | None = None
     error: errors.ProtocolRaised | None = None

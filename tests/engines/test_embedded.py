@@ -1132,13 +1132,14 @@ def test_memory_is_looked_at_once_a_tick(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_states_found_in_half_a_level_are_counted_by_action(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "BLOCK", 8)
-    found = []
+    found = {}
     for most in (30, 60, 100, 200):
         stepper = Stepper(Talk())
         explored = embedded.explore(stepper, EmbeddedOptions(workers=2, max_states=most, keep_going=True))
         assert explored.distinct == 1 + sum(explored.new.values()) >= most
-        found.append(explored.distinct)
+        found[explored.distinct] = explored.within_level
     whole = [
         embedded.explore(Stepper(Talk()), EmbeddedOptions(max_depth=n, keep_going=True)).distinct for n in range(7)
     ]
     assert set(found) - set(whole), "some ended within a level"
+    assert all(found[distinct] for distinct in set(found) - set(whole))

@@ -239,7 +239,7 @@ def test_limits_below_what_is_saved_are_refused(protocol: type[Protocol], tmp_pa
                 check(protocol(), engine="embedded", resume=tmp_path / place, keep_going=True, **refused).failure
                 or AssertionError
             )
-    for limit in ({"max_depth": 4}, {"max_states": 7}):
+    for limit in ({"max_depth": 4}, {"max_states": 7}, {"max_states": 14}):
         expected = by_embedded(protocol(), keep_going=True, **limit)
         assert disagreement(expected, resumed(protocol, tmp_path / "limited", keep_going=True, **limit)) is None
 

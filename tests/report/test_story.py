@@ -240,6 +240,14 @@ def test_a_limit_was_reached() -> None:
     assert "  never             0           0  not taken so far" in story(result).splitlines()
 
 
+def test_a_limit_within_a_level_says_that_its_numbers_are_of_the_moment() -> None:
+    limit = "the limit of 900 states"
+    result = Result(Checked(), "embedded", False, 1_000, 2_000, 5, 10, 60.0, 0, [], limit=limit, within_level=True)
+    assert " ".join(head(result)[2:4]).startswith(
+        "Nothing is violated so far: 1,000 distinct states found, 10 of them not yet expanded. That was within a level:"
+    )
+
+
 def test_interrupted() -> None:
     result = Result(Checked(), "embedded", False, 1_000, 2_000, 5, 10, 60.0, 0, [], interrupted=True)
     assert head(result)[:2] == [

@@ -27,7 +27,7 @@ from fencepost.compiler.arrays import Array
 from fencepost.compiler.layout import unpacked
 from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.engines.interface import Found
-from fencepost.engines.options import SavedOptions
+from fencepost.engines.options import SavedOptions, asked, difference
 from fencepost.engines.search import Kept, Search
 from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
@@ -72,7 +72,7 @@ def refused(place: Path | str, why: str, mend: str = "", *options: str) -> Syste
 
 class Saved(msgspec.Struct, kw_only=True):
     """The part of a search that a checkpoint keeps at the end of a level, whatever engine it is of; ``asked`` are its
-    options as :meth:`fencepost.engines.options.SavedOptions.asked` gives them, ``taken`` and ``new`` are by the number
+    options as :func:`fencepost.engines.options.asked` gives them, ``taken`` and ``new`` are by the number
     of the root, and ``found`` is as :meth:`fencepost.engines.workspace.Workspace.encode` gives it.
     """
 
@@ -114,9 +114,9 @@ class Saved(msgspec.Struct, kw_only=True):
             fewer = [name for name in self.properties if name not in properties]
             differs = f"does not judge {listed(more)}" if more else f"judges {listed(fewer or self.properties)} too"
             raise refused(place, differs, "choose the same with {invariants}", "invariants")
-        difference = options.difference(self.asked, search.symmetric)
-        if difference is not None:
-            raise refused(place, *difference)
+        differs_in = difference(options, self.asked, search.symmetric)
+        if differs_in is not None:
+            raise refused(place, *differs_in)
         built = self.depth + (not self.queue)  # the last one may be empty
         if options.max_depth is not None and options.max_depth < built:
             raise refused(place, f"has {built:,} levels already", f"give {{max_depth}} {built} or more", "max_depth")
@@ -162,7 +162,7 @@ def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dic
         "constants": encoded_constants(protocol),
         "source": source,
         "properties": properties,
-        "asked": options.asked(search.symmetric),
+        "asked": asked(options, search.symmetric),
         "depth": kept.depth,
         "distinct": kept.distinct,
         "generated": kept.generated,

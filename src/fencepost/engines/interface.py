@@ -134,6 +134,7 @@ class Exploration:
     steps cut by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and
     every step taken, to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was
     reached, None if the space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search;
+    ``within_level``: the search ended before its last level was complete;
     ``unfinished`` is the evaluation that had not returned when a limit or the user ended it; ``raised`` is an error of
     the author's Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk,
     memory), with all that was known until then. ``judged``: the temporal properties that were judged; ``unjudged``: why
@@ -158,6 +159,7 @@ class Exploration:
     peak_memory: int = 0
     complete: bool = False
     limit: str | None = None
+    within_level: bool = False
     interrupted: bool = False
     unfinished: Unfinished | None = None
     taken: dict[int, int] = field(default_factory=dict)

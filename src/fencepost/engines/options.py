@@ -145,26 +145,6 @@ class SavedOptions(SearchOptions):
     checkpoint: Path | str | None = field(default=None, metadata=FREE)
     resume: Path | str | None = field(default=None, metadata=FREE)
 
-    def difference(self, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
-        """Why a search with these options can not go on from one that was ``before`` asked this: the rest of a
-        sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
-        """
-        asked = self.asked(symmetry)
-        for each in fields(self):
-            name, now, then = each.name, asked.get(each.name), before.get(each.name)
-            if now == then or (now and each.metadata == LATER):
-                continue
-            if not then:
-                return f"was made without {{{name}}}", f"leave out {{{name}}}", name
-            value = "" if then is True else f" {','.join(then) if isinstance(then, list) else then}"
-            return f"was made with {{{name}}}{value}", f"give {{{name}}}{value} again", name
-        return None
-
-    def asked(self, symmetry: list[str]) -> dict[str, Any]:
-        """The options that are part of what each level is asked. ``symmetry``: the constants that are meant by it."""
-        asked = {each.name: getattr(self, each.name) for each in fields(self) if each.metadata != FREE}
-        return {**asked, "symmetry": sorted(symmetry)}
-
     def validate(self, stepper: Stepper | None = None) -> None:
         super().validate(stepper)
         if self.states is not None and self.checkpoint is not None:
@@ -274,6 +254,28 @@ class SimulationOptions(Options):
             )
         if self.conf and self.master is None:
             raise OptionError("{conf} is for walks on Spark: give {master} too", "conf", "master")
+
+
+def difference(options: SavedOptions, before: Mapping[str, Any], symmetry: list[str]) -> tuple[str, str, str] | None:
+    """Why a search with these options can not go on from one that was ``before`` asked this: the rest of a
+    sentence, what to do instead, and the option that both name; None if it can. ``symmetry``: the constants.
+    """
+    wanted = asked(options, symmetry)
+    for each in fields(options):
+        name, now, then = each.name, wanted.get(each.name), before.get(each.name)
+        if now == then or (now and each.metadata == LATER):
+            continue
+        if not then:
+            return f"was made without {{{name}}}", f"leave out {{{name}}}", name
+        value = "" if then is True else f" {','.join(then) if isinstance(then, list) else then}"
+        return f"was made with {{{name}}}{value}", f"give {{{name}}}{value} again", name
+    return None
+
+
+def asked(options: SavedOptions, symmetry: list[str]) -> dict[str, Any]:
+    """The options that are part of what each level is asked. ``symmetry``: the constants that are meant by it."""
+    kept = {each.name: getattr(options, each.name) for each in fields(options) if each.metadata != FREE}
+    return {**kept, "symmetry": sorted(symmetry)}
 
 
 def _temporal(stepper: Stepper) -> str:

@@ -229,6 +229,7 @@ class Search:
         result = self.result
         discovered, expanded = self.executor.partial()
         self.judge()
+        result.within_level = bool(discovered or expanded)
         result.distinct += discovered
         result.queue = self.queue + discovered - expanded
         self.count()

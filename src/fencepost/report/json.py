@@ -21,18 +21,18 @@ def to_json(result: Findings, *, indent: int = 2) -> str:
 def data(result: Findings) -> dict[str, Any]:
     """The document that :func:`to_json` writes, as plain dicts and lists.
 
-    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error``
-    and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``,
-    ``states_per_second``, ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``,
-    ``taken``, ``new_states``); ``symmetry``, the constants up to whose symmetry states were counted, and ``exact``,
-    whether each was counted once; ``judged``, the temporal properties that were judged, and ``unjudged``, why they were
-    not; ``table``, the state space that was written down (``directory``, ``states``, ``edges``, ``depth``,
-    ``complete``), or null; ``simulation``, null for a search; ``witnesses``, the ways to what is to be sometimes true
-    (``name`` and ``trace``), and ``unreached``, what has none so far; ``violation``, the first, or null;
-    ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial one
-    first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0) that
-    the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state each
-    fairness condition is met. One of a property that is to be sometimes true has no trace, but ``never``: with
+    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``within_level``,
+    ``interrupted``, ``error`` and ``failure``; the numbers ``distinct_states``, ``generated_states``, ``depth``,
+    ``queue``, ``seconds``, ``states_per_second``, ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``;
+    ``actions`` (``name``, ``taken``, ``new_states``); ``symmetry``, the constants up to whose symmetry states were
+    counted, and ``exact``, whether each was counted once; ``judged``, the temporal properties that were judged, and
+    ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
+    ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search; ``witnesses``, the ways to what is
+    to be sometimes true (``name`` and ``trace``), and ``unreached``, what has none so far; ``violation``, the first, or
+    null; ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per state, the initial
+    one first with ``action`` null. One of a temporal property also has its ``loop``, the number of the state (from 0)
+    that the last one is again and from which on the trace repeats for ever, and ``fairness``: how and in which state
+    each fairness condition is met. One of a property that is to be sometimes true has no trace, but ``never``: with
     which parameters it is not. Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
@@ -45,6 +45,7 @@ def data(result: Findings) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "complete": result.complete,
         "limit": result.limit,
+        "within_level": result.within_level,
         "interrupted": result.interrupted,
         "unfinished": _unfinished(result),
         "error": _error(result),

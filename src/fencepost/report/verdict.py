@@ -74,6 +74,8 @@ def verdict(result: Findings) -> Verdict:
         return Verdict("NOT COMPLETE", "", (safe, f"Liveness was not judged: {result.unjudged.rstrip('.')}."), OPEN)
     if not result.complete:
         ended = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
+        if result.within_level:
+            explored += " That was within a level: how many are found by then depends on the moment."
         return Verdict(
             "NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN
         )
