@@ -110,9 +110,9 @@ class Saved(msgspec.Struct, kw_only=True):
         if self.source != source_digest(protocol):
             raise refused(place, f"is of another version of {protocol.name}: its source has changed since")
         if self.properties != properties:
-            more = [name for name in properties if name not in self.properties]
-            fewer = [name for name in self.properties if name not in properties]
-            differs = f"does not judge {listed(more)}" if more else f"judges {listed(fewer or self.properties)} too"
+            before, now = ({title.split("(")[0]: None for title in each} for each in (self.properties, properties))
+            more, fewer = [name for name in now if name not in before], [name for name in before if name not in now]
+            differs = f"does not judge {listed(more)}" if more else f"judges {listed(fewer or list(before))} too"
             raise refused(place, differs, "choose the same with {invariants}", "invariants")
         differs_in = difference(options, self.asked, search.symmetric)
         if differs_in is not None:
@@ -120,10 +120,10 @@ class Saved(msgspec.Struct, kw_only=True):
         built = self.depth + (not self.queue)  # the last one may be empty
         if options.max_depth is not None and options.max_depth < built:
             raise refused(place, f"has {built:,} levels already", f"give {{max_depth}} {built} or more", "max_depth")
-        before = self.distinct - self.queue
-        if options.max_states is not None and options.max_states <= before:
+        explored = self.distinct - self.queue
+        if options.max_states is not None and options.max_states <= explored:
             raise refused(
-                place, f"has {before:,} states before its last level", f"give {{max_states}} {before + 1} or more",
+                place, f"has {explored:,} states before its last level", f"give {{max_states}} {explored + 1} or more",
                 "max_states",
             )  # fmt: skip
 
