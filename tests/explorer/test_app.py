@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from explorer.serving import Page, served
 from explorer.walks import Lamp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fencepost import OptionError
 from fencepost.explorer.app import FORMS, listen
@@ -144,6 +148,58 @@ def test_bad_requests_are_told_and_the_session_goes_on(page: Page) -> None:
     assert page.ask("GET", "/api/look")[0] == 405
     assert page.ask("GET", "/keep/exe?tip=0")[0] == 404
     assert page.tell("look", at=begun["at"])["place"] == 0
+
+
+NUMBERS = st.sampled_from(
+    ["", "0", "1", "²", "٣", "-1", "1e3", " 1", "1_0", "9" * 18, "9" * 19, "9" * 5000, "0" * 6000]
+)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NUMBERS | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=4,
+)
+PATHS = st.builds("{}/{}.{}@{}".format, NUMBERS, NUMBERS, NUMBERS, NUMBERS) | st.builds("0@{}".format, NUMBERS) | WORDS
+FIELDS = ("at", "tip", "move", "known", "drawn", "watches", "path", "file", "expression")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    form=st.sampled_from(["json", "itf", "txt", "svg", "²"]) | WORDS, tip=NUMBERS | WORDS, whose=st.booleans() | WORDS
+)
+def test_whatever_stands_in_an_address_is_answered(page: Page, form: str, tip: str, whose: bool | str) -> None:
+    session = page.explorer.name if whose is True else whose or ""
+    asked = urlencode({"tip": tip, "session": session})
+    assert page.ask("GET", f"/keep/{quote(form, safe='')}?{asked}")[0] in (200, 400, 404)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    name=st.sampled_from(["about", "begin", "look", "take", "found", "stop"]),
+    body=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4),
+    path=st.none() | PATHS,
+)
+def test_whatever_is_asked_is_answered(page: Page, name: str, body: dict[str, Any], path: str | None) -> None:
+    if path is not None:
+        body["path"] = path
+    status, said = page.ask("POST", f"/api/{name}", {"session": page.explorer.name, **body})
+    assert status in (200, 400) and isinstance(json.loads(said), dict), said
+
+
+def test_numbers_of_any_length_are_answered(page: Page) -> None:
+    for path in ("0@" + "1" * 6000, "0@²", "0/" + "9" * 4000, "0/0." + "9" * 4000):
+        assert page.ask("POST", "/api/begin", {"path": path})[0] in (200, 400)
+    for number in (b"9" * 5000, b"1e400", b"-" + b"9" * 5000, b"NaN"):
+        assert (
+            page.ask("POST", "/api/look", b'{"session": "%s", "at": %s}' % (page.explorer.name.encode(), number))[0]
+            == 400
+        )
+
+
+def test_a_large_body_is_taken_and_a_larger_one_is_not(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.explorer.app.MAX_BODY", 8 << 20)
+    assert page.ask("POST", "/api/about", b"{" + b" " * ((8 << 20) - 2) + b"}")[0] == 200
+    assert page.ask("POST", "/api/about", b" " * ((8 << 20) + 1))[0] == 413
 
 
 def test_what_the_protocol_raises_is_told_and_the_session_goes_on(page: Page) -> None:

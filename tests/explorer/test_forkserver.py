@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +12,7 @@ from explorer.serving import LIMITS
 from explorer.walks import Coin, Lamp
 from patience import PATIENCE
 
-from fencepost import OptionError, SearchOptions
+from fencepost import OptionError, Protocol, SearchOptions, action, state
 from fencepost.explorer.app import Explorer
 from fencepost.explorer.find import Finding
 from fencepost.explorer.session import Session
@@ -52,13 +54,15 @@ def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
     assert lamp.search is None
 
 
-def test_an_expression_that_takes_all_memory(lamp: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expression_that_takes_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # it is memory that ends it, however slowly that is given
     monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 60)
-    assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [
-        ("(out of memory)", None),
-        ("False", None),
-    ]
+    explorer = Explorer(Session(Lamp()), limits=LIMITS)
+    try:
+        found = watched(explorer, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on")
+        assert found == [("(out of memory)", None), ("False", None)]
+    finally:
+        explorer.close()
 
 
 def test_what_is_evaluated_in_another_process_is_what_is_evaluated_here() -> None:
@@ -117,3 +121,65 @@ def test_processes_end_with_the_explorer() -> None:
     for pid in [worker.pid for worker in workers if worker is not None] + forkservers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+class Harmful(Protocol):
+    """Its functions do to processes what an author's Python can do."""
+
+    n: int = state(0)
+
+    @action
+    def one(self) -> None:
+        self.n = 1 - self.n
+
+    def ends(self) -> bool:
+        os._exit(3)
+
+    def forks(self) -> int:
+        return os.fork()
+
+    def copies(self) -> int:
+        return int(ctypes.CDLL(None).fork() > 0)
+
+
+@pytest.fixture
+def harmful() -> Iterator[Explorer]:
+    explorer = Explorer(Session(Harmful()), limits=LIMITS)
+    yield explorer
+    explorer.close()
+
+
+def test_a_fork_server_that_was_ended_is_started_anew(harmful: Explorer) -> None:
+    assert watched(harmful, "n") == [("0", None)]
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        before = harmful._forkserver._pid
+        os.kill(before, number)
+        harmful.find({"session": harmful.name, "at": 0, "expression": "n == 1"})
+        assert harmful.search is not None
+        assert harmful.search.wait(PATIENCE).said == "Found 1 step from here: no way is shorter."
+        harmful._searcher._worker = harmful._watcher._worker = None
+        assert watched(harmful, f"n + {number:d}") == [(str(int(number)), None)]
+        assert harmful._forkserver._pid != before
+
+
+def test_a_fork_server_that_was_stopped_is_started_anew(harmful: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    harmful._forkserver._line.settimeout(0.2)
+    os.kill(harmful._forkserver._pid, signal.SIGSTOP)
+    assert watched(harmful, "n") == [("0", None)]
+
+
+def test_who_ends_its_own_process_is_told_so(harmful: Explorer) -> None:
+    said = "it is not evaluated any more: the author's Python ended its process"
+    assert watched(harmful, "self.ends()", "n") == [("", said), ("0", None)]
+    with pytest.raises(OptionError, match="the author's Python ended its process"):
+        harmful.find({"session": harmful.name, "at": 0, "expression": "self.ends()"})
+
+
+def test_no_copy_of_a_worker_answers_in_its_place(harmful: Explorer) -> None:
+    """Not even for root, to whom no limit of processes applies."""
+    assert "no process is begun here" in watched(harmful, "self.forks()")[0][0]
+    for n in range(5):
+        assert watched(harmful, "self.copies()", f"n + {n}", f"n + {n + 100}")[1:] == [
+            (str(n), None),
+            (str(n + 100), None),
+        ]

@@ -8,6 +8,7 @@ it must be this page.
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import threading
@@ -43,6 +44,11 @@ USUAL_PORT = 8413
 
 MAX_BODY = 64 << 20
 """Bytes of a request, which may hold a file with a behaviour."""
+
+NUMBER = re.compile("[0-9]{1,18}")
+"""A number of a state in an address."""
+MOST = 10**18
+"""The largest number in a request: one with thousands of digits can not even be told."""
 
 MAX_WATCHES = 30
 MAX_EXPRESSION = 2_000
@@ -111,7 +117,7 @@ class Explorer:
         """The node that a path leads to, and the one of its line that is to be shown."""
         path, _, place = text.partition("@")
         tip = self.session.follow(path)
-        return tip, tip.line[int(place)] if place.isdecimal() and int(place) <= tip.depth else tip
+        return tip, tip.line[int(place)] if NUMBER.fullmatch(place) and int(place) <= tip.depth else tip
 
     def look(self, given: dict[str, Any]) -> dict[str, Any]:
         """Another state, of the same line (``tip``) or of whatever line was walked last through it."""
@@ -125,7 +131,11 @@ class Explorer:
     def take(self, given: dict[str, Any]) -> dict[str, Any]:
         """One step on. What was walked before after the same step is walked again."""
         at, move = self._node(given, "at"), given.get("move")
-        if not isinstance(move, list) or not move or not all(type(number) is int for number in move):
+        if (
+            not isinstance(move, list)
+            or not move
+            or not all(type(number) is int and abs(number) <= MOST for number in move)
+        ):
             raise OptionError("a step is given by its numbers")
         node = self.session.take(at, (move[0], tuple(move[1:])))
         return self._view({**given, "known": min(_count(given, "known"), node.depth)}, node.end, node)
@@ -206,7 +216,7 @@ FORMS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
 
 def _count(given: dict[str, Any], name: str) -> int:
     number = given.get(name, 0)
-    if type(number) is not int or number < 0:
+    if type(number) is not int or not 0 <= number <= MOST:
         raise OptionError(f"{name} is a number")
     return number
 
@@ -234,12 +244,12 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
         async def endpoint(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0] != "application/json":
                 return _failed("requests are JSON", 415)
-            body = b""
+            body = bytearray()
             async for piece in request.stream():
                 body += piece
                 if len(body) > MAX_BODY:
                     return _failed(f"this is larger than {MAX_BODY >> 20} MiB", 413)
-            return await run_in_threadpool(answered, answer, body)
+            return await run_in_threadpool(answered, answer, bytes(body))
 
         return endpoint
 
@@ -258,10 +268,12 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
             return _failed(f"a fault in Fencepost: {type(error).__name__}: {error}", 500)
 
     def kept(request: Request) -> Response:
-        form = request.path_params["form"]
-        if form not in FORMS or not request.query_params.get("tip", "").isdigit():
+        form, tip = request.path_params["form"], request.query_params.get("tip", "")
+        if form not in FORMS:
             return PlainTextResponse("there is no such file", 404)
-        given = {"session": request.query_params.get("session"), "tip": int(request.query_params["tip"])}
+        if not NUMBER.fullmatch(tip):
+            return PlainTextResponse("tip is a number", 400)
+        given = {"session": request.query_params.get("session"), "tip": int(tip)}
         try:
             with explorer.lock:
                 trace = explorer.kept(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from fencepost.engines.interface import Progress, Report
 from fencepost.engines.options import SearchOptions
 from fencepost.errors import FencepostError, Misbehaved, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
-from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
+from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker, ended_by
 from fencepost.explorer.session import Node, Session
 from fencepost.numbers import plural
 from fencepost.result import Result
@@ -39,7 +40,7 @@ TICK = 0.1
 """Seconds between two looks at how a search is."""
 
 STOPPED = "Stopped before it began."
-DIED = "The search failed: its process ended, perhaps for want of memory."
+DIED = "The search failed: {}."
 
 
 def hunted(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
@@ -152,10 +153,11 @@ def searching(session: Session) -> Job:
     """The job of a worker: to look for one state after another. Any message that comes meanwhile ends the search."""
 
     def job(line: Connection) -> None:
-        copy = Copy(session)
+        copy, own = Copy(session), os.getpid()
         sandbox.without_programs()
 
         def report(progress: Progress) -> None:
+            sandbox.end_copy(own)
             if line.poll():
                 raise KeyboardInterrupt
             line.send(Finding(True, progress.doing, progress.distinct, progress.depth, progress.seconds))
@@ -168,9 +170,11 @@ def searching(session: Session) -> Job:
                 expression, start, links, options = asked
                 copy.learn(links)
                 try:
-                    line.send(look_for(session, expression, None if start is None else copy[start], options, report))
+                    found = look_for(session, expression, None if start is None else copy[start], options, report)
                 except OptionError as error:
-                    line.send(Finding(False, str(error)))
+                    found = Finding(False, str(error))
+                sandbox.end_copy(own)
+                line.send(found)
 
     return job
 
@@ -228,7 +232,7 @@ class Search:
         began = time.monotonic()
         line, memory = self._worker.line, self._options.max_memory
         late = None if self._options.timeout is None else began + 1.2 * self._options.timeout + SPARE
-        why = DIED
+        why = None
         with contextlib.suppress(EOFError, OSError):
             while True:
                 if line.poll(TICK):
@@ -249,5 +253,5 @@ class Search:
                 if memory is not None and self._worker.memory > memory * 1.2 + (1 << 30):
                     why = "Not found within the limits: the search took more memory than it may."
                     break
-        self._worker.end()
-        self._finding = replace(self._finding, running=False, said=why)
+        ended = self._worker.end()
+        self._finding = replace(self._finding, running=False, said=why or DIED.format(ended_by(ended)))

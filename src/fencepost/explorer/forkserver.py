@@ -33,6 +33,9 @@ Job = Callable[[Connection], None]
 Link = tuple[int, int, Move]
 """How a node is sent: its number, that of its parent, and the step between them."""
 
+PATIENCE = 30.0
+"""Seconds after which a fork server that does not answer is taken for one that was stopped."""
+
 _REQUEST = struct.Struct("!cq")
 _ANSWER = struct.Struct("!q")
 
@@ -46,29 +49,48 @@ class ForkServer:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         """Raises :class:`SystemFailure` if there can be no more processes."""
-        self._line, its = socket.socketpair()
+        self._jobs = jobs
         self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._line, its = socket.socketpair()
         self._pid = _forked()
         if not self._pid:
             try:
                 _let_go(keep=its.fileno())
-                _serve(its, jobs)
+                _serve(its, self._jobs)
             finally:
                 os._exit(0)  # whatever is to be done at the end of the process is not for its copies
         its.close()
+        self._line.settimeout(PATIENCE)
 
     def start(self, job: int) -> Worker:
         """A worker for the job of this number. Raises :class:`SystemFailure` if there can be none."""
         mine, its = Pipe()
         with its, self._lock:
             try:
-                socket.send_fds(self._line, [_REQUEST.pack(b"+", job)], [its.fileno()])
-                (pid,) = _ANSWER.unpack(self._line.recv(_ANSWER.size))
-            except (OSError, struct.error):
-                pid = -1
+                pid = self._started(job, its)
+            except (OSError, struct.error):  # the author's Python can end it: a worker has the rights of its user
+                os.kill(self._pid, signal.SIGKILL)
+                self._let_end()
+                self._begin()
+                try:
+                    pid = self._started(job, its)
+                except (OSError, struct.error):
+                    raise SystemFailure("the process that starts others ends again and again") from None
         if pid < 0:
             raise SystemFailure("there can be no process to work in: is the machine out of memory?")
         return Worker(self, mine, pid)
+
+    def _started(self, job: int, its: Connection) -> int:
+        socket.send_fds(self._line, [_REQUEST.pack(b"+", job)], [its.fileno()])
+        return int(_ANSWER.unpack(self._line.recv(_ANSWER.size))[0])
+
+    def _let_end(self) -> None:
+        self._line.close()
+        os.waitpid(self._pid, 0)
+        self._pid = 0
 
     def end(self, pid: int) -> int:
         """End a worker, if it has not ended yet; the signal that ended it, 0 if none did."""
@@ -76,17 +98,15 @@ class ForkServer:
             try:
                 self._line.sendall(_REQUEST.pack(b"-", pid))
                 (status,) = _ANSWER.unpack(self._line.recv(_ANSWER.size))
-            except (OSError, struct.error):  # the fork server is gone, and its workers with it
-                return int(signal.SIGKILL)
+            except (OSError, struct.error):  # the fork server is gone, and the worker ends as its line is closed
+                return 0
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
     def close(self) -> None:
         """End every worker."""
         with self._lock:
             if self._pid:
-                self._line.close()
-                os.waitpid(self._pid, 0)
-                self._pid = 0
+                self._let_end()
 
 
 class Worker:
@@ -127,6 +147,15 @@ class Worker:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return 0
+
+
+def ended_by(number: int) -> str:
+    """Why a worker has ended, in words: by this signal, or by itself if it is 0."""
+    if number == 0:
+        return "the author's Python ended its process"
+    if number == signal.SIGKILL:
+        return "its process was ended, perhaps for want of memory"
+    return f"its process was ended by signal {number} ({signal.strsignal(number)})"
 
 
 class Copy:

@@ -5,6 +5,7 @@ says so.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -12,7 +13,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.explorer import sandbox
-from fencepost.explorer.forkserver import Copy, ForkServer, Worker
+from fencepost.explorer.forkserver import Copy, ForkServer, Worker, ended_by
 from fencepost.explorer.session import MAX_EXPRESSIONS, Evaluation, Node, Session
 
 SECONDS = 2.0
@@ -25,14 +26,14 @@ PATIENCE = 60.0
 """Seconds after which one that uses no processor is ended: an author's function may wait for something."""
 
 SLOW = "it is not evaluated any more: it takes longer than {:g} seconds for the states of this history"
-DIED = "it is not evaluated any more: it ended its process, perhaps for want of memory"
+DIED = "it is not evaluated any more: {}"
 
 
 def evaluating(session: Session) -> Any:
     """The job of a worker: to evaluate one expression after another."""
 
     def job(line: Connection) -> None:
-        copy = Copy(session)
+        copy, own = Copy(session), os.getpid()
         sandbox.enter(MEMORY)
         with contextlib.suppress(EOFError, OSError):
             while True:
@@ -45,6 +46,7 @@ def evaluating(session: Session) -> Any:
                 except OptionError as error:
                     answer = str(error)
                 signal.setitimer(signal.ITIMER_PROF, 0)
+                sandbox.end_copy(own)
                 line.send(answer)
 
     return job
@@ -90,10 +92,11 @@ class Watcher:
                 if not late:
                     return self._read(worker.line.recv())
             self._worker = None
-            late = worker.end() == signal.SIGPROF or late
+            ended = worker.end()
+            late = ended == signal.SIGPROF or late
             if late:
                 break
-        self._ended[text] = SLOW.format(SECONDS) if late else DIED
+        self._ended[text] = SLOW.format(SECONDS) if late else DIED.format(ended_by(ended))
         raise OptionError(self._ended[text])
 
     @staticmethod

@@ -19,6 +19,7 @@ let chosen = 0;
 let drawn = "";            // the key of the diagram that is shown
 let watches = [];
 let stored = "";           // where watches are kept between visits
+let answered = null;       // the state at which a search was answered, for as long as that is said
 
 // -- asking -----------------------------------------------------------------------------------------------------------
 
@@ -78,6 +79,7 @@ function show(view) {
   next();
   $("cards").innerHTML = view.state;
   reveal($("cards").querySelector("tr.changed"), $("state"), 52);
+  if (answered !== null && view.at !== answered) { answered = null; $("said").textContent = ""; }
   $("again").textContent = view.again ?? (view.place ? "what the last step changed is marked" : "");
   window.history.replaceState(null, "", `${location.pathname}#${view.path}${view.place < view.length - 1 ? `@${view.place}` : ""}`);
   for (const link of document.querySelectorAll("[data-keep]")) link.href = `keep/${link.dataset.keep}?session=${session}&tip=${view.tip}`;
@@ -324,6 +326,7 @@ async function follow(reply) {
   $("said").classList.toggle("running", running);
   for (const id of ["find-here", "find-start"]) $(id).disabled = running;
   if (!search) { $("said").textContent = ""; return; }
+  answered = running ? null : node ?? shown?.at ?? null;
   const far = search.distinct ? ` … ${search.distinct.toLocaleString("en")} states, level ${search.depth}, ${search.seconds} s` : " …";
   $("said").textContent = running ? ($("stop").disabled ? "Stopping …" : `${search.said || "Looking"}${far}`) : search.said;
   if (node !== undefined) turn(node);
@@ -385,11 +388,16 @@ const KEYS = {
   s: stop, c: copy, o: () => $("file").click(), "?": () => $("keys").showModal(),
 };
 
+function number(n) {
+  if (offers[n - 1]) take(offers[n - 1].move);
+  else tell(offers.length ? `There is no step ${n} here: the last is ${offers.length}.` : "No step can be taken here.");
+}
+
 document.addEventListener("keydown", event => {
   if (!shown || event.altKey || event.ctrlKey || event.metaKey || $("keys").open) return;
   if (event.target.closest("input, textarea, select") && event.target.id !== "file") return;
   if (event.key === "Enter" && event.target.closest("button, summary, a")?.checkVisibility()) return;  // what has the focus is what is pressed
-  if (/^[1-9]$/.test(event.key)) { if (offers[Number(event.key) - 1]) take(offers[Number(event.key) - 1].move); } else if (KEYS[event.key]) KEYS[event.key](); else return;
+  if (/^[1-9]$/.test(event.key)) { number(Number(event.key)); } else if (KEYS[event.key]) KEYS[event.key](); else return;
   event.preventDefault();
 });
 
@@ -407,5 +415,5 @@ if (about) {
   const path = decodeURIComponent(location.hash.slice(1));
   await begin(path ? { path } : {});
   if (!shown) { await begin({}); }  // a link that leads nowhere: its error stays to be read
-  follow(about);
+  if (about.search?.running) follow(about);
 }
