@@ -241,6 +241,19 @@ def test_a_search_shows_the_way_to_what_it_finds(browser: Browser, ledger: Page)
     browser.until("document.querySelector('#said').textContent.startsWith('Found')")
     assert place(browser) == len(browser.texts(ROWS)) - 1
     assert "CLOSED" in browser.text(".card.changed")
+    # What is said of the way from here is said for as long as it is shown.
+    assert browser.text("#said").startswith("Found")
+    browser.press("Home")
+    assert browser.text("#said") == ""
+    browser.open(ledger.address)
+    assert browser.text("#said") == ""
+
+
+def test_a_number_without_a_step_is_told(browser: Browser, lamp: Page) -> None:
+    browser.open(lamp.address)
+    browser.press("9", settles=False)
+    assert browser.text("#message") == "There is no step 9 here: the last is 2."
+    assert place(browser) == 0
 
 
 def test_a_search_is_stopped(browser: Browser) -> None:
