@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.store.cells import Cell
 from bench.store.usage import Cpu, cpu, status_bytes
 from interop import clients, clusters
-from interop.clients import Client, ClientProcess, Ledger
+from interop.clients import Client, ClientProcess, Ledger, Refused
 from interop.clusters import FENCEPOST, JAVA, ZOOKEEPER, Cluster, java_uri
+
+T = TypeVar("T")
 
 BOOKIES = 3
 HEAP = 1024
@@ -33,6 +35,9 @@ KINDS = {
     "Java client, Fencepost bookies": (JAVA, FENCEPOST, FENCEPOST),
 }
 """Client, bookies and metadata service of what can be compared."""
+
+TRIES = 3
+"""How often a warm-up is tried before the measurement is given up."""
 
 VERBS = {"adds": "load_writes", "reads": "load_reads", "scans": "load_scans"}
 NONE: Mapping[str, object] = {}
@@ -153,8 +158,11 @@ class Side:
 
         That is in six rounds of a sixth of ``seconds`` each, and in others, up to thirty in all, as long as one of the
         last three was faster by a twentieth than all before. Gives the ledger, for how many seconds that was, and the
-        adds a second in the last round.
+        adds a second in the last round. What fails is tried again: see :meth:`_again`.
         """
+        return self._again(lambda: self._settle(seconds))
+
+    def _settle(self, seconds: float) -> tuple[Ledger, float, float]:
         ledger, rates = self.ledger(1024, 1000), [0.0]
         while len(rates) <= 6 or (len(rates) <= 30 and max(rates[-3:]) > 1.05 * max(rates[:-3])):
             done = self.load(ledger, "adds", 1024, 1000, seconds / 6)
@@ -164,9 +172,12 @@ class Side:
 
     def warm_up(self, seconds: float) -> tuple[float, float]:
         """Add entries as :meth:`settle` does, and add and read entries of all kinds; gives for how many seconds, and
-        the adds a second.
+        the adds a second. What fails is tried again: see :meth:`_again`.
         """
-        ledger, took, rate = self.settle(seconds)
+        return self._again(lambda: self._warm_up(seconds))
+
+    def _warm_up(self, seconds: float) -> tuple[float, float]:
+        ledger, took, rate = self._settle(seconds)
         for size, in_flight in ((100, 1000), (100, 1), (65_536, 100)):
             other = self.ledger(size, in_flight)
             self.load(other, "adds", size, in_flight, seconds / 8)
@@ -174,6 +185,18 @@ class Side:
         for operation, in_flight in (("reads", 1000), ("reads", 1), ("scans", 1000)):
             self.load(self.reader(ledger.id, 1024, in_flight), operation, 1024, in_flight, seconds / 6)
         return took, rate
+
+    def _again(self, work: Callable[[], T]) -> T:
+        """The result of a part of the warm-up, which is begun anew with new ledgers, and said so, if the client refuses
+        it: a virtual machine that still compiles may miss the times of its own client. Raises
+        :class:`interop.clients.Refused` if it fails every time.
+        """
+        for _ in range(TRIES - 1):
+            try:
+                return work()
+            except Refused as refused:
+                print(f"{self.name}: the warm-up failed and is tried again: {refused}", flush=True)
+        return work()
 
     def memory(self) -> dict[str, dict[str, int]]:
         """Bytes of memory of the client, of the bookies on average, and of the metadata service: resident, and the most

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from bench.store import __main__ as command
 from bench.store import compare, flood, limit, staged, stages
 from bench.store.cells import Cell
+from bench.store.sides import OURS, Side
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntryResponse
 from fencepost.store.rules.codes import Code
@@ -247,3 +248,23 @@ def test_what_was_measured_is_kept_when_a_side_fails(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no room"):
         compare.compare(plan, [Full()], tmp_path, everything, medians)  # type: ignore[list-item]
     assert (len(everything), [cell.what for cell in medians]) == (2, [("adds", 100, 1)])
+
+
+def test_a_warm_up_that_fails_is_tried_again_and_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    side = Side(OURS, tmp_path)
+    fails = [Refused("NotEnoughBookies", ""), Refused("NotEnoughBookies", "")]
+
+    def settle(_: object, seconds: float) -> tuple[str, float, float]:
+        if fails:
+            raise fails.pop()
+        return "ledger", seconds, 9.0
+
+    monkeypatch.setattr(Side, "_settle", settle)
+    assert side.settle(3) == ("ledger", 3, 9.0)
+    said = capsys.readouterr().out
+    assert said == "Fencepost: the warm-up failed and is tried again: NotEnoughBookies\n" * 2
+    fails += [Refused("NotEnoughBookies", "")] * 3
+    with pytest.raises(Refused):
+        side.settle(3)
