@@ -52,6 +52,7 @@ CONFIGURATIONS: dict[str, int] = {
     "striped": 1_635_616,
     "two-disks": 564_776,
     "old-disks": 302_172,
+    "clean-end-marked": 1_609_184,
     "journaling-varies": 974_368,
     "fences-fail": 333_892,
     "reader": 337_092,
@@ -64,6 +65,7 @@ CONFIGURATIONS: dict[str, int] = {
     "scenario-2": 19,
     "fences-not-journaled": 14,
     "unclean-shutdown-not-detected": 14,
+    "mark-lost": 15,
     "marked-late": 16,
     "journal-turned-on": 14,
     "phase-one-not-awaited": 14,
@@ -86,6 +88,7 @@ LARGE = {"three-bookies"}
 # The protections that a configuration is to show are missed, and the configuration that is the same with them.
 WITH_IT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "marked-late": ({"mark_before_serving": True}, {}),
+    "mark-lost": ({"clean_end_is_marked": True}, {"mark_loss": True, "disk_loss": False}),
     "unclean-shutdown-not-detected": ({"detect_unclean_shutdown": True}, {}),
     "phase-one-not-awaited": ({"phase_one_before_serving": True}, {}),
     "cookies-not-checked": ({"check_cookies": True}, {}),
@@ -219,14 +222,14 @@ def test_every_action_is_taken() -> None:
     """
     late = check(BookKeeperBoot(mark_before_serving=False, max_crashes=0), options=Options(workers=1)).must_hold()
     stepwise = check(BookKeeperBoot.configured("small", marks_in_steps=True), options=Options(workers=1)).must_hold()
-    named = ("two-entries", "fences-fail", "reader", "operator-fixes", "operator-deletes")
+    named = ("two-entries", "fences-fail", "reader", "operator-fixes", "operator-deletes", "clean-end-marked")
     found = [
         a
         for result in (late, stepwise, *(result_of(BookKeeperBoot.configured(name)) for name in named))
         for a in result.actions
     ]
     assert {a.name for a in found if a.taken} == {a.name for a in found}
-    assert len({a.name for a in found}) == 31
+    assert len({a.name for a in found}) == 32
 
 
 BROADER: dict[str, bool] = {

@@ -1,15 +1,12 @@
 """``python careless_bookie.py PROTECTION bookie DIR ...``: ``fencepost bookie`` without a protection of its boot, and
 killed where that shows.
 
-``cookies_follow_marks``: it ends as soon as it has stamped new cookies. ``run_precedes_answers``: it never comes to
-note how it runs.
+``run_precedes_answers``: it never comes to note how it runs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import os
 import sys
 from typing import Any
 
@@ -28,23 +25,17 @@ def steps(**found: Any) -> tuple[Step, ...]:
     return steps_of_boot(**found, protections=careless)
 
 
-async def ends(*arguments: Any, original: Any = process.stamp_anew) -> None:
-    await original(*arguments)
-    await asyncio.sleep(0.2)  # what is traced is told by then
-    os._exit(9)
-
-
-def never(directory: str, run: Run) -> None:
+def never(directory: str, run: Run, may_lack: bool = False, original: Any = cookies.note_run) -> None:
     """The note is not there yet when the bookie is killed."""
+    if run.ended_cleanly:
+        original(directory, run, may_lack)
 
 
 process.steps_of_boot = steps  # type: ignore[assignment]
 process.Bookie = functools.partial(Bookie, protections=careless)  # type: ignore[assignment,misc]
 repair.roles.Repair = functools.partial(Repair, protections=careless)  # type: ignore[assignment,misc]
-if protection == "cookies_follow_marks":
-    process.stamp_anew = ends  # type: ignore[assignment]
 if protection == "run_precedes_answers":
-    cookies.begin_run = never
+    cookies.note_run = never
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -143,7 +143,7 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
                     pass
             assert await cookies.in_metadata(client, bookie_id) == before
             assert cookies.read(directories.ledgers).cookie is None
-            assert cookies.run_of(directories.ledgers) is None
+            assert cookies.run_of(directories.ledgers) is None  # it was lost with the directory
             with pytest.raises(SystemFailure, match="lost"):
                 async with bookie(tmp_path, uri, bookiePort=port):
                     pass

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -88,13 +87,6 @@ async def acknowledged_and_left(tmp_path: Path, without: str) -> tuple[int, int 
             for each in bookies[1:]:
                 each.kill()
             bookies[0].running.send_signal(signal.SIGSTOP)  # it has all entries, and is slow to say so
-            if (
-                without == "cookies_follow_marks"
-            ):  # it notices a loss by a directory that is gone, and ends in the middle of its boot
-                for each in bookies[1:]:
-                    shutil.rmtree(each.directory / "ledgers")
-                    each.start()
-                    each.running.wait(PATIENCE)
             for each in bookies[1:]:
                 each.start()
             left = await closed_at(store, ledger.id, PATIENCE if without else 2)
@@ -114,7 +106,6 @@ def test_nothing_is_lost_with_all_protections(tmp_path: Path) -> None:
     ("without", "told"),
     [
         ("boot_enters_limbo", "bookie_may_lack_entries"),
-        ("cookies_follow_marks", "bookie_stamps_cookies"),
         ("run_precedes_answers", "bookie_"),
     ],
 )

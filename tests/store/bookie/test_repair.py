@@ -25,7 +25,7 @@ from fencepost.store.bookie import cookies
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.client.store import Store
 from fencepost.store.entries import Digests, Entry
-from fencepost.store.rules.boot import Run
+from fencepost.store.rules.boot import CLEAN_END, Run
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import DigestType, LedgerStatus
 
@@ -197,7 +197,7 @@ def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str
                 for number, each in enumerate(several):
                     each.kill() if "true" in settings[0] else each.end()
                     run_before = cookies.run_of(str(tmp_path / str(number) / "ledgers"))
-                    assert run_before == (Run(journals_adds=True) if "true" in settings[0] else None)
+                    assert run_before == (Run(journals_adds=True) if "true" in settings[0] else CLEAN_END)
                     each.start()
                 for each in several:
                     assert await entries_of(store, each.bookie_id, opened.id) == (Code.OK, ((0, 49),))

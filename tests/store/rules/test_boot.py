@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.store.bookie.repair import missing_of
-from fencepost.store.rules.boot import Mark, Run, Step, mark_of, may_have_lost_adds, may_leave_limbo, steps_of_boot
+from fencepost.store.rules.boot import (
+    CLEAN_END,
+    Mark,
+    Run,
+    Step,
+    mark_of,
+    may_have_lost_adds,
+    may_leave_limbo,
+    steps_of_boot,
+)
 from fencepost.store.rules.cookies import Cookie, Stamped, may_repair
 from fencepost.store.rules.ensembles import Fragment, fragment_of, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, closed
@@ -25,7 +34,8 @@ def test_an_entry_is_had_from_the_others_of_its_write_set() -> None:
 
 
 def test_only_adds_that_were_not_in_the_journal_are_lost_with_a_process() -> None:
-    assert not may_have_lost_adds(None)
+    assert not may_have_lost_adds(CLEAN_END)
+    assert may_have_lost_adds(None)
     assert not may_have_lost_adds(Run(journals_adds=True))
     assert may_have_lost_adds(Run(journals_adds=False))
 
@@ -51,10 +61,11 @@ PHASE_ONE = (Step.BEGIN_REPAIR, Step.OPEN_STORAGE, Step.MARK_LEDGERS)
 @pytest.mark.parametrize(
     ("has_lost_directory", "last_run", "steps"),
     [
-        (False, None, (Step.OPEN_STORAGE,)),
+        (False, CLEAN_END, (Step.OPEN_STORAGE,)),
         (False, Run(journals_adds=True), (Step.OPEN_STORAGE,)),
         (False, Run(journals_adds=False), PHASE_ONE),
-        (True, None, (*PHASE_ONE, Step.STAMP_COOKIES)),
+        (False, None, PHASE_ONE),
+        (True, CLEAN_END, (*PHASE_ONE, Step.STAMP_COOKIES)),
         (True, Run(journals_adds=False), (*PHASE_ONE, Step.STAMP_COOKIES)),
     ],
 )
@@ -72,7 +83,10 @@ def test_orders_and_marks_without_a_protection() -> None:
     early, late = ALL.replace(cookies_follow_marks=False), ALL.replace(run_precedes_answers=False)
     first = steps_of_boot(has_lost_directory=True, last_run=None, protections=early)
     assert first.index(Step.OPEN_STORAGE) < first.index(Step.STAMP_COOKIES) < first.index(Step.MARK_LEDGERS)
-    assert steps_of_boot(has_lost_directory=False, last_run=None, protections=late)[-2:] == (Step.SERVE, Step.NOTE_RUN)
+    assert steps_of_boot(has_lost_directory=False, last_run=CLEAN_END, protections=late)[-2:] == (
+        Step.SERVE,
+        Step.NOTE_RUN,
+    )
     assert mark_of(OPEN, "a", ALL.replace(boot_enters_limbo=False)) is Mark.FENCE
     assert mark_of(closed(OPEN, 12, 0), "a", ALL.replace(boot_fences=False)) is Mark.NOTHING
     assert mark_of(OPEN, "a", ALL.replace(boot_fences=False)) is Mark.LIMBO

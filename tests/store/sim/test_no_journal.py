@@ -129,10 +129,6 @@ LOSES = {
         },
     ),
     "boot_enters_limbo": (8, {}),
-    "cookies_follow_marks": (
-        102,
-        {"faults": "lost_directories,boot_crashes,races", "entries": "8", "bookies": "3", "recoverers": "2", **SMALL},
-    ),
     "run_precedes_answers": (
         127,
         {

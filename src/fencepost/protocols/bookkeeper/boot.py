@@ -154,8 +154,8 @@ class LedgerMetadata(Record):
 
 
 class Disk(Record):
-    """One disk of a bookie: its cookie, and ``unclean``, the mark that is set at start-up and cleared by a clean
-    shutdown.
+    """One disk of a bookie: its cookie, and ``unclean``, whether its mark tells of an unclean shutdown: it is set at
+    start-up and cleared by a clean shutdown.
     """
 
     cookie: Cookie = Cookie.CURRENT
@@ -330,6 +330,7 @@ class BookKeeperBoot(Protocol):
     old_disks: bool = constant(
         False, "whether an empty disk can be one from before the ledger was created, with the cookie of that time"
     )
+    mark_loss: bool = constant(False, "whether the mark on a disk can be lost, and nothing else")
     clean_shutdown: bool = constant(True, "whether bookies are also shut down as they should be")
     fences_fail: bool = constant(False, "whether a bookie can fail to fence the ledger, and say so")
 
@@ -405,6 +406,11 @@ class BookKeeperBoot(Protocol):
         " has lost none",
     )
     mark_on_every_disk: bool = constant(True, "whether the mark is on every disk, or on the first alone")
+    clean_end_is_marked: bool = constant(
+        False,
+        "whether a clean shutdown sets a mark too, so that a disk without any tells of an unclean one; in BP-46 it"
+        " tells of a clean one",
+    )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
     cookie_of: PerKey[ModelValue, bool] = state(per_key(bookies, True), held_by="zk")
@@ -617,9 +623,21 @@ class BookKeeperBoot(Protocol):
         elif me.is_unclean:
             self._lose_what_was_not_flushed(b, journal_is_left=False)
         me.boot = Boot.DOWN
-        me.disk[disk].unclean = False
-        me.marked_journaling = me.marked_journaling and me.is_unclean
+        self._lose_mark(me, disk)
         me.disk[disk].cookie = one_of((Cookie.MISSING, Cookie.OLD)) if self.old_disks else Cookie.MISSING
+
+    @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
+    def bookie_loses_mark(self, b: ModelValue, disk: int) -> None:
+        """The mark on a disk of a bookie that is down is gone, or can not be read, and nothing else is lost."""
+        require(self.mark_loss)
+        me = self.bookie[b]
+        require(me.boot is Boot.DOWN and disk in self._marked_disks)
+        self._lose_mark(me, disk)
+
+    def _lose_mark(self, me: Bookie, disk: int) -> None:
+        """A disk has no mark. What that tells is what no mark stands for."""
+        me.disk[disk].unclean = self.clean_end_is_marked and disk in self._marked_disks
+        me.marked_journaling = me.marked_journaling and me.is_unclean and not me.disk[disk].unclean
 
     def _count_crash(self) -> None:
         require(self.crashes < self.max_crashes)
@@ -709,8 +727,8 @@ class BookKeeperBoot(Protocol):
         me.fenced = me.limbo = False
         for disk in me.disk.values():
             disk.cookie = Cookie.MISSING
-            disk.unclean = False
-        me.marked_journaling = False
+        for disk_number in me.disk:
+            self._lose_mark(me, disk_number)
         self.cookie_of[b] = False
 
     def _refusing(self, b: ModelValue) -> Bookie:
@@ -1080,6 +1098,12 @@ class BookKeeperBoot(Protocol):
             disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
         ),
         "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
+        "clean-end-marked": configuration(
+            disk_loss=False,
+            mark_loss=True,
+            clean_end_is_marked=True,
+            doc="marks are lost, and only the mark of a clean shutdown tells of one",
+        ),
         "journaling-varies": configuration(
             journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
         ),
@@ -1139,6 +1163,12 @@ class BookKeeperBoot(Protocol):
         ),
         "unclean-shutdown-not-detected": configuration(
             detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+        ),
+        "mark-lost": configuration(
+            disk_loss=False,
+            mark_loss=True,
+            expect=CUT_OFF,
+            doc="the mark of a crash is lost, which leaves what a clean shutdown leaves",
         ),
         "marked-late": configuration(
             mark_before_serving=False,

@@ -19,7 +19,7 @@ from fencepost.store.disk.files import make_folder, private
 from fencepost.store.errors import NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.protobuf import message_classes
-from fencepost.store.rules.boot import Run
+from fencepost.store.rules.boot import CLEAN_END, Run
 from fencepost.store.rules.cookies import Boot, Cookie, Decision, Stamped
 
 CURRENT = "current"
@@ -35,12 +35,14 @@ FIRST_START = "FIRST_START"
 """A file beside it, from before the cookie is stamped until the storage has files of its own."""
 
 RUNNING = "RUNNING"
-"""A file in the directories of entries, from before a bookie's first answer until a shutdown that has flushed
-everything. It says how the bookie runs.
+"""A file in the directory of entries, from before the cookie is stamped: how the bookie runs, or that it has ended
+cleanly; and whether entries may be missing. It is replaced as a whole, and never removed.
 """
 
 REPAIR = "REPAIR"
-"""A file in every directory from before phase one of a repair until the end of phase two."""
+"""A file in every directory from before phase one of a repair until the end of phase two. In a directory without a
+cookie it says that all files there come of the repair.
+"""
 
 LAYOUT_VERSION = 5
 """The version of BookKeeper's cookies; those before 4 were no protobuf."""
@@ -194,27 +196,30 @@ def end_first_start(directory: str) -> None:
 
 
 def run_of(directory: str) -> Run | None:
-    """How the bookie runs, or ran until it ended uncleanly, by a directory of entries; None if that ended cleanly.
-
-    A record that can not be understood counts as that of a bookie that may have lost entries.
+    """How the bookie runs or ran, and whether it has ended cleanly, by its directory of entries; None if the record is
+    missing, or not exactly one that was written.
     """
+    return _NOTES.get(_note(directory).removesuffix(_LACKS))
+
+
+def may_lack(directory: str) -> bool:
+    """Whether the record of how the bookie runs says that entries may be missing."""
+    return _note(directory).endswith(_LACKS)
+
+
+def note_run(directory: str, run: Run, may_lack: bool = False) -> None:
+    """Note durably, in the directory of entries, how the bookie runs or that it has ended cleanly, and whether entries
+    may be missing. Raises :class:`SystemFailure` if that fails.
+    """
+    text = next(text for text, noted in _NOTES.items() if noted == run)
+    _record(directory, RUNNING, text + _LACKS if may_lack else text)
+
+
+def _note(directory: str) -> bytes:
     try:
-        text = Path(directory, CURRENT, RUNNING).read_text(errors="replace")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SystemFailure(f"{Path(directory, CURRENT, RUNNING)} can not be read: {error.strerror}") from error
-    return Run(journals_adds=text == _JOURNALS_ADDS)
-
-
-def begin_run(directory: str, run: Run) -> None:
-    """Note durably how the bookie runs. Raises :class:`SystemFailure` if that fails."""
-    _record(directory, RUNNING, (_JOURNALS_ADDS if run.journals_adds else _ADDS_IN_MEMORY).encode())
-
-
-def end_run(directory: str) -> None:
-    """The bookie has flushed everything, and ends. Raises :class:`SystemFailure` if that can not be noted."""
-    _remove(directory, RUNNING)
+        return Path(directory, CURRENT, RUNNING).read_bytes()
+    except OSError:
+        return b""
 
 
 def begin_repair(directory: str) -> None:
@@ -229,8 +234,12 @@ def end_repair(directory: str) -> None:
     _remove(directory, REPAIR)
 
 
-_JOURNALS_ADDS = "adds are in the journal\n"
-_ADDS_IN_MEMORY = "adds may be in memory alone\n"
+_NOTES = {
+    b"adds are in the journal\n": Run(journals_adds=True),
+    b"adds may be in memory alone\n": Run(journals_adds=False),
+    b"ended cleanly\n": CLEAN_END,
+}
+_LACKS = b"entries may be missing\n"
 
 
 def _record(directory: str, name: str, data: bytes = b"") -> None:

@@ -34,6 +34,11 @@ class Directories(NamedTuple):
         """The cookies of the directories, which say whose they are."""
         return [cookies.read(directory) for directory in dict.fromkeys(self)]
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether a repair has begun, and has not ended: entries may be missing. One of its marks is enough."""
+        return cookies.may_lack(self.ledgers) or any(each.is_under_repair for each in self.stamped())
+
     def of_storage(self, settings: Settings) -> StorageSettings:
         """The settings of the storage that is in them."""
         return settings.of_storage(str(Path(self.journal, cookies.CURRENT)), str(Path(self.ledgers, cookies.CURRENT)))

@@ -19,7 +19,7 @@ from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.roles.bookie import Bookie
-from fencepost.store.rules.boot import Mark, mark_of
+from fencepost.store.rules.boot import CLEAN_END, Mark, mark_of
 from fencepost.store.rules.cookies import Boot, Cookie, Decision, Stamped, has_lost_all, may_boot, may_repair
 
 
@@ -67,7 +67,8 @@ async def identify(client: MetadataClient, directories: Directories, bookie_id: 
 
 
 async def stamp_first(client: MetadataClient, directories: Directories, cookie: Cookie) -> None:
-    """Stamp the directories of a new bookie, and then the metadata."""
+    """Stamp the directories of a new bookie, and then the metadata. Ahead of any cookie stands that nothing is lost."""
+    cookies.note_run(directories.ledgers, CLEAN_END)
     for directory in dict.fromkeys(directories):
         cookies.stamp(directory, cookie)
     await client.write_cookie(cookie.bookie_id, cookies.to_bytes(cookie))
@@ -151,4 +152,6 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
         await stamp_anew(client, directories, found.own.replace(token=cookies.draw_token()))
     finally:
         await server.close()
-        await asyncio.to_thread(storage.close)
+        is_flushed = await asyncio.to_thread(storage.close)
+    if is_flushed:
+        cookies.note_run(directories.ledgers, CLEAN_END, directories.may_lack)

@@ -33,7 +33,7 @@ from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
-from fencepost.store.rules.boot import Run, Step, steps_of_boot
+from fencepost.store.rules.boot import CLEAN_END, Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
 from fencepost.store.security import ENVIRONMENT, Security
 from fencepost.tls import Tls
@@ -139,6 +139,13 @@ class _Process:
         bookie_id = settings.bookie_id or f"{host}:{port}"
         cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
         last_run = cookies.run_of(directories.ledgers)
+        if cookie is None and last_run is None:
+            _log.warning(
+                "%s/%s/%s is missing or damaged, and does not say that the last run has ended cleanly",
+                directories.ledgers,
+                cookies.CURRENT,
+                cookies.RUNNING,
+            )
         counts = metrics.Metrics()
         trace = None
         if settings.trace_directory:
@@ -200,7 +207,7 @@ class _Process:
     def _begin_run(self) -> None:
         """Keep in the directories how this run treats the journal."""
         run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
-        cookies.begin_run(self.directories.ledgers, run)
+        cookies.note_run(self.directories.ledgers, run, self.directories.may_lack)
         self.has_begun_run = True
         if self.trace is not None:
             self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
@@ -226,7 +233,7 @@ class _Process:
                 settings.metadata_service_uri, settings.zk_timeout, self.bookie_id, settings, self.counts
             )
             self._begin_task(beside, self.ended.done)
-        if any(each.is_under_repair for each in self.directories.stamped()):
+        if self.directories.may_lack:
             self._begin_task(self.repair.run(), self.ended.repaired)
 
     def _begin_task(self, work: Coroutine[Any, Any, None], done: Callable[[asyncio.Task[None]], None]) -> None:
@@ -244,7 +251,7 @@ class _Process:
         if self.end_metrics is not None:
             self.end_metrics()
         if await asyncio.to_thread(self.storage.close) and self.has_begun_run:
-            cookies.end_run(self.directories.ledgers)
+            cookies.note_run(self.directories.ledgers, CLEAN_END, self.directories.may_lack)
         if self.trace is not None:
             await asyncio.to_thread(self.trace.close, self.ended.reason_fields)
 

@@ -5,8 +5,8 @@ How a bookie finds out that it may have lost something, what it owes its ledgers
 when limbo ends are the rules that bookies run: `fencepost.store.rules.boot`, `cookies` and `replication`. So is which
 steps a boot has, and their order:
 
-1. Cookies are compared, and the note of how the last run went (RUNNING) is read. If nothing speaks for a loss, the
-   bookie serves.
+1. Cookies are compared, and the note of how the last run went (RUNNING) is read. If nothing speaks for a loss, and it
+   is there, the bookie serves.
 2. That there is a repair is noted in every directory (REPAIR), and then the storage is opened.
 3. Phase one: the ledger is fenced, and then in limbo if it is not closed. Each is durable by itself.
 4. New cookies, if the old ones were what was wrong: first in the directories, then in the metadata.
@@ -55,7 +55,7 @@ from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_
 from fencepost.store.checked import store
 from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, Ensemble, Status, Store, Those
 from fencepost.store.rules.adding import lac_of_bookie
-from fencepost.store.rules.boot import Mark, Run, Step, mark_of, may_leave_limbo, steps_of_boot
+from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, may_leave_limbo, steps_of_boot
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, may_boot, may_repair
 from fencepost.store.rules.ensembles import Fragment, covers_ensemble
@@ -227,7 +227,7 @@ COOKIES: Mapping[Stamp, boot.Cookie] = {
 
 
 def _is_unclean(self: BootingStore, b: ModelValue, number: int) -> bool:
-    return number == 1 and self.bookie[b].run is not None
+    return number == 1 and self.bookie[b].run != CLEAN_END
 
 
 def _marked_journaling(self: BootingStore, b: ModelValue) -> bool:
@@ -371,6 +371,7 @@ class BootingStore(Store):
     directories: int = constant(1, "directories of a bookie: the first has the entries, the second the journal")
     directory_loss: bool = constant(True, "whether a directory can come back empty")
     old_directories: bool = constant(False, "whether an empty directory can have a cookie that was replaced since")
+    note_loss: bool = constant(False, "whether the note of how a bookie runs can be lost by itself")
     clean_shutdown: bool = constant(True, "whether bookies are also asked to end")
     journal_adds: bool = constant(False, "whether adds are in the journal before they are confirmed")
     journal_adds_varies: bool = constant(False, "whether that differs between bookies, and from one start to the next")
@@ -424,6 +425,9 @@ class BootingStore(Store):
         "old-directories": configuration(
             old_directories=True, doc="an empty directory may have a cookie that was replaced since"
         ),
+        "note-lost": configuration(
+            **CRASHES, note_loss=True, doc="bookies only crash, and the note of how one runs is lost with that"
+        ),
         "journaling-varies": configuration(
             journal_adds_varies=True,
             doc="adds are in the journal of some bookies and not of others, now and not before",
@@ -451,6 +455,8 @@ class BootingStore(Store):
         "cookies-before-marks": configuration(
             crashes=2,
             clean_shutdown=False,
+            directories=2,
+            journal_adds=True,
             cookies_follow_marks=False,
             expect=LOSS,
             doc="cookies are new, and a crash comes before the ledger is marked",
@@ -645,11 +651,11 @@ class BootingStore(Store):
 
     @action(b=Store.bookies, by="b")
     def bookie_ends(self, b: ModelValue) -> None:
-        """A bookie is asked to end. It has flushed everything when it removes the note that it runs."""
+        """A bookie is asked to end. It has flushed everything when it notes so."""
         require(self.clean_shutdown)
         bookie = self._serving(b)
         self._end(bookie)
-        bookie.run = None
+        bookie.run = CLEAN_END
 
     def _end(self, bookie: Bookie) -> None:
         bookie.works = bookie.serves = False
@@ -681,13 +687,21 @@ class BootingStore(Store):
             self._lose(b, bookie.entries)
             bookie.fenced = bookie.limbo = False
             bookie.run = None
-        elif bookie.run is not None:
+        elif bookie.run != CLEAN_END:
             self._lose(b, one_of(subsets(bookie.entries)))
             if bookie.fenced:
                 bookie.fenced = one_of((True, False))
         self._end(bookie)
         stamp = one_of((Stamp.MISSING, Stamp.OLD)) if self.old_directories else Stamp.MISSING
         bookie.directory[number] = Directory(stamp, is_empty=True)
+
+    @action(b=Store.bookies, by="b")
+    def bookie_loses_note(self, b: ModelValue) -> None:
+        """The note of how a bookie runs is gone, or can not be read, and nothing else is lost."""
+        require(self.note_loss)
+        bookie = self.bookie[b]
+        require(not bookie.works and bookie.run is not None)
+        bookie.run = None
 
     def _count_crash(self) -> None:
         require(self.crashed < self.crashes)
@@ -1014,12 +1028,14 @@ class BootingStore(Store):
             "disks": lambda protocol: protocol.directories,
             "disk_loss": lambda protocol: protocol.directory_loss,
             "old_disks": lambda protocol: protocol.old_directories,
+            "mark_loss": lambda protocol: protocol.note_loss,
             "fix_cookies": lambda protocol: protocol.stamp_missing_cookies,
             "marks_in_steps": True,
             "limbo_tells_last_entry": True,
             "lac_may_be_older": True,
             "mark_tells_of_journaling": True,
             "mark_on_every_disk": False,
+            "clean_end_is_marked": True,
         },
         when=lambda protocol: protocol.is_as_checked,
         doc="Every step is a step of bookkeeper-boot, or one that makes no difference there.",

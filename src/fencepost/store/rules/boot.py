@@ -15,12 +15,18 @@ from fencepost.store.rules.protections import ALL, Protections
 
 
 class Run(Record):
-    """How a bookie runs, as it records durably ahead of its first answer, until a shutdown that has flushed everything.
+    """How a bookie runs, as it records durably ahead of its first answer; or, once it has flushed everything, that it
+    has ended cleanly.
 
     ``journals_adds``: whether an add is in the journal, and the journal synced, before it is confirmed.
     """
 
     journals_adds: bool
+    ended_cleanly: bool = False
+
+
+CLEAN_END = Run(journals_adds=False, ended_cleanly=True)
+"""The record of a bookie that has ended cleanly, or has never run."""
 
 
 class Step(enum.Enum):
@@ -56,8 +62,10 @@ class Mark(enum.Enum):
 def may_have_lost_adds(run: Run | None) -> bool:
     """Whether adds that the last run has confirmed may be gone: it ended uncleanly, and its journal did not have them
     all.
+
+    A record that is missing or can not be read (None) says neither: only a record of a clean end is one.
     """
-    return run is not None and not run.journals_adds
+    return run is None or not (run.ended_cleanly or run.journals_adds)
 
 
 def steps_of_boot(

@@ -26,7 +26,7 @@ from fencepost.store.roles import repair as roles
 from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.rules.adding import is_journalled
-from fencepost.store.rules.boot import Mark, Run, Step, mark_of, steps_of_boot
+from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, has_lost_all, may_boot, may_repair
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.replication import belonging, sources
@@ -122,6 +122,7 @@ class BootingBookie(BookieProcess):
         if decision.boot is Boot.STAMP:
             for directory in self.directories:
                 directory.cookie, directory.is_first_start = own, True
+                directory.run = CLEAN_END
             self.environment.cookies[self.name] = own
         elif decision.boot is not Boot.READY or has_lost_all(
             is_first_start, any(not each.is_empty for each in stamped)
@@ -174,7 +175,7 @@ class BootingBookie(BookieProcess):
             self._flush_all()
             return
         self.environment.happened(self.name, "ends")
-        self.of_entries.run = None
+        self.of_entries.run = CLEAN_END
         self.works = False
         self.starts += 1
         self.environment.bookie_gone(self.name)

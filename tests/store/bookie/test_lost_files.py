@@ -1,0 +1,99 @@
+"""A file of a bookie or of a metadata service that is gone, or cut off, never says that all is well."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from store.bookie.serving import run
+from store.bookie.standing_bookies import metadata_service
+from store.bookie.test_repair import WITHOUT_JOURNAL, Killable, code_of, entries_of, until_whole
+
+import fencepost
+from fencepost.store import messages as m
+from fencepost.store.bookie import cookies
+from fencepost.store.rules.boot import CLEAN_END
+from fencepost.store.rules.codes import Code
+
+Damage = Callable[[Path], None]
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def changed(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGES: tuple[Damage, ...] = (Path.unlink, empty, cut_off, changed)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
+        yield address
+
+
+def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path, service: str) -> None:
+    """It was killed, and its adds were in memory alone; nothing but the record says so."""
+    running = tmp_path / "ledgers" / "current" / "RUNNING"
+    one_copy = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
+
+    async def main() -> None:
+        with contextlib.closing(Killable(tmp_path, f"{service}-running", *WITHOUT_JOURNAL)) as bookie:
+            bookie.start()
+            async with await fencepost.connect(f"{service}-running") as store:
+                for damage in DAMAGES:
+                    ledger = await store.create_ledger(**one_copy)
+                    await ledger.append_many([b"x"] * 5)
+                    bookie.kill()
+                    damage(running)
+                    assert cookies.run_of(str(tmp_path / "ledgers")) is None
+                    bookie.start()
+                    assert await code_of(store, bookie.bookie_id, m.ReadEntry(ledger.id, 1)) is (
+                        Code.UNKNOWN_LEDGER_STATE
+                    )
+                whole = await store.create_ledger(**one_copy)
+                await whole.append_many([b"x"] * 5)
+                bookie.end()
+                assert cookies.run_of(str(tmp_path / "ledgers")) == CLEAN_END
+                bookie.start()
+                assert await entries_of(store, bookie.bookie_id, whole.id) == (Code.OK, ((0, 4),))
+
+    run(main())
+
+
+def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, service: str) -> None:
+    """That entries may be missing is recorded beside how the bookie runs, too, also when it has ended cleanly."""
+    uri = f"{service}-repair"
+
+    async def main() -> None:
+        with contextlib.ExitStack() as exits:
+            first, second = (Killable(tmp_path / name, uri, *WITHOUT_JOURNAL) for name in "ab")
+            for each in (first, second):
+                exits.callback(each.close)
+                each.start()
+            async with await fencepost.connect(uri) as store:
+                ledger = await store.create_ledger(ensemble=2, write_quorum=2, ack_quorum=2)
+                await ledger.append_many([b"x"] * 5)
+                await ledger.close()
+                first.kill()
+                second.end()
+                first.start()
+                first.end()
+                for mark in (tmp_path / "a").glob("*/current/REPAIR"):
+                    mark.unlink()
+                second.start()
+                first.start()
+                await until_whole(store, first.bookie_id, ledger.id, ((0, 4),))
+
+    run(main())
