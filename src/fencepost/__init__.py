@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import interrupts
 
+interrupts.end_at_term()
 interrupts.end_process()
 
 from fencepost.check import check

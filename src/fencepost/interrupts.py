@@ -1,5 +1,5 @@
 """Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a
-traceback. However often it is pressed, it is told once.
+traceback. However often it is pressed, it is told once. And SIGTERM to a command that serves, ahead of its own handler.
 
 The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports
 anything itself. A process that only uses the package is left as it is.
@@ -32,6 +32,28 @@ def end_process() -> None:
         import atexit  # not before
 
         atexit.register(_ignore)  # among the first to be registered, and so among the last to be called
+
+
+def end_at_term() -> None:
+    """Until it has a handler of its own, SIGTERM ends a command that serves at once and as asked, with exit code 0: it
+    has not begun anything. A parent may have it ignored, and then it is.
+    """
+    if is_command_line() and _serves(sys.argv[1:]) and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end_as_asked)
+
+
+def _serves(given: "list[str]") -> bool:
+    return given[:1] in (["bookie"], ["metadata"], ["autorecovery"]) and not VERBS.intersection(given[1:])
+
+
+VERBS = frozenset(
+    ("inspect", "cookie", "recover", "decommission", "list", "status", "enable", "disable", "--help", "-h")
+)
+"""The words with which these commands serve nothing."""
+
+
+def _end_as_asked(number: object, frame: object) -> None:
+    os._exit(0)
 
 
 def told() -> None:

@@ -17,6 +17,9 @@ import pytest
 from cli.commandline import COUNTER, Ran, environment
 from patience import PATIENCE
 
+from fencepost import interrupts
+from fencepost.commands import autorecovery, bookie
+
 INTERRUPTING = """
 import os, signal, sys
 
@@ -136,3 +139,23 @@ def test_who_presses_it_again_and_again_is_told_once(given: tuple[str, ...], tmp
     text = said.decode()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130, text
     assert text.count("fencepost: interrupted") <= 1 and "interrupted" in text.lower() and "Traceback" not in text
+
+
+@pytest.mark.parametrize("serves", ["bookie", "metadata", "autorecovery"])
+@pytest.mark.parametrize("wanted", [1, 40, 150, 300])
+def test_a_command_that_serves_is_ended_while_it_starts(tmp_path: Path, wanted: int, serves: str) -> None:
+    """Its own handler comes only when much is imported."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(wanted=wanted).replace("SIGINT", "SIGTERM"))
+    where = environment()
+    where["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{where['PYTHONPATH']}"
+    given = {"metadata": ["directory", "--port", "0"], "autorecovery": ["--metadata", "zk://127.0.0.1:1/ledgers"]}
+    ran = subprocess.run(
+        [sys.executable, "-m", "fencepost", serves, *given.get(serves, ["directory", *given["autorecovery"]])],
+        cwd=tmp_path, env=where, text=True, capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_the_verbs_of_commands_that_serve_are_known() -> None:
+    """Of those SIGTERM says nothing good."""
+    assert interrupts.VERBS == {*bookie.VERBS, *autorecovery.VERBS, "-h", "--help"} - {"run"}
