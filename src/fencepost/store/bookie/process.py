@@ -265,6 +265,11 @@ def _use(server: Server, modules: list[ModuleType]) -> None:
 
 def _open(server: Server, storage: Storage, directories: Directories) -> int:
     """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure`."""
+    if not (storage.has_journal or directories.may_lack or any(map(cookies.is_first_start, directories))):
+        raise SystemFailure(
+            f"{directories.journal} has the bookie's cookie, and no journal: it is lost; bring it back, or empty the"
+            " directory and set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
+        )
     records = server.open(storage)
     for directory in dict.fromkeys(directories):
         cookies.end_first_start(directory)

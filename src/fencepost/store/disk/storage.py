@@ -168,6 +168,11 @@ class Storage:
                     f"{self.settings.journal_directory}: a record can not be understood: {error}"
                 ) from None
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is a journal, and be it an empty one. To be asked before :meth:`start`, which makes it."""
+        return self._found.number > 0
+
     def unproven(self) -> Iterator[Record]:
         """The last records of the journal, which may never have been synced. To be asked before :meth:`start`."""
         return map(decode, self._found.unproven)
