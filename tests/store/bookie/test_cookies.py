@@ -89,6 +89,12 @@ def test_bytes_that_are_no_cookie_are_refused(data: bytes) -> None:
         cookies.from_bytes(data)
 
 
+def test_a_cookie_of_a_later_version_is_refused_as_that() -> None:
+    later = cookies.to_bytes(OWN).replace(b"5\n", b"6\n", 1)
+    with pytest.raises(SystemFailure, match="has the version 6, .* written by a later version"):
+        cookies.from_bytes(later)
+
+
 def test_a_stamped_directory_has_its_cookie(tmp_path: Path) -> None:
     directory = str(tmp_path / "ledgers")
     assert cookies.read(directory) == Stamped(path=directory, cookie=None, is_empty=True)

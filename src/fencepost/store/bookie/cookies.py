@@ -83,10 +83,17 @@ def to_bytes(cookie: Cookie) -> bytes:
 
 
 def from_bytes(data: bytes) -> Cookie:
-    """The cookie that bytes stand for. Raises ``ValueError`` if they stand for none."""
+    """The cookie that bytes stand for. Raises ``ValueError`` if they stand for none, and :class:`SystemFailure` if a
+    later version has written it.
+    """
     version, _, text = data.decode("utf-8", "replace").partition("\n")
     if not version.strip().isdecimal() or int(version) < 4:
         raise ValueError(f"it has the version {version.strip()[:20]!r}, and not {LAYOUT_VERSION}")
+    if int(version) > LAYOUT_VERSION:
+        raise SystemFailure(
+            f"the bookie's cookie has the version {int(version)}, and this one reads {LAYOUT_VERSION}: it was written"
+            " by a later version; run the bookie with that"
+        )
     message = _COOKIE()
     try:
         text_format.Parse(text, message, allow_unknown_field=True)
