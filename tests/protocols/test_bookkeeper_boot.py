@@ -46,6 +46,8 @@ DENIED = "no_acknowledged_entry_is_denied"
 CONFIGURATIONS: dict[str, int] = {
     "default": 249_860,
     "small": 59_489,
+    "one-confirmation": 14_832,
+    "fenced-once-more": 55_468,
     "three-bookies": 42_002_648,  # it takes minutes, and is checked up to symmetry
     "two-crashes": 1_268_844,
     "two-entries": 1_023_460,

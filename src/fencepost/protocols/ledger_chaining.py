@@ -34,6 +34,7 @@ from fencepost import (
     per_key,
     require,
     state,
+    step_invariant,
     weak,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
@@ -141,6 +142,12 @@ class LedgerChaining(Protocol):
     configurations = {
         "published": configuration(doc="the published configuration: three clients, two ledgers"),
         "small": configuration(clients=2, doc="two clients, two ledgers"),
+        "as-the-log": configuration(
+            clients=2,
+            closed_by_another_will_do=True,
+            closes_unwritten_ledgers=True,
+            doc="the same, where leaders are as free as those of log are",
+        ),
         "false-alarm": configuration(
             clients=2,
             next_ledger_limit=6,
@@ -340,6 +347,12 @@ class LedgerChaining(Protocol):
             return True
         return first.entry <= second.entry
 
+    @invariant(pair=lambda protocol: combinations(_ledger_ids(protocol), 2))
+    def no_entry_is_written_twice(self, pair: tuple[int, int]) -> bool:
+        """No two ledgers have the same entry."""
+        first, second = (self.b_ledgers[ledger_id] for ledger_id in pair)
+        return first is None or second is None or first.entry == NO_ENTRY or first.entry != second.entry
+
     @invariant(when=lambda protocol: protocol.next_ledger_limit <= 4)
     def only_one_ledger_open_at_a_time(self) -> bool:
         """The published rule: at most one ledger in the list is open, where it takes a position in the list for an id.
@@ -355,6 +368,14 @@ class LedgerChaining(Protocol):
     def only_one_listed_ledger_open_at_a_time(self) -> bool:
         """At most one ledger in the list is open: whoever reads the log finds one end of it."""
         return sum(self.md_ledgers[ledger_id].open for ledger_id in self.md_llist) <= 1
+
+    @step_invariant(ledger_id=_ledger_ids)
+    def what_is_closed_stays_as_it_is(self, after: LedgerChaining, ledger_id: int) -> bool:
+        """The metadata of a ledger do not change once it is closed: nobody closes it again, on a version that is over,
+        and gives it another end.
+        """
+        before = self.md_ledgers[ledger_id]
+        return before.open or before == LedgerMetadata() or after.md_ledgers[ledger_id] == before
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 

@@ -351,7 +351,19 @@ class Log(Protocol):
             doc="updates are done after their clients have given up waiting",
         ),
         "trims": configuration(trims=True, entries=1, doc="the oldest ledger is trimmed whenever another follows it"),
+        "trimmed-behind": configuration(
+            trims=True,
+            entries=0,
+            next_ledger_limit=5,
+            doc="no entry, three ledgers: one is trimmed and another appended while a leader waits to append its own",
+        ),
         "seals": configuration(sealing=True, doc="leaders seal the log"),
+        "seals-unanswered": configuration(
+            sealing=True,
+            lost_answers=True,
+            entries=0,
+            doc="no entry; the log is sealed behind a ledger of which its leader has not heard that it is in the chain",
+        ),
         "all-at-once": configuration(
             lost_answers=True,
             trims=True,
@@ -708,6 +720,8 @@ class Log(Protocol):
         require(self.ledgers[client.ledger].fenced)
         if after_failure(Failure.FENCED) is After.STEP_DOWN:
             self._step_down(c)
+        else:
+            self.client[c].status = after_closing()  # as if its ledger were its own still
 
     # -- rolling over --------------------------------------------------------------------------------------------------
 
@@ -950,6 +964,13 @@ class Log(Protocol):
         return not self.chain.sealed or all(
             self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
         )
+
+    @invariant(c=clients, when=lambda protocol: protocol.seal_is_final)
+    def nobody_goes_on_with_a_sealed_log(self, c: ModelValue) -> bool:
+        """A client that has seen the seal makes nothing of the chain: it neither writes to a ledger of it nor appends
+        one.
+        """
+        return not self.client[c].chain.sealed
 
     @invariant
     def the_batch_is_in_the_log_once_and_whole(self) -> bool:

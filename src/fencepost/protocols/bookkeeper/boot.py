@@ -74,6 +74,7 @@ from fencepost import (
     per_key,
     require,
     state,
+    step_invariant,
     strong,
     subsets,
     weak,
@@ -1063,6 +1064,25 @@ class BookKeeperBoot(Protocol):
         """A reader, who asks only for what was acknowledged, is never made to believe that there is no such entry."""
         return self.reader[d].outcome is not Code.NO_SUCH_ENTRY
 
+    @step_invariant(r=recoverers)
+    def no_lac_falls(self, after: BookKeeperBoot, r: ModelValue) -> bool:
+        """What a recovery takes for confirmed stays so: it starts at the highest LAC of any bookie."""
+        return after.recovery[r].lac >= self.recovery[r].lac
+
+    @step_invariant(b=bookies)
+    def only_closed_ledgers_are_repaired(self, after: BookKeeperBoot, b: ModelValue) -> bool:
+        """Until the ledger is closed, a bookie stores only what it is sent: what it copied before could be cut off, or
+        be an entry that it has denied.
+        """
+        if self.meta.status is LedgerStatus.CLOSED:
+            return True
+        stored = after.bookie[b].entries - self.bookie[b].entries
+        sent = {add.entry_id for add in self.network.in_flight(AddEntryRequest, WRITER, b)}
+        for r in self.recoverers:
+            asked = [request.ask for request in self.network.in_flight(RecoveryRequest, r, b)]
+            sent |= {ask.entry_id for ask in asked if isinstance(ask, Add)}
+        return stored <= sent
+
     # -- what must happen ----------------------------------------------------------------------------------------------
 
     fairness = [
@@ -1088,6 +1108,22 @@ class BookKeeperBoot(Protocol):
     configurations = {
         "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
         "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
+        "one-confirmation": configuration(
+            ack_quorum=1,
+            send_limit=2,
+            max_crashes=0,
+            clean_shutdown=False,
+            doc="one confirmation is enough, and nothing goes wrong: the other comes late, and LACs differ",
+        ),
+        "fenced-once-more": configuration(
+            bookies=3,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            crashes_when=frozenset({"closed"}),
+            clean_shutdown=False,
+            doc="scenario 1 in its own size with all protections: a disk that forgot the fence comes back fenced",
+        ),
         "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
         "two-crashes": configuration(
             max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"

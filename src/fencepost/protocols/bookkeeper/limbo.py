@@ -646,6 +646,11 @@ class BookKeeperLimbo(SingleLedger):
         """No committed entry is lost: a closed ledger ends at or after all that any client takes for committed."""
         return self.meta.status is not LedgerStatus.CLOSED or self.client[c].lac <= self.meta.last_entry
 
+    @invariant(c=clients, when=lambda protocol: protocol.fence_on_unclean_shutdown or not protocol.can_crash)
+    def who_counts_as_fenced_is_fenced(self, c: ModelValue) -> bool:
+        """A bookie that a recovery counts as fenced is fenced, and stays so where a crash does not undo it."""
+        return all(self.bookie[b].fenced for b in self.client[c].fenced)
+
     @invariant(when=lambda protocol: not protocol.can_crash)
     def all_committed_entries_reach_ack_quorum(self) -> bool:
         """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its

@@ -28,6 +28,7 @@ from fencepost import (
     per_key,
     refines,
     require,
+    step_invariant,
     weak,
 )
 from fencepost.protocols.kraft import server as kraft
@@ -733,6 +734,40 @@ class Quorum(KRaft):
     def what_is_committed_is_kept(self, s: ModelValue) -> bool:
         """No replica cuts off what it has taken for committed."""
         return self.standing[s].committed <= len(self.server[s].log)
+
+    @invariant(s=servers)
+    def nobody_follows_itself(self, s: ModelValue) -> bool:
+        """A replica that follows a leader follows another: one that led the epoch in which it restarts resigns."""
+        me = self.server[s]
+        return me.state is not ServerState.FOLLOWER or me.leader != s
+
+    @invariant(s=servers)
+    def leaders_commit_what_they_have(self, s: ModelValue) -> bool:
+        """The high watermark of a leader is not beyond the end of its log."""
+        me = self.server[s]
+        return me.state is not ServerState.LEADER or me.hwm <= len(me.log)
+
+    @step_invariant(s=servers, peer=servers, when=lambda protocol: protocol.logs_are_compared)
+    def no_vote_for_a_log_behind(self, after: Quorum, s: ModelValue, peer: ModelValue) -> bool:
+        """A replica votes for another only if that has asked with a log that is not behind the replica's own."""
+        me, now = self.server[s], after.server[s]
+        if now.voted_for != peer or s == peer or (me.voted_for == peer and me.current_epoch == now.current_epoch):
+            return True
+        return any(
+            asked.epoch == now.current_epoch and (asked.last_log_epoch, asked.last_log_offset) >= _end(me.log)
+            for asked in self.network.in_flight(RequestVoteRequest, peer, s)
+        )
+
+    @step_invariant(s=servers)
+    def who_commits_its_removal_resigns(self, after: Quorum, s: ModelValue) -> bool:
+        """A leader that resigns as it commits something has committed its own removal, as nobody else could be sure to
+        do.
+        """
+        me, now = self.server[s], after.server[s]
+        committed = after.standing[s].committed
+        if me.state is not ServerState.LEADER or now.state is ServerState.LEADER:
+            return True
+        return committed <= self.standing[s].committed or _voters_offset(me.log) < committed
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from fencepost import (
     refines,
     require,
     state,
+    step_invariant,
     subsets,
 )
 from fencepost.protocols.bookkeeper import current, ledger
@@ -1535,6 +1536,13 @@ class Store(LedgerProtocol):
         if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
         return is_readable(reader.entry_id, 0, end_of(metadata)) if reader.entry_id is not None else True
+
+    @step_invariant(b=bookies)
+    def no_lac_of_a_bookie_falls(self, after: Store, b: ModelValue) -> bool:
+        """A reader that has read up to the LAC of a bookie is never told a lower one, unless the bookie has lost its
+        data.
+        """
+        return after.crashed > self.crashed or after.bookie[b].lac >= self.bookie[b].lac
 
     # -- it is the checked protocol ------------------------------------------------------------------------------------
 
