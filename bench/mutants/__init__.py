@@ -1,0 +1,1 @@
+"""Mutants of the protocols: who notices when one rule is changed."""

@@ -1,0 +1,296 @@
+"""Who notices a mutant: configurations, a refinement, the simulator, traces, or nothing.
+
+Each mutant is looked at by a process of its own, forked from one in which the compiled loops are loaded and none of the
+protocol is; there the changed source is imported in the place of the module.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any
+
+from bench.mutants.mutate import Mutant
+from bench.mutants.protocols import Subject, path_of
+from fencepost import Options, Protocol, SearchOptions, action, check, constant, require, state
+from fencepost.check import SMALL_STATES
+from fencepost.loading import expectation
+from fencepost.protocols import shipped
+
+BY = ("configuration", "refinement", "simulator", "traces", "counts", "nothing")
+"""Who notices, the strongest first. ``counts``: only the number of states, levels or steps is another one."""
+
+MORE_STATES = 2
+"""A mutant is searched up to so many times the states that the configuration has."""
+
+LEAST = 40_000
+"""Up to so many in any case."""
+
+SLOWER = 8
+"""And for so many times as long, in CPU seconds, and ``SPARE`` more: a mutant may call more of its Python."""
+
+SPARE = 10.0
+
+SEEDS: Mapping[str, range] = {"store": range(1, 13), "quorum": range(1, 13), "log": range(40)}
+"""The seeds of a simulator that a mutant is held to, of each profile."""
+
+TRACED = 4
+"""Of so many of them the traces are held to the protocol as it is."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a configuration says without a change: its verdict, and the CPU seconds that it takes. ``counts``: of
+    states, levels and steps; none where it is violated, since how many were seen by then says little. ``taken``: its
+    actions.
+    """
+
+    configuration: str
+    verdict: str
+    counts: tuple[int, ...]
+    taken: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Who notices a mutant, and how."""
+
+    by: str
+    how: str
+    seconds: float = 0.0
+
+
+class _Counter(Protocol):
+    """The smallest protocol that compiled loops explore."""
+
+    limit: int = constant(3, "where it ends")
+    count: int = state(0)
+
+    @action
+    def counts(self) -> None:
+        """One more."""
+        require(self.count < self.limit)
+        self.count += 1
+
+
+def warm() -> None:
+    """Load the compiled loops, so that processes which are forked have them. No protocol is imported."""
+    check(_Counter(), engine="embedded", options=SearchOptions(workers=1))
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module from another text than that of its file."""
+
+    def __init__(self, name: str, path: str, text: str) -> None:
+        super().__init__(name, path)
+        self.text = text
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        code: CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
+        return code
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        file = str(path_of(fullname))
+        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self.text))
+
+
+def plant(module: str, text: str) -> None:
+    """From now on a module is this text, in this process. It must not have been imported."""
+    assert module not in sys.modules, f"{module} is imported already"
+    sys.meta_path.insert(0, _Finder(module, text))
+
+
+def in_child(task: Callable[[Callable[[Any], None]], None], seconds: float) -> tuple[list[Any], str]:
+    """What a task tells, value by value, in a process of its own; and what ended that, if it did not end by itself.
+
+    ``seconds``: of CPU.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _run_child(task, seconds, reading, writing)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        lines = said.readlines()
+    _, status = os.waitpid(pid, 0)
+    told = [json.loads(line) for line in lines if line.endswith("\n")]
+    if os.WIFSIGNALED(status):
+        return told, "time" if os.WTERMSIG(status) == signal.SIGXCPU else signal.Signals(os.WTERMSIG(status)).name
+    return told, ""
+
+
+def _run_child(task: Callable[[Callable[[Any], None]], None], seconds: float, reading: int, writing: int) -> None:
+    os.close(reading)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+
+    def tell(value: Any) -> None:
+        os.write(writing, json.dumps(value).encode() + b"\n")
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    code = 0
+    try:
+        task(tell)
+    except BaseException as error:
+        tell({"raised": f"{type(error).__name__}: {error}"[:200]})
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _searched(protocol: type[Protocol], name: str, most: int) -> dict[str, Any]:
+    began = _cpu()
+    deadlock = expectation(protocol, name) == "deadlock"
+    subject = protocol.configured(name)
+    engine = "auto" if most <= SMALL_STATES else "embedded"
+    options = (
+        Options(workers=1, deadlock=deadlock)
+        if engine == "auto"
+        else SearchOptions(workers=1, max_states=most, deadlock=deadlock)
+    )
+    result = check(subject, engine=engine, options=options)
+    return {
+        "configuration": name,
+        "verdict": result.verdict,
+        "kind": result.violations[0].kind if result.violations else "",
+        "said": str(result.error or result.failure or "")[:200],
+        "counts": (result.distinct_states, result.depth, result.generated_states) if result.holds else (),
+        "taken": [one.name for one in result.actions if one.taken] if result.holds else [],
+        "seconds": _cpu() - began,
+    }
+
+
+def baselines(subject: Subject, most_states: int, seconds: float) -> list[Baseline]:
+    """What the configurations say, of those that end within so many states and CPU seconds; the quickest first."""
+    (names,), _ = in_child(lambda tell: tell(list(shipped(subject.name).configurations)), seconds)
+    found = []
+    for name in names:
+        told, _ = in_child(lambda tell, name=name: tell(_searched(shipped(subject.name), name, most_states)), seconds)
+        if told and "raised" not in told[0] and told[0]["verdict"] != "not complete":
+            one = told[0]
+            found.append(Baseline(name, one["verdict"], tuple(one["counts"]), tuple(one["taken"]), one["seconds"]))
+    return sorted(found, key=lambda one: one.seconds)
+
+
+def judged(subject: Subject, mutant: Mutant, text: str, unchanged: Sequence[Baseline]) -> Notice:
+    """Who notices a mutant first: configurations in this order, then the simulator and its traces. ``text``: the module
+    with the change.
+    """
+    began = time.monotonic()
+    notice = _by_configurations(subject, mutant.module, text, unchanged)
+    if notice.by in ("counts", "nothing") and subject.simulator and mutant.module != subject.modules[0]:
+        notice = _by_simulator(subject, mutant.module, text) or notice
+    return Notice(notice.by, notice.how, round(time.monotonic() - began, 2))
+
+
+def _by_configurations(subject: Subject, module: str, text: str, unchanged: Sequence[Baseline]) -> Notice:
+    by_counts = ""
+    left = list(unchanged)
+    unended = []
+    while left:
+        asked = list(left)
+
+        def task(tell: Callable[[Any], None], asked: list[Baseline] = asked) -> None:
+            plant(module, text)
+            protocol = shipped(subject.name)
+            for one in asked:
+                told = _searched(protocol, one.configuration, _most(one))
+                tell(told)
+                if _notices(told, one):
+                    return
+
+        told, ended = in_child(task, SPARE + SLOWER * sum(one.seconds for one in asked))
+        for one in told:
+            if "raised" in one:
+                return Notice("configuration", f"{left[0].configuration}: {one['raised']}")
+            was = left.pop(0)
+            if _notices(one, was):
+                by = "refinement" if one["kind"] == "refinement" else "configuration"
+                return Notice(
+                    by, f"{was.configuration}: {one['verdict']}" + (f": {one['said']}" if one["said"] else "")
+                )
+            if not by_counts and tuple(one["counts"]) != was.counts:
+                never = [name for name in was.taken if name not in one["taken"]] if one["counts"] else []
+                by_counts = f"{was.configuration}: {_said(one['counts'])} and not {_said(was.counts)}"
+                by_counts += f"; {', '.join(never)} never taken" if never else ""
+        if not ended and not left:
+            break
+        if not ended:
+            return Notice("configuration", f"{left[0].configuration}: ended without an answer")
+        unended.append(f"{left.pop(0).configuration} ({ended})")
+    if by_counts:
+        return Notice("counts", by_counts)
+    return Notice("nothing", f"not ended: {', '.join(unended)}" if unended else "")
+
+
+def _said(counts: Sequence[int]) -> str:
+    if not counts:
+        return "more states than are looked at"
+    states, depth, steps = counts
+    return f"{states:,} states, depth {depth}, {steps:,} steps"
+
+
+def _most(one: Baseline) -> int:
+    return max(MORE_STATES * one.counts[0], LEAST) if one.counts else LEAST
+
+
+def _notices(told: Mapping[str, Any], was: Baseline) -> bool:
+    """Whether a configuration says something else. That a search does not end with these states is a matter of
+    counts, unless something was to be found.
+    """
+    if told["verdict"] == "not complete":
+        return False
+    return bool(told["verdict"] != was.verdict)
+
+
+def _by_simulator(subject: Subject, module: str, text: str) -> Notice | None:
+    from bench.mutants.simulated import simulate, validate
+
+    def task(tell: Callable[[Any], None]) -> None:
+        plant(module, text)
+        for told in simulate(subject, SEEDS[subject.simulator], TRACED):
+            tell(told)
+
+    told, ended = in_child(task, 120.0)
+    for one in told:
+        if "raised" in one:
+            return Notice("simulator", one["raised"])
+        if one["promise"]:
+            return Notice("simulator", f"{one['run']}: {one['promise']}")
+    if ended:
+        return Notice("simulator", f"does not end ({ended})")
+    for one in told:
+        if one["events"]:
+            said, ended = in_child(lambda tell, one=one: tell(validate(subject, one["events"])), 60.0)
+            if said and said[0] != "accepted":
+                return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
+    return None

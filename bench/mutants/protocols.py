@@ -1,0 +1,65 @@
+"""The protocols whose rules are changed: their modules, and the simulator that runs the same rules."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+STORE_RULES = tuple(
+    f"fencepost.store.rules.{name}" for name in ("adding", "ensembles", "metadata", "reading", "recovery")
+)
+BOOT_RULES = tuple(f"fencepost.store.rules.{name}" for name in ("boot", "cookies", "replication"))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A protocol under change. ``modules``: where its rules are; the first has the protocol, and what others of them
+    have is what roles run. ``simulator``: who runs those rules, ``store``, ``quorum`` or ``log``.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    simulator: str = ""
+    profiles: tuple[str, ...] = ()
+
+    def sources(self) -> list[tuple[str, str]]:
+        """The modules with their text."""
+        return [(module, path_of(module).read_text()) for module in self.modules]
+
+
+def path_of(module: str) -> Path:
+    """The file of a module, which is not imported."""
+    parts = module.split(".")
+    top = importlib.util.find_spec(parts[0])
+    assert top is not None and top.origin is not None
+    return Path(top.origin).parent.joinpath(*parts[1:]).with_suffix(".py")
+
+
+SUBJECTS: dict[str, Subject] = {
+    subject.name: subject
+    for subject in (
+        Subject("ledger-chaining", ("fencepost.protocols.ledger_chaining",)),
+        Subject("bookkeeper-4.13", ("fencepost.protocols.bookkeeper.v4_13",)),
+        Subject("bookkeeper", ("fencepost.protocols.bookkeeper.current", "fencepost.protocols.bookkeeper.ledger")),
+        Subject("bookkeeper-limbo", ("fencepost.protocols.bookkeeper.limbo",)),
+        Subject("bookkeeper-boot", ("fencepost.protocols.bookkeeper.boot",)),
+        Subject("log", ("fencepost.log.checked.log", "fencepost.log.rules"), "log"),
+        Subject(
+            "quorum",
+            ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
+            "quorum",
+        ),
+        Subject("kraft-kip-853", ("fencepost.protocols.kraft.kip_853", "fencepost.protocols.kraft.server")),
+        Subject("kraft-kip-853-join", ("fencepost.protocols.kraft.join",)),
+        Subject("store", ("fencepost.store.checked.store", *STORE_RULES), "store", ("everything", "races")),
+        Subject("booting-store", ("fencepost.store.checked.booting", *BOOT_RULES), "store", ("no-journal",)),
+    )
+}
+"""By the names of the protocols, the quickest first. Those that are not here only follow traces."""
+
+
+def of(names: Sequence[str]) -> list[Subject]:
+    """These protocols, or all."""
+    return [SUBJECTS[name] for name in names or SUBJECTS]

@@ -1,0 +1,68 @@
+"""Mutants of rules in the simulators that run them, and their traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from bench.mutants.protocols import Subject
+
+CAMPAIGNS = {
+    "store": "fencepost.store.sim.workload",
+    "quorum": "fencepost.quorum.sim.cluster",
+    "log": "fencepost.log.sim.world",
+}
+CONFORMANCES = {
+    "store": ("fencepost.store.checked.conformance", "StoreConformance"),
+    "quorum": ("fencepost.quorum.checked.conformance", "QuorumConformance"),
+    "log": ("fencepost.log.checked.conformance", "LogConformance"),
+}
+
+
+def simulate(subject: Subject, seeds: range, traced: int) -> Iterator[dict[str, Any]]:
+    """Runs, up to the first that breaks a promise, and the events of the first ``traced`` of each profile."""
+    campaign = import_module(CAMPAIGNS[subject.simulator]).Campaign
+    protections = campaign.__dataclass_fields__["protections"].default
+    from fencepost.store.sim.trace import SimTrace
+
+    for profile in subject.profiles or ("",):
+        one = campaign(seeds, protections, **({"profile": profile} if profile else {}))
+        for seed in seeds:
+            events: list[Any] = []
+
+            def emit(*event: Any, events: list[Any] = events) -> None:
+                events.append(event)
+
+            run = one.simulated(seed, SimTrace(emit) if seed < seeds.start + traced else None)
+            kept = msgspec.json.decode(msgspec.json.encode(events)) if not run.promise else []
+            yield {
+                "run": f"{one.name} seed {seed}",
+                "promise": run.promise and f"{run.promise}: {run.what}"[:160],
+                "events": kept,
+            }
+            if run.promise:
+                return
+
+
+def validate(subject: Subject, events: list[Any]) -> str:
+    """``accepted``, or why the trace of a run is none of the protocol."""
+    from fencepost.conform.conformance import Event
+    from fencepost.conform.validate import Validator
+
+    module, name = CONFORMANCES[subject.simulator]
+    validator = Validator(getattr(import_module(module), name), keep_path=False)
+    by_subject: dict[str, list[Event]] = {}
+    for node, incarnation, seq, action, about, parameters in events:
+        by_subject.setdefault(about or "", []).append(Event(node, incarnation, seq, action, about, parameters))
+    for about, those in by_subject.items():
+        if not about:
+            continue
+        ordered = sorted(those, key=lambda event: (event.node, event.incarnation, event.seq))
+        verdict = validator.validate(about, ordered)
+        if not verdict.accepted:
+            first = next(iter(verdict.refusals), None)
+            return verdict.problem or (f"{first.event.action}: {first.why}"[:160] if first else "refused")
+    return "accepted"

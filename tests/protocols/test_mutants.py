@@ -1,0 +1,258 @@
+"""Faults in the rules of protocols, one or two at a time: which property tells of each; and the mutants that are made
+from the source.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.mutants import protocols
+from bench.mutants.judging import BY
+from bench.mutants.mutate import mutants_of, replaced
+from bench.mutants.page import reasons
+
+ROOT = Path(__file__).parents[2]
+
+BOOT = "fencepost.protocols.bookkeeper.boot"
+CHAINING = "fencepost.protocols.ledger_chaining"
+LIMBO = "fencepost.protocols.bookkeeper.limbo"
+QUORUM = "fencepost.quorum.rules"
+LOG = "fencepost.log.rules"
+ADDING = "fencepost.store.rules.adding"
+
+Change = tuple[str, str, str]
+
+COPIES_EARLY = (
+    BOOT,
+    "        require(self.meta.status is LedgerStatus.CLOSED)\n        self._store(me,",
+    "        self._store(me,",
+)
+ENDS_LATE = (
+    BOOT,
+    "range(1, self.meta.last_entry + 1) if",
+    "range(1, (self.meta.last_entry or self.send_limit) + 1) if",
+)
+
+PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
+    "the LAC of recovery is not the highest": (
+        "bookkeeper-boot",
+        "one-confirmation",
+        ((BOOT, "max(me.lac, fenced.lac)", "fenced.lac"),),
+        "no_lac_falls",
+    ),
+    "a confirmation of an entry before counts": (
+        "bookkeeper-boot",
+        "one-confirmation",
+        ((BOOT, "if add.entry_id == me.lap:", "if add.success:"),),
+        "every_acknowledged_entry_has_a_copy",
+    ),
+    "entries are copied before the ledger is closed": ("bookkeeper-boot", "one-confirmation", (COPIES_EARLY,), "holds"),
+    "and a ledger that is not closed is taken to have all": (
+        "bookkeeper-boot",
+        "small",
+        (COPIES_EARLY, ENDS_LATE),
+        "only_closed_ledgers_are_repaired",
+    ),
+    "a boot does not fence": (
+        "bookkeeper-boot",
+        "fenced-once-more",
+        (
+            (
+                BOOT,
+                "            me.fenced = True\n        if self.phase_one_sets_limbo",
+                "            pass\n        if True",
+            ),
+        ),
+        "no_divergence_between_writer_and_meta_data",
+    ),
+    "a close ignores the version": (
+        "ledger-chaining",
+        "small",
+        (
+            (
+                CHAINING,
+                "        require(client.ledger.version == self.md_ledgers[ledger_id].version)\n"
+                "        self._close(ledger_id)\n        self._fence(ledger_id)",
+                "        self._close(ledger_id)\n        self._fence(ledger_id)",
+            ),
+        ),
+        "what_is_closed_stays_as_it_is",
+    ),
+    "fence requests do not fence": (
+        "bookkeeper-limbo",
+        "protected",
+        (
+            (
+                LIMBO,
+                "        self.network.receive(FenceRequest, source=c, to=b)\n        self.bookie[b].fenced = True\n",
+                "        self.network.receive(FenceRequest, source=c, to=b)\n",
+            ),
+        ),
+        "who_counts_as_fenced_is_fenced",
+    ),
+    "the offset of a vote is not compared": (
+        "quorum",
+        "default",
+        ((QUORUM, "return candidate >= mine or", "return candidate[0] >= mine[0] or"),),
+        "no_vote_for_a_log_behind",
+    ),
+    "a leader follows after a restart": (
+        "quorum",
+        "restart",
+        ((QUORUM, "    if has_led:\n        return State.RESIGNED", "    if False:\n        return State.RESIGNED"),),
+        "nobody_follows_itself",
+    ),
+    "a leader resigns before its removal is committed": (
+        "quorum",
+        "removal",
+        ((QUORUM, "return not is_voter and voters_offset < high_watermark and", "return not is_voter and"),),
+        "who_commits_its_removal_resigns",
+    ),
+    "done although sealed": (
+        "log",
+        "seals-unanswered",
+        ((LOG, "return Update.DONE if not found.sealed else Update.SEALED", "return Update.DONE"),),
+        "nobody_goes_on_with_a_sealed_log",
+    ),
+    "the length of a chain ignores trims": (
+        "log",
+        "trimmed-behind",
+        ((LOG, "if found.length != seen.length", "if len(found.links) != len(seen.links)"),),
+        "refines_ledger_chaining",
+    ),
+    "a fenced writer rolls over": (
+        "log",
+        "lost-answers",
+        ((LOG, "return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL", "return After.ROLL"),),
+        "refines_ledger_chaining",
+    ),
+    "the LAC of a bookie falls": (
+        "store",
+        "appends-while-changing",
+        ((ADDING, "return max(known, carried)", "return carried"),),
+        "no_lac_of_a_bookie_falls",
+    ),
+}
+"""A fault: the protocol, the configuration, the changes of the source, and what is said. What holds is a guard that
+another one stands behind; the next row has both removed."""
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, str]:
+    """What is said of each fault that is planted."""
+    asked = json.dumps([row[:3] for row in PLANTED.values()])
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("plant.py"))],
+        input=asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(PLANTED, [json.loads(line) for line in done.stdout.splitlines()], strict=True))
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_fault_in_a_rule_is_told(fault: str, told: dict[str, str]) -> None:
+    assert told[fault] == PLANTED[fault][3]
+
+
+# -- mutants from the source -------------------------------------------------------------------------------------------
+
+SOURCE = '''"""A protocol."""
+
+
+def action(function):
+    return function
+
+
+def invariant(function):
+    return function
+
+
+class P:
+    @action
+    def go(self):
+        """Go."""
+        require(self.a < 2 and self.b)
+        self.a, x = 1, 2
+        if self.b:
+            self.c = max(
+                x,
+                self.c,
+            )
+        self.send(x)
+        self._helps()
+
+    def _helps(self):
+        self.d += 1
+
+    @invariant
+    def holds(self):
+        return self.a < 2
+
+    def nobody_asks(self):
+        self.e = 1
+'''
+
+
+def test_every_rule_that_actions_reach_is_changed_once_in_each_way() -> None:
+    mutants, skipped = mutants_of([("p", SOURCE)])
+    assert skipped == []
+    assert [(m.function, m.kind, m.after) for m in mutants] == [
+        ("P.go", "require dropped", "pass"),
+        ("P.go", "operand dropped", "self.b"),
+        ("P.go", "operand dropped", "self.a < 2"),
+        ("P.go", "comparison shifted", "self.a <= 2"),
+        ("P.go", "field not written", "_"),
+        ("P.go", "condition made true", "True"),
+        ("P.go", "condition made false", "False"),
+        ("P.go", "field not written", "pass"),
+        ("P.go", "bound dropped", "x"),
+        ("P.go", "bound dropped", "self.c"),
+        ("P.go", "effect left out", "pass"),
+        ("P.go", "effect left out", "pass"),
+        ("P._helps", "field not written", "pass"),
+    ]
+    assert len({mutant.name for mutant in mutants}) == len(mutants)
+
+
+def test_a_mutant_has_as_many_lines_and_compiles() -> None:
+    for mutant in mutants_of([("p", SOURCE)])[0]:
+        changed = mutant.mutated(SOURCE)
+        assert changed != SOURCE
+        assert changed.count("\n") == SOURCE.count("\n")
+        compile(changed, "p.py", "exec")
+
+
+def test_names_do_not_depend_on_lines() -> None:
+    names = [mutant.name for mutant in mutants_of([("p", SOURCE)])[0]]
+    assert [mutant.name for mutant in mutants_of([("p", SOURCE.replace('"""Go."""', '"""Go.\n"""'))])[0]] == names
+
+
+def test_what_is_replaced_is_there_once() -> None:
+    with pytest.raises(ValueError, match="'self.b' is there 2 times"):
+        replaced(SOURCE, "self.b", "True")
+
+
+def test_every_reason_is_of_a_mutant_that_there_is() -> None:
+    for protocol, why in reasons().items():
+        known = {mutant.name for mutant in mutants_of(protocols.SUBJECTS[protocol].sources())[0]}
+        assert set(why) <= known, protocol
+
+
+def test_a_sample_is_noticed_or_has_its_reason(tmp_path: Path) -> None:
+    """Some mutants of the quickest protocol; a second run finds all of them in the file of results."""
+    command = [
+        *(sys.executable, "-m", "bench.mutants", "ledger-chaining", "--sample", "20", "--seed", "4", "--json"),
+        *("--states", "20000", "--results", str(tmp_path / "mutants.jsonl")),
+    ]
+    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
+    rows = [json.loads(line) for line in first.stdout.splitlines()]
+    assert len(rows) == 20 and {row["by"] for row in rows} <= {*BY}
+    assert {row["name"] for row in rows if row["by"] == "nothing"} <= set(reasons()["ledger-chaining"])
+    assert second.stdout == "" and "20 known" in second.stderr
