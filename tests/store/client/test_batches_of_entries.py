@@ -336,6 +336,7 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
         store = await cluster.connect()
         writer = await store.create_ledger(in_flight=200)
         loop = Loop.__new__(Loop)
+        loop.process = os.getpid()
         loop.loop = asyncio.get_running_loop()
         loop.process = os.getpid()
         loop.thread = None  # type: ignore[assignment]
