@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -131,11 +132,15 @@ def _is_open(line: str) -> bool:
     return False
 
 
-def run(block: Block) -> list[tuple[Command, str]]:
-    """The commands of a block, each with what it prints, run one after the other in a copy of ``docs/examples``."""
+def run(document: Path) -> Iterator[tuple[Command, str]]:
+    """The commands of a page, each with what it prints, run one after the other in one copy of ``docs/examples``, as
+    who follows the page runs them.
+    """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
-        return [(command, _run(command.line, folder)) for command in commands(block)]
+        for block in blocks(document, "console"):
+            for command in commands(block):
+                yield command, _run(command.line, folder)
 
 
 PLAIN = re.compile(r"fencepost (?:check|show|list) (?!.*--resume)[^;|<>&$]*")

@@ -7,15 +7,16 @@ plots, too.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from docs.documents import Block, blocks, documents, run, selected
+from docs.documents import Block, documents, run, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
-from docs.store_pages import LANGUAGE, pages, run_page
+from docs.store_pages import pages, run_page
 
 from docs import generated
 
@@ -24,16 +25,12 @@ def refresh(document: Path) -> None:
     """Run every command of ``document`` and put its output there."""
     text = document.read_text()
     fresh_blocks: dict[Block, str] = {}
-    for command, printed in run_page(document) if document in pages() else ():
+    for command, printed in itertools.chain(run_page(document) if document in pages() else (), run(document)):
         print(f"{command.block}: {command.line}", flush=True)
         shown = selected(printed, command.output) if printed.strip() else ""
         fresh_blocks[command.block] = fresh_blocks.get(command.block, "") + f"$ {command.line}\n{shown}"
     for block, content in fresh_blocks.items():
-        text = text.replace(f"```{LANGUAGE}\n{block.text}```", f"```{LANGUAGE}\n{content}```", 1)
-    for block in blocks(document, "console"):
-        print(block, flush=True)
-        fresh = [f"$ {command.line}\n{selected(printed, command.output)}" for command, printed in run(block)]
-        text = text.replace(f"```console\n{block.text}```", f"```console\n{''.join(fresh)}```", 1)
+        text = text.replace(f"{block.text}```", f"{content}```", 1)
     document.write_text(text)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.documents import DOCS, EXAMPLES, Block, blocks, documents, run, same, selected
+from docs.documents import DOCS, EXAMPLES, blocks, documents, run, same, selected
 from patience import PATIENCE
 
 from fencepost import Options, Protocol, Result, SearchOptions, check
@@ -207,10 +208,10 @@ def test_configurations_do_what_they_say(given: str) -> None:
 # -- what commands print ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", [b for d in documents() for b in blocks(d, "console")], ids=str)
-def test_commands_print_what_the_document_shows(block: Block) -> None:
-    for command, printed in run(block):
+@pytest.mark.parametrize("document", [d for d in documents() if blocks(d, "console")], ids=lambda d: d.name)
+def test_commands_print_what_the_document_shows(document: Path) -> None:
+    for command, printed in run(document):
         assert command.output.strip(), f"nothing is shown for {command.line}; run tests/docs/refresh.py"
         assert same(command.output) == same(selected(printed, command.output)), (
-            "if it is right, run tests/docs/refresh.py"
+            f"{command.block}: if it is right, run tests/docs/refresh.py"
         )
