@@ -54,14 +54,10 @@ def validate(subject: Subject, events: list[Any]) -> str:
 
     module, name = CONFORMANCES[subject.simulator]
     validator = Validator(getattr(import_module(module), name), keep_path=False)
-    by_subject: dict[str, list[Event]] = {}
-    for node, incarnation, seq, action, about, parameters in events:
-        by_subject.setdefault(about or "", []).append(Event(node, incarnation, seq, action, about, parameters))
-    for about, those in by_subject.items():
-        if not about:
-            continue
-        ordered = sorted(those, key=lambda event: (event.node, event.incarnation, event.seq))
-        verdict = validator.validate(about, ordered)
+    each = sorted((Event(*event) for event in events), key=lambda event: (event.node, event.incarnation, event.seq))
+    for about in {event.subject for event in each} - {None}:
+        # What is about no subject is about all: a connection, a start.
+        verdict = validator.validate(about, [event for event in each if event.subject in (about, None)])
         if not verdict.accepted:
             first = next(iter(verdict.refusals), None)
             return verdict.problem or (f"{first.event.action}: {first.why}"[:160] if first else "refused")

@@ -15,6 +15,7 @@ from bench.mutants import protocols
 from bench.mutants.judging import BY
 from bench.mutants.mutate import mutants_of, replaced
 from bench.mutants.page import reasons
+from bench.mutants.simulated import simulate, validate
 
 ROOT = Path(__file__).parents[2]
 
@@ -243,6 +244,14 @@ def test_every_reason_is_of_a_mutant_that_there_is() -> None:
     for protocol, why in reasons().items():
         known = {mutant.name for mutant in mutants_of(protocols.SUBJECTS[protocol].sources())[0]}
         assert set(why) <= known, protocol
+
+
+@pytest.mark.parametrize("protocol", ["store", "log", "quorum"])
+def test_traces_without_a_mutant_are_accepted(protocol: str) -> None:
+    subject = protocols.SUBJECTS[protocol]
+    (first, *_) = simulate(subject, range(1, 2), 1)
+    assert first["promise"] == "" and first["events"]
+    assert validate(subject, first["events"]) == "accepted"
 
 
 def test_a_sample_is_noticed_or_has_its_reason(tmp_path: Path) -> None:
