@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from small_bookie import SmallBookie
 
-from fencepost.store.disk.journal import SECTOR, Damage
+from fencepost.store.disk.journal import SECTOR, Damage, LaterFormat
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
@@ -91,3 +91,16 @@ def test_each_file_that_is_missing_is_missed(suffix: str) -> None:
         disk = copy.deepcopy(whole)
         disk.remove(name)
         assert outcome(disk, confirmed) == "refuses", name
+
+
+@pytest.mark.parametrize(("suffix", "bit"), [(".journal", 0), (".log", 1)])
+def test_files_of_a_later_format_are_told_from_damaged_ones(suffix: str, bit: int) -> None:
+    disk, _ = filled(compacted=False)
+    newest = disk.files[max(name for name in disk.names() if name.endswith(suffix))]
+    newest.flip(7 * 8 + bit)  # the last character of the format is a later digit, and all else is as it was
+    with pytest.raises(Damage) as damage:
+        SmallBookie(copy.deepcopy(disk)).begin()
+    assert not isinstance(damage.value, LaterFormat)
+    newest.flip(40 * 8)  # and the rest is not laid out as it was
+    with pytest.raises(LaterFormat, match="has the format 3, and this version reads .: it was written by a later ver"):
+        SmallBookie(disk).begin()

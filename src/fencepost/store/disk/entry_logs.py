@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fencepost.store.disk.files import File, Files, Part
 from fencepost.store.disk.index import Index, Place, Placed
-from fencepost.store.disk.journal import SECTOR, Damage, aligned
+from fencepost.store.disk.journal import SECTOR, Damage, aligned, refuse_later
 from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.sections import (
     HEADER,
@@ -36,7 +36,6 @@ from fencepost.store.disk.sections import (
     entry_body,
     entry_bytes,
     file_header,
-    is_file_header,
     layout,
     runs_of,
     section_at,
@@ -147,11 +146,16 @@ class Scan:
 
 
 def scan(file: File, log: int) -> Scan:
-    """Find the sections of an entry log. Their entries are not read, unless sections are small."""
+    """Find the sections of an entry log. Their entries are not read, unless sections are small. Raises
+    :class:`LaterFormat`.
+    """
     sections: list[Section] = []
     at = SECTOR
     near = _Near(file)
-    if is_file_header(near.read(0, SECTOR), log):
+    beginning = near.read(0, SECTOR)[:SECTOR]
+    if beginning != file_header(log):
+        refuse_later(f"entry log {name_of(log)}", beginning, file_header(log))
+    else:
         while at < file.end and (section := _read_section(near, log, at)) is not None:
             sections.append(section)
             at = aligned(section.end)

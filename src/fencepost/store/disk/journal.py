@@ -59,6 +59,10 @@ class Damage(Exception):
     """
 
 
+class LaterFormat(Damage):
+    """A file of a format that came after this version: there is nothing wrong with the disk."""
+
+
 class Tail(enum.Enum):
     """The tail of a journal file, after its readable part."""
 
@@ -177,10 +181,12 @@ def aligned(offset: int) -> int:
 
 def scan(data: bytes, number: int) -> Scan:
     """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail
-    or damage.
+    or damage. Raises :class:`LaterFormat`.
     """
     previous_end, unit, mark = _read_file_header(data, number)
     if previous_end < 0:
+        _, _, previous_end, unit, mark = _FILE.unpack_from(data.ljust(SECTOR, b"\0"))
+        refuse_later(f"journal file {number}", data, _file_header(number, previous_end, unit, mark))
         return Scan(-1, (), 0, 0, Tail.DAMAGED if _proves(data, number, None, 0) else Tail.TORN)
     groups: list[tuple[int, bytes]] = []
     synced, end, following, reached = 0, SECTOR, 0, SECTOR
@@ -254,6 +260,18 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
     return Recovered(
         tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit, last.mark, tuple(places)
     )
+
+
+def refuse_later(what: str, data: bytes, header: bytes) -> None:
+    """Raises :class:`LaterFormat` if data that do not begin with ``header``, which begins with a name and a digit for
+    the format, begin with that name and a later digit. One bit more may be all that is wrong: that is damage.
+    """
+    found, known = data[:8], header[:8]
+    if found[:7] == known[:7] and known < found <= known[:7] + b"9" and data[8:SECTOR] != header[8:]:
+        raise LaterFormat(
+            f"{what} has the format {found[7:].decode()}, and this version reads {known[7:].decode()}: it was"
+            " written by a later version; run that one"
+        )
 
 
 def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:

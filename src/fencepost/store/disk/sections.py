@@ -297,11 +297,6 @@ def entries_of(run: Run, data: bytes) -> Iterator[tuple[int, bytes | None]]:
         at += size
 
 
-def is_file_header(data: bytes, log: int) -> bool:
-    """Whether bytes begin an entry log with this number."""
-    return data[:SECTOR] == file_header(log)
-
-
 def contents_at(data: bytes, log: int, offset: int) -> tuple[int, int] | None:
     """Where the contents of the section at an offset are, and their bytes, given at least its header; None if there is
     no section.

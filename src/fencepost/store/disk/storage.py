@@ -29,7 +29,7 @@ from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal import Damage, framed
+from fencepost.store.disk.journal import Damage, LaterFormat, framed
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
@@ -641,6 +641,8 @@ def _one_line(path: str) -> Iterator[None]:
     """Say in one line what is wrong with a directory."""
     try:
         yield
+    except LaterFormat as later:
+        raise SystemFailure(f"{path}: {later}") from None
     except Damage as damage:
         raise SystemFailure(f"{path}: {damage}; the bookie does not start, see to its disk") from None
     except OSError as error:
