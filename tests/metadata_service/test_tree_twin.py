@@ -16,10 +16,12 @@ from fencepost.metadata_service.protocol import (
     CREATE,
     CREATE2,
     CREATE_CONTAINER,
+    CREATE_TTL,
     Check,
     CloseSession,
     Create,
     CreateSession,
+    CreateTTL,
     Delete,
     DeleteContainer,
     Multi,
@@ -105,13 +107,19 @@ class Twin:
                 self.gone(path, zxid)
             return None
         if isinstance(request, Create):
+            has_ttl = isinstance(request, CreateTTL)
+            if request.flags in (5, 6) and not has_ttl:
+                raise Refused(Code.UNIMPLEMENTED)
+            if has_ttl and not 1 <= request.ttl <= 1_099_511_627_775:
+                raise Refused(Code.BAD_ARGUMENTS)
             parent = self.may(self.parent(request.path), 4)
-            path = request.path + (str(parent["cversion"]).rjust(10, "0") if request.flags in (2, 3) else "")
+            path = request.path + (str(parent["cversion"]).rjust(10, "0") if request.flags in (2, 3, 6) else "")
             if path in self.znodes:
                 raise Refused(Code.NODE_EXISTS)
-            if parent["owner"] not in (0, CONTAINER):
+            if parent["owner"] > 0:
                 raise Refused(Code.NO_CHILDREN_FOR_EPHEMERALS)
             owner = CONTAINER if request.kind == CREATE_CONTAINER else entry.session if request.flags in (1, 3) else 0
+            owner = owner if not has_ttl else request.ttl - 0x0100_0000_0000_0000
             parent["cversion"] += 1
             parent["pzxid"] = zxid
             self.znodes[path] = self.znode(request.data, request.acl, owner, zxid, entry.time)
@@ -131,7 +139,7 @@ class Twin:
             found = self.get(request.path)
             if self.children(request.path):
                 raise Refused(Code.NOT_EMPTY)
-            if found["owner"] != CONTAINER:
+            if found["owner"] >= 0 or request.mzxid != (0 if found["owner"] == CONTAINER else found["mzxid"]):
                 raise Refused(Code.BAD_VERSION)
             self.gone(request.path, zxid)
             return None
@@ -157,9 +165,16 @@ paths = st.sampled_from(
 data = st.sampled_from([b"", b"x", b"longer", None])
 acls = st.sampled_from([OPEN, OPEN, OPEN, READ_ONLY])
 versions = st.sampled_from([-1, -1, 0, 1])
-creates = st.builds(
-    Create, st.sampled_from([CREATE, CREATE2, CREATE_CONTAINER]), paths, data, acls, st.sampled_from([0, 0, 1, 1])
-) | st.builds(Create, st.just(CREATE), st.sampled_from(["/s", "/a/s"]), data, acls, st.sampled_from([2, 3]))
+ttls = st.sampled_from([1, 5, 1_099_511_627_775, 1_099_511_627_776, 0, -1])
+creates = (
+    st.builds(
+        Create, st.sampled_from([CREATE, CREATE2, CREATE_CONTAINER]), paths, data, acls, st.sampled_from([0, 0, 1, 1])
+    )
+    | st.builds(Create, st.just(CREATE), st.sampled_from(["/s", "/a/s"]), data, acls, st.sampled_from([2, 3]))
+    | st.builds(CreateTTL, st.just(CREATE_TTL), paths, data, acls, st.just(5), ttls)
+    | st.builds(CreateTTL, st.just(CREATE_TTL), st.sampled_from(["/s", "/a/s"]), data, acls, st.just(6), ttls)
+    | st.builds(Create, st.just(CREATE_TTL), paths, data, acls, st.just(5), ttls)
+)
 deletes, sets, checks = (
     st.builds(Delete, paths, versions),
     st.builds(SetData, paths, data, versions),
@@ -173,7 +188,7 @@ requests = (
     | sets
     | multis
     | st.builds(SetACL, paths, acls, versions)
-    | st.builds(DeleteContainer, paths)
+    | st.builds(DeleteContainer, paths, st.integers(0, 10))
     | st.just(CloseSession())
 )
 
@@ -208,14 +223,21 @@ def test_the_tree_does_what_its_twin_does(changes):
             stat = tree.stat(path, tree.node(path))
             assert sorted(tree.names(path)) == sorted(each.rsplit("/", 1)[1] for each in twin.children(path))
             assert stat.children == len(tree.names(path)) and stat.cversion == 2 * znode["cversion"] - stat.children
-    owned = {path for path, znode in twin.znodes.items() if znode["owner"] not in (0, CONTAINER)}
+    owned = {path for path, znode in twin.znodes.items() if znode["owner"] > 0}
     assert {path for paths in tree.ephemerals.values() for path in paths} == owned
     assert set(tree.containers) == {path for path, znode in twin.znodes.items() if znode["owner"] == CONTAINER}
+    assert set(tree.ttls) == {path for path, znode in twin.znodes.items() if CONTAINER < znode["owner"] < 0}
+    over = {
+        path
+        for path, znode in twin.znodes.items()
+        if not twin.children(path)
+        and (
+            (znode["owner"] == CONTAINER and znode["cversion"])
+            or (CONTAINER < znode["owner"] < 0 and 20 - znode["mtime"] > znode["owner"] % 0x100_0000_0000)
+        )
+    }
+    assert {each.path for each in tree.due(20)} == over
     assert tree.size == sum(len(path) + len(znode["data"] or b"") for path, znode in twin.znodes.items())
     again = snapshot.read([record for some in snapshot.records(tree) for record in some], "it")
-    assert (again.nodes, again.children, again.sessions, again.size) == (
-        tree.nodes,
-        tree.children,
-        tree.sessions,
-        tree.size,
-    )
+    for name in ("nodes", "children", "sessions", "ephemerals", "containers", "ttls", "size"):
+        assert getattr(again, name) == getattr(tree, name), name

@@ -64,13 +64,14 @@ def body(kind: int, arguments: list[Any]) -> bytes:
         parts = [struct.pack(">ibi", each[0], False, -1) + body(each[0], each[1]) for each in arguments]
         return b"".join(parts) + struct.pack(">ibi", -1, True, -1)
     encoded = b""
-    for argument in arguments:
+    for at, argument in enumerate(arguments):
         if argument is None or isinstance(argument, bytes):
             encoded += blob(argument)
         elif isinstance(argument, bool):
             encoded += struct.pack(">b", argument)
         elif isinstance(argument, int):
-            encoded += struct.pack(">q" if kind in (SET_WATCHES, SET_WATCHES2) else ">i", argument)
+            is_long = kind in (SET_WATCHES, SET_WATCHES2) or (kind == CREATE_TTL and at == 4)
+            encoded += struct.pack(">q" if is_long else ">i", argument)
         elif isinstance(argument, str):
             encoded += text(argument)
         elif argument and not isinstance(argument[0], str):

@@ -5,8 +5,8 @@ sessions are over. ``protocol`` has the records and ``jute`` their encoding. ``l
 on disk, ``snapshot`` its states. ``server``, ``connection`` and ``words`` are the driver: sockets, times and threads;
 ``service`` is the process.
 
-It has no TTL znodes (they are refused as ZooKeeper refuses them by default), keeps no quotas, has no read-only mode,
-and refuses ZooKeeper's request for a reconfiguration (-123). Where ZooKeeper 3.9 has a defect, the service does what
-was meant: nobody deletes containers past their ACL, a change that comes right after a new ACL is held to it, a wrong
-password for a session does not close the connection of whoever has it, and an AUTH is answered in its turn.
+It keeps no quotas, has no read-only mode, and refuses ZooKeeper's request for a reconfiguration (-123). Where ZooKeeper
+3.9 has a defect, the service does what was meant: nobody deletes containers past their ACL, a change that comes right
+after a new ACL is held to it, a wrong password for a session does not close the connection of whoever has it, and an
+AUTH is answered in its turn.
 """

@@ -26,7 +26,6 @@ import asyncio
 import hmac
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -265,7 +264,7 @@ class Member(Service):
 
     def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
         assert self.node is not None
-        self._stamp = max(self._stamp, time.time_ns() // 1_000_000)
+        self._stamp = max(self._stamp, self.wall_clock())
         for each in asked:
             # Its client is there now, however long it takes until that is committed.
             if (
@@ -311,9 +310,9 @@ class Member(Service):
             elif not self.node.leads:
                 self.host.links.notify(self._leader.endpoint, _encode(Heard(tuple(touched))))
 
-    def _delete_containers(self) -> None:
+    def _delete_due(self) -> None:
         if self._decides:
-            super()._delete_containers()
+            super()._delete_due()
 
     # -- what other members want --------------------------------------------------------------------------------------
 

@@ -87,6 +87,12 @@ class Create(Request, frozen=True, gc=False):
     ttl: int = -1
 
 
+class CreateTTL(Create, frozen=True, gc=False):
+    """Create a znode with a time to live, in milliseconds: ``flags`` is one of TTL_MODES. A service that has no such
+    znodes writes a :class:`Create` into the log, as all did once, and that is refused.
+    """
+
+
 class Delete(Request, frozen=True, gc=False):
     path: str
     version: int
@@ -114,13 +120,16 @@ class Check(Request, frozen=True, gc=False):
 class Multi(Request, frozen=True, gc=False):
     """Do all of it or nothing."""
 
-    operations: tuple[Create | Delete | SetData | Check, ...]
+    operations: tuple[Create | CreateTTL | Delete | SetData | Check, ...]
 
 
 class DeleteContainer(Request, frozen=True, gc=False):
-    """Delete a container that is empty again. The service itself asks for it, never a client."""
+    """Delete a container that is empty again, or a znode whose time is over: that one has the ``mzxid``, so nobody has
+    set its data since. The service itself asks for it, never a client.
+    """
 
     path: str
+    mzxid: int = 0
 
 
 class CreateSession(Request, frozen=True, gc=False):
@@ -142,7 +151,9 @@ class Refused(Request, frozen=True, gc=False):
     code: int
 
 
-Change = Create | Delete | SetData | SetACL | Multi | DeleteContainer | CreateSession | CloseSession | Refused
+Change = (
+    Create | CreateTTL | Delete | SetData | SetACL | Multi | DeleteContainer | CreateSession | CloseSession | Refused
+)
 
 # -- requests that change nothing -------------------------------------------------------------------------------------
 
@@ -283,6 +294,19 @@ def read_change(kind: int, data: bytes, at: int = 0) -> Change:
     return _CHANGES[kind](Reader(data, at))
 
 
+def with_ttl(change: Change) -> Change:
+    """A change as a service takes it that has znodes with a time to live."""
+    if isinstance(change, Multi):
+        return Multi(tuple(map(_with_ttl, change.operations)))
+    return _with_ttl(change)
+
+
+def _with_ttl(request: T) -> T | CreateTTL:
+    if isinstance(request, Create) and request.flags in TTL_MODES:
+        return CreateTTL(*msgspec.structs.astuple(request))
+    return request
+
+
 def read_query(kind: int, data: bytes, at: int = 0) -> Query:
     """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no
     such.
@@ -331,7 +355,11 @@ def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
             raise NullACL("an ACL in a multi is null")
         if kind != CREATE_TTL and request.flags in TTL_MODES:
             raise JuteError(f"the flags {request.flags} need a time to live")
-        return msgspec.structs.replace(request, kind=CREATE_CONTAINER) if request.flags == CONTAINER_MODE else request
+        if request.flags == CONTAINER_MODE:
+            return msgspec.structs.replace(request, kind=CREATE_CONTAINER)
+        if kind == CREATE_TTL and request.flags not in TTL_MODES:  # ZooKeeper goes by the flags
+            return msgspec.structs.replace(request, kind=CREATE)
+        return request
 
     return checked
 

@@ -31,7 +31,6 @@ from fencepost.metadata_service.protocol import (
     Connect,
     Create,
     CreateSession,
-    DeleteContainer,
     Multi,
     Query,
     Refused,
@@ -147,6 +146,11 @@ class Service:
         """Milliseconds of a clock that never goes back."""
         return time.monotonic_ns() // 1_000_000
 
+    @staticmethod
+    def wall_clock() -> int:
+        """Milliseconds since 1970, by which znodes are dated."""
+        return time.time_ns() // 1_000_000
+
     @property
     def mode(self) -> str:
         """The role that it reports to operators, in ZooKeeper's words."""
@@ -168,7 +172,7 @@ class Service:
         self.secure_address = (others or [self.address])[0] if settings.secure_client_port >= 0 else None
         # Messages that came while the loop was busy are read before a session is taken to be over.
         self._every(settings.tick_time, lambda: self._loop.call_soon(self._tick))
-        self._every(settings.container_check_interval, self._delete_containers)
+        self._every(settings.container_check_interval, self._delete_due)
         return servers
 
     async def _listen(self, port: int, tls: Tls | None) -> asyncio.Server | Listener:
@@ -317,9 +321,9 @@ class Service:
                 what = "did not authenticate" if connection.session else "opened no session"
                 connection.close(f"{what} in {patience:,} ms", abort=True)
 
-    def _delete_containers(self) -> None:
-        for path in self.tree.empty_containers():
-            self.change(Asker(None, 0, ()), 0, DeleteContainer(path))
+    def _delete_due(self) -> None:
+        for deletion in self.tree.due(self.wall_clock()):
+            self.change(Asker(None, 0, ()), 0, deletion)
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
@@ -638,6 +642,8 @@ class Connection(asyncio.Protocol):
             else:
                 self.service.answer(self.asker, xid, Code.MARSHALLING_ERROR)
             return
+        if self.service.settings.extended_types_enabled:
+            change = protocol.with_ttl(change)
         if self.service.has_room(self.asker, change, len(payload)):
             self.service.change(self.asker, xid, change)
         else:

@@ -169,8 +169,23 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
     ] = 1_000_000
     container_check_interval: Annotated[
         int,
-        Meta(ge=1, description="milliseconds between two looks at which containers are empty again, and are deleted"),
+        Meta(
+            ge=1,
+            description=(
+                "milliseconds between two looks at which containers are empty again and which TTLs are over, and these"
+                " znodes are deleted"
+            ),
+        ),
     ] = 60_000
+    extended_types_enabled: Annotated[
+        bool,
+        Meta(
+            description=(
+                "whether clients of this member can create znodes with a TTL; if not, that is refused with error -6,"
+                " unimplemented; those that are there go when their time is over, whatever is set"
+            )
+        ),
+    ] = False
     super_digest: Annotated[
         str,
         Meta(

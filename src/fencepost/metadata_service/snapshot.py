@@ -14,7 +14,8 @@ from fencepost.metadata_service.acl import ACLs
 from fencepost.metadata_service.tree import Node, Session, Tree
 from fencepost.store.disk.journal import Damage
 
-FORMAT = 1
+FORMATS = 1, 2
+"""The second one has znodes with a time to live, and is written only if there are any."""
 _CHUNK = 400
 
 
@@ -52,7 +53,7 @@ def records(tree: Tree) -> Iterator[list[bytes]]:
     meanwhile.
     """
     sessions, nodes = list(tree.sessions.items()), list(tree.nodes.items())
-    yield [_encode(Head(FORMAT, tree.zxid, tree.last_session))]
+    yield [_encode(Head(FORMATS[bool(tree.ttls)], tree.zxid, tree.last_session))]
     for first in range(0, len(sessions), _CHUNK):
         yield [_encode(Sessions(sessions[first : first + _CHUNK]))]
     for first in range(0, len(nodes), _CHUNK):
@@ -71,8 +72,8 @@ def read(of_tree: Sequence[bytes], name: str) -> Tree:
     if len(decoded) < 2 or not isinstance(decoded[0], Head) or not isinstance(decoded[-1], Tail):
         raise Damage(f"{name} is not whole")
     head, tail = decoded[0], decoded[-1]
-    if head.format != FORMAT:
-        raise Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
+    if head.format not in FORMATS:
+        raise Damage(f"{name} has the format {head.format}, and this version reads {max(FORMATS)} and less")
     sessions = dict(each for record in decoded if isinstance(record, Sessions) for each in record.sessions)
     nodes = [each for record in decoded if isinstance(record, Nodes) for each in record.nodes]
     if (len(sessions), len(nodes)) != (tail.sessions, tail.nodes):

@@ -25,6 +25,7 @@ from fencepost.metadata_service.protocol import (
     Create,
     Created,
     CreateSession,
+    CreateTTL,
     Delete,
     DeleteContainer,
     Done,
@@ -40,6 +41,12 @@ from fencepost.metadata_service.protocol import (
 
 CONTAINER = -(1 << 63)
 """The owner of a container: a znode that is deleted when its last child is gone."""
+TTL = -(1 << 56)
+"""With a time to live in milliseconds added, the owner of a znode that is deleted once it has had neither children nor
+new data for so long. No session has a negative number.
+"""
+MAX_TTL = (1 << 40) - 1
+"""Of ZooKeeper, as the two above (``EphemeralType``)."""
 
 NODE_CREATED = 1
 NODE_DELETED = 2
@@ -50,7 +57,7 @@ NODE_CHILDREN_CHANGED = 4
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A znode as it is between two changes. ``cversion`` counts the children that were ever created.
 
-    ``owner`` is the session of an ephemeral, CONTAINER, or 0.
+    ``owner`` is the session of an ephemeral, CONTAINER, TTL and a time to live, or 0.
     """
 
     data: bytes | None
@@ -116,6 +123,7 @@ class Tree:
         self.children: dict[str, dict[str, None]] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.containers: dict[str, None] = {}
+        self.ttls: dict[str, None] = {}
         self.size = 0
         """Characters of all paths and bytes of all data."""
         self.acl_size = 0
@@ -161,15 +169,22 @@ class Tree:
             # Creations of children, and their deletions: as many, but for the children that are there.
             _int32(node.cversion * 2 - children),
             node.aversion,
-            node.owner if node.owner != CONTAINER else 0,
+            max(node.owner, 0),  # ZooKeeper tells of sessions alone
             len(node.data or b""),
             children,
             node.pzxid,
         )
 
-    def empty_containers(self) -> list[str]:
-        """The containers that had children and have none any more."""
-        return [path for path in self.containers if not self.names(path) and self.nodes[path].cversion > 0]
+    def due(self, now: int) -> list[DeleteContainer]:
+        """The deletions of containers that had children and have none any more, and of znodes without children whose
+        time to live is over, ``now`` being milliseconds since 1970.
+        """
+        found = [DeleteContainer(path) for path in self.containers if self.nodes[path].cversion > 0]
+        for path in self.ttls:
+            node = self.nodes[path]
+            if now - node.mtime > node.owner - TTL:
+                found.append(DeleteContainer(path, node.mzxid))
+        return [each for each in found if not self.names(each.path)]
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -196,9 +211,11 @@ class Tree:
         path, flags = request.path, request.flags
         if flags not in protocol.MODES:
             raise Refusal(Code.BAD_ARGUMENTS)
-        if flags in protocol.TTL_MODES:
+        has_ttl = isinstance(request, CreateTTL)
+        if flags in protocol.TTL_MODES and not has_ttl:
             raise Refusal(Code.UNIMPLEMENTED)
-        if request.kind == protocol.CREATE_TTL or "/" not in path or "\0" in path:
+        is_sound = 0 < request.ttl <= MAX_TTL if has_ttl else request.kind != protocol.CREATE_TTL
+        if not is_sound or "/" not in path or "\0" in path:
             raise Refusal(Code.BAD_ARGUMENTS)
         acl = acls.resolved(request.acl, entry.ids)
         parent_path = paths.parent(path)
@@ -209,10 +226,12 @@ class Tree:
             raise Refusal(Code.BAD_ARGUMENTS)
         if path in self.nodes:
             raise Refusal(Code.NODE_EXISTS)
-        if parent.owner and parent.owner != CONTAINER:
+        if parent.owner > 0:
             raise Refusal(Code.NO_CHILDREN_FOR_EPHEMERALS)
         if request.kind == protocol.CREATE_CONTAINER:
             owner = CONTAINER
+        elif has_ttl:
+            owner = TTL + request.ttl
         else:
             owner = entry.session if flags in protocol.EPHEMERAL_MODES else 0
         zxid, time = entry.zxid, entry.time
@@ -238,7 +257,7 @@ class Tree:
         node = self.node(request.path)
         if self.names(request.path):
             raise Refusal(Code.NOT_EMPTY)
-        if node.owner != CONTAINER:
+        if node.owner >= 0 or request.mzxid != (0 if node.owner == CONTAINER else node.mzxid):
             raise Refusal(Code.BAD_VERSION)
         self._remove(request.path, entry.zxid)
         return _DONE
@@ -334,8 +353,8 @@ class Tree:
             del siblings[paths.name(path)]
             if not siblings:
                 del self.children[paths.parent(path)]
-            if old.owner == CONTAINER:
-                del self.containers[path]
+            if old.owner < 0:
+                del self._list_of(old)[path]
             elif old.owner:
                 owned = self.ephemerals[old.owner]
                 del owned[path]
@@ -354,10 +373,14 @@ class Tree:
         self.size += len(path) + len(node.data or b"")
         if path != paths.ROOT:
             self.children.setdefault(paths.parent(path), {})[paths.name(path)] = None
-        if node.owner == CONTAINER:
-            self.containers[path] = None
+        if node.owner < 0:
+            self._list_of(node)[path] = None
         elif node.owner:
             self.ephemerals.setdefault(node.owner, {})[path] = None
+
+    def _list_of(self, node: Node) -> dict[str, None]:
+        """Where a znode is listed that the service itself deletes."""
+        return self.containers if node.owner == CONTAINER else self.ttls
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -379,6 +402,7 @@ _WITHOUT_SESSION = (CreateSession, CloseSession, DeleteContainer, Refused)
 _replace = msgspec.structs.replace
 _HANDLERS: dict[type, Callable[[Tree, Transaction, Any], Result]] = {
     Create: Tree._create,
+    CreateTTL: Tree._create,
     Delete: Tree._delete,
     DeleteContainer: Tree._delete_container,
     SetData: Tree._set_data,
