@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,9 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
 from kazoo.protocol.connection import STOP_CONNECTING
+from kazoo.protocol.serialization import Create2
 from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 from members import Members
 
 from fencepost.metadata_service import member as of_member
@@ -174,6 +177,29 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     patience.until(lambda: time.monotonic() > begin + 2, "time to pass")
     members.agree()
     assert all("/kept" in each.tree.nodes and "/lost" not in each.tree.nodes for each in members.running.values())
+
+
+class CreateTTL(Create2):
+    """What kazoo has not: a create of a znode that lives for ``ttl`` milliseconds."""
+
+    type = 21
+    ttl = 0
+
+    def serialize(self) -> bytearray:
+        return super().serialize() + struct.pack(">q", self.ttl)
+
+
+def test_a_znode_whose_time_is_over_goes_everywhere(start, connect):
+    members = start(extendedTypesEnabled=True, **{"znode.container.checkIntervalMs": 20})
+    client = connect(members, members.followers[0])
+    for path, ttl in ("/short", 1), ("/long", 1_000_000_000):
+        request, created = CreateTTL(path, b"", OPEN_ACL_UNSAFE, 5), client.handler.async_result()
+        request.ttl = ttl
+        client._call(request, created)
+        assert created.get(timeout=patience.PATIENCE)[0] == path
+    patience.until(lambda: client.exists("/short") is None, "the end of its time")
+    members.agree()
+    assert [list(each.tree.ttls) for each in members.running.values()] == [["/long"]] * 3
 
 
 def test_a_new_leader_gives_every_session_its_whole_timeout(start, connect):
