@@ -148,7 +148,7 @@ PLAIN = re.compile(r"fencepost (?:check|show|list) (?!.*--resume)[^;|<>&$]*")
 values are found by their module's name, which several examples may have borne by then.
 """
 
-ENVIRONMENT = {"COLUMNS": "110", "NO_COLOR": "1"}
+ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def _run(line: str, folder: str) -> str:
