@@ -14,6 +14,9 @@ EXIT_CODE = 130
 _told = False
 """Whether the command has said that it was interrupted."""
 
+_is_registered = False
+"""Whether Python will call :func:`_end_last`."""
+
 
 def is_command_line() -> bool:
     """Whether this process was started as ``fencepost`` or as ``python -m fencepost``."""
@@ -29,9 +32,12 @@ def end_process() -> None:
     """From now on Ctrl-C ends the process at once, if it is the command line."""
     if is_command_line() and (_told or signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         signal.signal(signal.SIGINT, _end)
-        import atexit  # not before
+        global _is_registered
+        if not _is_registered:
+            import atexit  # not before
 
-        atexit.register(_ignore)  # among the first to be registered, and so among the last to be called
+            _is_registered = True
+            atexit.register(_end_last)  # among the first to be registered, and so among the last to be called
 
 
 def end_at_term() -> None:
@@ -102,7 +108,16 @@ def _end(number: object, frame: object) -> None:
     os._exit(EXIT_CODE)
 
 
-def _ignore() -> None:
-    """Nothing is left to do but what Python does when it ends, for which it takes its handlers away."""
+def _end_last() -> None:
+    """Nothing is left to do but what Python does when it ends, for which it takes its handlers away. After a Ctrl-C
+    that came while it executed code from a string it would then end itself by the signal, although that was caught.
+    """
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if _told:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):  # nobody reads it any more, or there is none
+                pass
+        os._exit(EXIT_CODE)

@@ -102,7 +102,7 @@ def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     assert "log a   sealed   nobody leads   ensemble 2, write quorum 2, ack quorum 2   crc32c" in picture
     assert "after 2 that were trimmed" in picture and "cursors\n    c   " in picture
     assert "a" in command(store, "show").split() and "a" in command(store, "list").split()
-    assert "a   sealed   1 ledger\n" in command(store, "list", "--long")
+    assert "a   sealed   3 ledgers\n" in command(store, "list", "--long")
 
 
 def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) -> None:
