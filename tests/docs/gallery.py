@@ -44,7 +44,7 @@ def answers(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _at_home_in(folder: Path) -> Iterator[None]:
-    with contextlib.chdir(folder), mock.patch.dict(os.environ, COLUMNS="110", NO_COLOR="1"):
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, COLUMNS="100", NO_COLOR="1"):
         yield
 
 

@@ -70,7 +70,7 @@ def test_a_log_from_its_making_to_its_seal(store: str) -> None:
     )
     assert told["entries"] == 5 and told["bytes"] == 19
     first, last = told["first"].split(":")[0], told["last"].split(":")[0]
-    assert command(store, "append", "a", "--password", "p", given=b"six\n").startswith("log a: 1 entries, 3 bytes, ")
+    assert command(store, "append", "a", "--password", "p", given=b"six\n").startswith("log a: 1 entry, 3 bytes, ")
     assert command(store, "append", "a", "--password", "p", given=b"") == "log a: 0 entries, 0 bytes\n"
     tail = ("tail", "a", "--password", "p", "--no-follow")
     assert command(store, *tail) == "one\ntwo\nthree\nfour\nfive\nsix\n"
@@ -123,7 +123,7 @@ def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) ->
         == "log b: the first 10 of 10 entries that were read are acknowledged; the rest may be in the log or"
         " not\nfencepost: interrupted\n"
     )
-    assert command(store, "append", "b", given=b"next\n").startswith("log b: 1 entries")
+    assert command(store, "append", "b", given=b"next\n").startswith("log b: 1 entry,")
     assert tailing.stdout.readline() == b"next\n"
     command(store, "seal", "b")
     tailing.communicate(timeout=PATIENCE)

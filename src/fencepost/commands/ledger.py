@@ -32,6 +32,7 @@ from fencepost.commands.streams import (
     text_or_base64,
 )
 from fencepost.errors import OptionError
+from fencepost.numbers import plural
 from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, Store
 from fencepost.store.client.picture import draw, holdings
 from fencepost.store.client.store import must_be_of_log
@@ -166,7 +167,11 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
             await counted.append_to(ledger.append_many, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
     document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
-    say(given, document, f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed")
+    say(
+        given,
+        document,
+        f"ledger {ledger.id}: {plural(entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}, closed",
+    )
 
 
 def _acknowledged(ledger: int, last: int, read: int) -> str:
@@ -216,7 +221,8 @@ async def _recover(store: Store, given: argparse.Namespace) -> None:
         metadata = await store.recover_ledger(
             given.ledger, password=password(given), progress=lambda found: line.report(found + 1, None, None)
         )
-    text = f"ledger {given.ledger}: {metadata.last_entry + 1:,} entries, {metadata.length:,} bytes, closed"
+    count = plural(metadata.last_entry + 1, "entry", "entries")
+    text = f"ledger {given.ledger}: {count}, {plural(metadata.length, 'byte')}, closed"
     say(given, _as_object(given.ledger, metadata), text)
 
 
@@ -246,7 +252,9 @@ async def _list(store: Store, given: argparse.Namespace) -> None:
 def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
     is_closed = metadata.status is LedgerStatus.CLOSED
     status = "reserved" if RESERVED in metadata.custom_metadata else metadata.status.value
-    size = f"{metadata.last_entry + 1:>12,} entries {metadata.length:>16,} bytes" if is_closed else " " * 43
+    entries, length = metadata.last_entry + 1, metadata.length
+    of_entries, of_bytes = "entry" if entries == 1 else "entries", "byte" if length == 1 else "bytes"
+    size = f"{entries:>12,} {of_entries:<7} {length:>16,} {of_bytes:<5}" if is_closed else " " * 43
     ensembles = " | ".join(" ".join(fragment.ensemble) for fragment in metadata.fragments)
     return f"{ledger:>10}  {status:<11} {size}  {ensembles}"
 

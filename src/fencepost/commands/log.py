@@ -203,7 +203,11 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
     if positions:
         document |= {"first": str(positions[0]), "last": str(positions[-1])}
     between = f", {document['first']} to {document['last']}" if positions else ""
-    say(given, document, f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}")
+    say(
+        given,
+        document,
+        f"log {given.log}: {plural(len(positions), 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
+    )
 
 
 # -- tail -------------------------------------------------------------------------------------------------------------
