@@ -178,9 +178,10 @@ def test_half_a_frame_for_ever_is_closed(
     async def main() -> None:
         async with serving(tmp_path, frameTimeoutMs=50) as served:
             hostile, other = await served.client(), await served.client()
-            hostile.writer.write(v3.encode_request(1, add(1, 0))[:40])
-            assert await hostile.is_closed()
             assert (await other.ask(add(1, 0))).code is Code.OK
+            hostile.writer.write(v3.encode_request(1, add(1, 1))[:40])
+            assert await hostile.is_closed()
+            assert (await other.ask(add(1, 1))).code is Code.OK
 
     run(main())
     assert "frameTimeoutMs" in caplog.text
