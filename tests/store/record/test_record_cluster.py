@@ -218,7 +218,7 @@ def test_a_bookie_that_advertises_the_proxy_is_left_alone(service: str, tmp_path
                     writer = await store.create_ledger(ensemble=1)
                     await writer.append(b"through the proxy")
                     await writer.close()
-                assert [each["kind"] for each in recorder.trace.of("response_passed")][:2] == ["write_lac", "add"]
+                assert [each["kind"] for each in recorder.trace.of("response_passed")][:2] == ["read", "add"]
                 assert recorder.trace.of("bookie_redirected") == []
             assert await registration(uri, there.bookie_id) == (("127.0.0.2", port), {})
 

@@ -38,7 +38,7 @@ from fencepost.tracing import TraceWriter
 _log = logging.getLogger("fencepost.ledgers")
 
 TRIES = 100
-"""Ids that are tried for a new ledger, at most, when bookies know them by other keys."""
+"""Ids that are tried for a new ledger, at most, when bookies know them already."""
 
 
 class _Handle(Protocol):
@@ -158,8 +158,8 @@ class Store:
         at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`, and
-        :class:`UnauthorizedAccessError` if bookies know the id of ``ledger`` by another key than this one's: somebody
-        wrote to it or fenced it before. Where no id is given, the next one is taken then, and a warning says so.
+        :class:`UnauthorizedAccessError` if a bookie knows the id of ``ledger`` already: somebody wrote to it or fenced
+        it before. Where no id is given, the next one is taken then, and a warning says so.
         """
         settings = writer_settings(
             ensemble,
@@ -259,7 +259,7 @@ class Store:
                     f"ledger {number} needs {settings.ensemble_size} bookies to write to, and there are"
                     f" {len(self.driver.bookies.writable)}: start more, or ask for a smaller ensemble"
                 ) from None
-            bookie = await writer.claim()
+            bookie = await writer.known_to()
             if bookie is None:
                 return writer
             writer.release()

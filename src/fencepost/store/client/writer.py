@@ -14,6 +14,7 @@ from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
 from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError, UnauthorizedAccessError
+from fencepost.store.messages import ReadEntry
 from fencepost.store.roles.interface import Confirmed, Error, Result
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
@@ -24,8 +25,8 @@ Data = bytes | bytearray | memoryview
 OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
 
-CLAIMING = 1.0
-"""Seconds that a bookie is waited for that is told of a new ledger, at most."""
+ASKING = 1.0
+"""Seconds that a bookie is waited for that is asked about a new ledger, at most."""
 
 _AT_ONCE = 1024
 """Entries that are taken at once from a caller that appends many."""
@@ -384,15 +385,16 @@ class LedgerWriter:
             self._actor.close()
             raise
 
-    async def claim(self) -> str | None:
-        """Have the bookies know the new ledger by its key, so that nobody comes before its first entry; a bookie that
-        knows it by another key, if one says so. None is waited for longer than :data:`CLAIMING`.
+    async def known_to(self) -> str | None:
+        """A bookie of the new ledger that knows its id already, if one says so. None is waited for longer than
+        :data:`ASKING`. They are asked for an entry, which changes nothing: when Java's bookies are asked for the LAC of
+        a ledger that they do not know, they fail readers who come after its first entry.
         """
-        ask, request = self._driver.ask, self._role.claim()
+        ask, request = self._driver.ask, ReadEntry(self.id, 0)
         asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
-        answered, _ = await asyncio.wait(asked, timeout=CLAIMING)
+        answered, _ = await asyncio.wait(asked, timeout=ASKING)
         codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
-        return next((bookie for bookie, code in codes.items() if code is Code.UNAUTHORIZED), None)
+        return next((bookie for bookie, code in codes.items() if code in (Code.OK, Code.NO_ENTRY)), None)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -436,10 +438,15 @@ class LedgerWriter:
                 future.set_exception(error)
 
 
+NOT_ITS_KEY = "bookies know ledger {ledger} by another key than its writer's"
+
+
 def strange(ledger: int, bookie: str = "", then: str = "create one with another id") -> UnauthorizedAccessError:
-    """The error that bookies know a new ledger by a key that is not its writer's."""
+    """The error that a bookie knew the id of a new ledger before it was created, or that bookies know it by another
+    key than its writer's.
+    """
     return UnauthorizedAccessError(
-        f"{f'bookie {bookie} knows' if bookie else 'bookies know'} ledger {ledger} by another key than its writer's:"
+        f"{f'bookie {bookie} knows ledger {ledger} already' if bookie else NOT_ITS_KEY.format(ledger=ledger)}:"
         " somebody wrote to this id or fenced it before the ledger was created, or had a ledger of this id that was"
         f" deleted; {then}"
     )

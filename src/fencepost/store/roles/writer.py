@@ -426,10 +426,6 @@ class Writer(OfLedger):
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
             effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
 
-    def claim(self) -> WriteLac:
-        """The request by which a bookie knows the ledger by its writer's key before there is an entry."""
-        return WriteLac(self.ledger, NO_ENTRY_YET, self.digests.lac_body(self.ledger, NO_ENTRY_YET), self.key)
-
     # -- close ---------------------------------------------------------------------------------------------------------
 
     def _close(self, event: Call, effects: list[Effect]) -> None:
