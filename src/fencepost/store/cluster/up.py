@@ -23,6 +23,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAWN_EVERY = 0.5
 """Seconds between two drawings of the table."""
 
+ENDS_WITHIN = 10.0
+"""Seconds in which a cluster ends that was not able to answer, because it was ending."""
+
 ASKED_EVERY = 0.1
 """Seconds between two questions whether a cluster in the background serves."""
 
@@ -108,10 +111,17 @@ def detach(directory: Path, words: list[str]) -> dict[str, Any]:
             start_new_session=True,
         )
     while True:
-        with contextlib.suppress(OptionError):  # it does not listen yet
+        try:
             facts = control.ask(directory, control.STATUS)
             if facts["state"] == "up":
                 return facts
+        except OptionError:  # it does not listen yet
+            pass
+        except SystemFailure as failure:
+            try:
+                process.wait(ENDS_WITHIN)
+            except subprocess.TimeoutExpired:
+                raise failure from None
         if process.poll() is not None:
             raise (OptionError if process.returncode == OptionError.exit_code else SystemFailure)(last_words(log))
         time.sleep(ASKED_EVERY)
