@@ -33,7 +33,8 @@ class Places(Generic[C]):
 
     def heard(self, connection: C) -> None:
         """Something came over a connection that has a place."""
-        if self._taken.pop(connection, self) is None:
+        if connection in self._taken:
+            del self._taken[connection]
             self._taken[connection] = None
 
     def leave(self, connection: C) -> None:

@@ -36,10 +36,9 @@ def _mistake(given: Any) -> tuple[str, str]:
         return "...", "write the condition in its place"
     if isinstance(given, Coroutine):
         return "a coroutine", "write an ordinary method, without async"
-    if isinstance(given, (Generator, Iterator)):
-        return f"a {kind}" if isinstance(
-            given, Generator
-        ) else f"an iterator ({kind})", "put all(...) or any(...) around it"
+    if isinstance(given, Iterator):
+        what = f"a {kind}" if isinstance(given, Generator) else f"an iterator ({kind})"
+        return what, "put all(...) or any(...) around it"
     if callable(given):
         name = getattr(given, "__name__", kind)
         return ("a lambda", "call it") if name == "<lambda>" else (f"{name} itself", f"call it, {name}(...)")
