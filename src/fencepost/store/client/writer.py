@@ -14,7 +14,7 @@ from fencepost.store.client.calls import error_of
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
 from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError, UnauthorizedAccessError
-from fencepost.store.messages import ReadEntry
+from fencepost.store.messages import NO_ENTRY_YET, ReadEntry
 from fencepost.store.roles.interface import Confirmed, Error, Result
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
@@ -387,10 +387,10 @@ class LedgerWriter:
 
     async def known_to(self) -> str | None:
         """A bookie of the new ledger that knows its id already, if one says so. None is waited for longer than
-        :data:`ASKING`. They are asked for an entry, which changes nothing: when Java's bookies are asked for the LAC of
-        a ledger that they do not know, they fail readers who come after its first entry.
+        :data:`ASKING`. They are asked for its last entry, which changes nothing: when Java's bookies are asked for the
+        LAC of a ledger that they do not know, they fail readers who come after its first entry.
         """
-        ask, request = self._driver.ask, ReadEntry(self.id, 0)
+        ask, request = self._driver.ask, ReadEntry(self.id, NO_ENTRY_YET)
         asked = {asyncio.ensure_future(ask(each, request)): each for each in current_ensemble(self.metadata)}
         answered, _ = await asyncio.wait(asked, timeout=ASKING)
         codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
