@@ -207,7 +207,8 @@ class _Process:
     def _begin_run(self) -> None:
         """Keep in the directories how this run treats the journal."""
         run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
-        cookies.note_run(self.directories.ledgers, run, self.directories.may_lack)
+        with self.storage.room_for_note():
+            cookies.note_run(self.directories.ledgers, run, self.directories.may_lack)
         self.has_begun_run = True
         if self.trace is not None:
             self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
@@ -251,7 +252,10 @@ class _Process:
         if self.end_metrics is not None:
             self.end_metrics()
         if await asyncio.to_thread(self.storage.close) and self.has_begun_run:
-            cookies.note_run(self.directories.ledgers, CLEAN_END, self.directories.may_lack)
+            with self.storage.room_for_note():
+                cookies.note_run(self.directories.ledgers, CLEAN_END, self.directories.may_lack)
+        elif self.has_begun_run:
+            _log.warning("bookie %s ends, and has not written all of its memory to entry logs", self.bookie_id)
         if self.trace is not None:
             await asyncio.to_thread(self.trace.close, self.ended.reason_fields)
 

@@ -11,11 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fencepost.store.disk.entry_logs import Bodies, Entries, EntryLogs, name_of, scan
+from fencepost.store.disk.files import NoRoom
 from fencepost.store.disk.index import Located, places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.read_cache import entries_of
@@ -55,16 +57,18 @@ class Collection:
         the emptiest first.
 
         ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most (0: any),
-        and nothing more is begun once ``ended()`` is true. Entry logs for whose copies there is no room are left.
-        Raises ``OSError``.
+        and nothing more is begun once ``ended()`` is true. Entry logs for whose copies there is neither room nor a
+        reserve are left. Raises ``OSError``.
         """
         collected = Collected()
         with self._running:
             for log in self._candidates(threshold):
                 if ended():
                     break
-                if self._logs.files.room().free > 2 * self._logs.index.live[log] or not self._logs.index.live[log]:
-                    self._compact(log, writing, rate, ended, collected)
+                room = self._logs.files.room().free + self._logs.reserve.size
+                if room > 2 * self._logs.index.live[log] or not self._logs.index.live[log]:
+                    with suppress(NoRoom):
+                        self._compact(log, writing, rate, ended, collected)
         return collected
 
     def wait(self) -> None:

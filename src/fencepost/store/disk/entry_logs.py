@@ -21,10 +21,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.store.disk.files import File, Files, Part
+from fencepost.store.disk.files import File, Files, NoRoom, Part
 from fencepost.store.disk.index import Index, Place, Placed
 from fencepost.store.disk.journal import SECTOR, Damage, aligned, refuse_later
 from fencepost.store.disk.ledgers import LedgerState
+from fencepost.store.disk.reserve import NO_RESERVE, Reserve
 from fencepost.store.disk.sections import (
     HEADER,
     Contents,
@@ -216,17 +217,19 @@ class EntryLogs:
         journals: Collection[int] | None,
         limit: int = 1 << 30,
         has_lost_files: bool = False,
+        reserve: Reserve = NO_RESERVE,
     ) -> None:
         """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises
         :class:`Damage` if something is missing or can not be read, ``OSError`` if the disk fails.
 
         ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a
-        crash: nobody counts on that.
+        crash: nobody counts on that. ``reserve``: what sections take where there is no other room.
         """
         self.has_lost_files = has_lost_files
         self.files = files
         self.index = index
         self.limit = limit
+        self.reserve = reserve
         self.logs: dict[int, File] = {}
         self.sizes: dict[int, int] = {}
         self.states: dict[int, LedgerState] = {}
@@ -264,22 +267,29 @@ class EntryLogs:
         ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not
         followed by :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the
         entry logs are opened again: whoever tries, in another thread than the one that failed, gets an ``OSError`` too.
+        Raises :class:`NoRoom` before anything is written; the same may be tried again.
         """
         if self._unfinished:
             raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
         self._unfinished = True
-        file = self._file_to_write()
-        contents = Contents(
-            journal_start if journal_start is not None else self.journal_start,
-            [log for log in self.logs if log not in without],
-            entries.runs().data,
-            list(states),
-            list(forgotten),
-        )
-        section = layout(self.current, file.end, self.sequence + 1, contents)
+        try:
+            file = self._file_to_write()
+            contents = Contents(
+                journal_start if journal_start is not None else self.journal_start,
+                [log for log in self.logs if log not in without],
+                entries.runs().data,
+                list(states),
+                list(forgotten),
+            )
+            section = layout(self.current, file.end, self.sequence + 1, contents)
+            end = aligned(section.end)
+            # A disk that knows of all of it takes each piece in less time, too.
+            self.reserve.or_of_it(lambda: file.preallocate(end), end - file.end)
+        except NoRoom:
+            self._unfinished = False
+            raise
         before, left = section_header(section), section.end - section.entries
-        after = bytes(aligned(section.end) - section.end)
-        file.preallocate(section.end + len(after))  # a disk that knows of all of it takes each piece in less time
+        after = bytes(end - section.end)
         if not left:
             file.append(before + after)
         for piece in entries.pieces():
@@ -314,7 +324,12 @@ class EntryLogs:
         if current is not None and self.sizes[self.current] < self.limit:
             return current
         log = max(self.logs, default=0) + 1
-        file = self.files.create(name_of(log))
+        file = self.reserve.or_of_it(lambda: self.files.create(name_of(log)), 0)
+        try:
+            self.reserve.or_of_it(lambda: file.preallocate(SECTOR), SECTOR)
+        except NoRoom:
+            self.files.remove(name_of(log))
+            raise
         file.append(file_header(log))
         file.sync()
         self.files.sync()

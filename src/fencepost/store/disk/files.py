@@ -3,7 +3,8 @@ both.
 
 Everything that a bookie keeps passes through here, so that a test can put a folder that fails in its place, and the
 simulator one that is made of bytes. All failures are ``OSError``. A write or a sync that failed is never tried again by
-anybody: what it left on the disk is not known.
+anybody: what it left on the disk is not known. What takes room is apart from that: ``create`` and ``preallocate`` take
+none if there is not enough (:class:`NoRoom`), and may be tried again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ class ShortWrite(OSError):
 
     def __init__(self, name: str, written: int, wanted: int) -> None:
         super().__init__(errno.EIO, f"{name} took {written:,} of {wanted:,} bytes")
+
+
+class NoRoom(OSError):
+    """There is not enough room on a disk. Nothing was taken of it: the same may be tried again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.ENOSPC, f"there is no room for {name}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,9 @@ class File(Protocol):
         """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
 
     def preallocate(self, end: int) -> None:
-        """Take room from ``end`` up to an offset; what was never written there reads as zeros."""
+        """Take room from ``end`` up to an offset; what was never written there reads as zeros. Raises :class:`NoRoom`,
+        and takes none then.
+        """
 
     def truncate(self, length: int) -> None:
         """Cut the file off; the next write goes there."""
@@ -85,7 +95,7 @@ class Files(Protocol):
         """The bytes of a file."""
 
     def create(self, name: str) -> File:
-        """Make a file, which must not be there yet."""
+        """Make a file, which must not be there yet. Raises :class:`NoRoom`."""
 
     def open(self, name: str, writable: bool = False) -> File:
         """Open a file that is there."""
@@ -177,8 +187,16 @@ class OsFile:
         os.fdatasync(self._descriptor)
 
     def preallocate(self, end: int) -> None:
-        if end > self.end:
+        if end <= self.end:
+            return
+        before = os.fstat(self._descriptor).st_size
+        try:
             os.posix_fallocate(self._descriptor, self.end, end - self.end)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            os.ftruncate(self._descriptor, before)  # a part of it may have been taken
+            raise NoRoom(self.name) from None
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)
@@ -189,6 +207,7 @@ class OsFile:
 
 
 _PARTS = os.sysconf("SC_IOV_MAX")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def make_folder(path: str | Path) -> None:
@@ -222,7 +241,12 @@ class OsFiles:
 
     def create(self, name: str) -> File:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return OsFile(name, private(os.path.join(self.path, name), flags), 0)
+        try:
+            return OsFile(name, private(os.path.join(self.path, name), flags), 0)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise NoRoom(name) from None
+            raise
 
     def open(self, name: str, writable: bool = False) -> File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC

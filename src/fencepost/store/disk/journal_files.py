@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fencepost.store.disk.files import File, Files, Part
+from fencepost.store.disk.files import File, Files, NoRoom, Part
 from fencepost.store.disk.journal import Recovered, Writer, framed, recover
+from fencepost.store.disk.reserve import LEAST, NO_RESERVE, Reserve
 
 SUFFIX = ".journal"
 SPARE = "journal.spare"
@@ -60,10 +61,12 @@ def draw_mark() -> int:
 
 
 class JournalFiles:
-    """The journal, opened to be written. All methods raise ``OSError``, after which no other may be called.
+    """The journal, opened to be written. All methods raise ``OSError``, after which no other may be called; after
+    :class:`NoRoom` all is as it was, and the same may be tried again.
 
-    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once.
-    ``draw`` gives the mark of each file. :meth:`remove_before` may be called by another thread than the other methods.
+    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once, of
+    the ``reserve`` where there is no other. ``draw`` gives the mark of each file. :meth:`remove_before` may be called
+    by another thread than the other methods.
     """
 
     def __init__(
@@ -74,12 +77,14 @@ class JournalFiles:
         synced: bool = True,
         unit: int = 4096,
         draw: Callable[[], int] = draw_mark,
+        reserve: Reserve = NO_RESERVE,
     ) -> None:
         """Begin the next file after those that were found; what in them does not count is removed."""
         self.files = files
         self.sync_data = synced
         self.unit = unit
         self.draw = draw
+        self.reserve = reserve
         self._has_spare = False
         """Only who keeps files sets it, once there is a spare one, and only who begins a file clears it, once there is
         none any more.
@@ -93,7 +98,7 @@ class JournalFiles:
         if found.next_group:
             file = files.open(name_of(found.number), writable=True)
             before = _JournalFile(
-                file, file.end // found.unit * found.unit, Writer(found.number, found.mark), found.unit
+                file, file.end // found.unit * found.unit, Writer(found.number, found.mark), found.unit, reserve
             )
             file.end = before.writer.end = found.next_group
             before.writer.synced = found.end
@@ -122,7 +127,7 @@ class JournalFiles:
         """Append a group of records that are framed already, in several parts
         (:func:`fencepost.store.disk.journal.framed`), with one write.
         """
-        self._last.append(self._last.writer.gathered(records))
+        self._last.gather(records)
 
     def sync(self) -> None:
         """Come back when all that was written is durable."""
@@ -151,24 +156,47 @@ class JournalFiles:
                     self._has_spare = True
 
     def _begin(self, number: int, previous_end: int, records: Sequence[bytes], before: _JournalFile | None) -> None:
-        """Make a file, and let the one before it say that it is there, ahead of anything that relies on that."""
-        last = _JournalFile(*self._made(name_of(number)), Writer(number, self.draw()), self.unit)
-        last.append([last.writer.begin(previous_end, records, self.unit)])
-        last.file.sync()
-        last.writer.synced = last.writer.end if self.sync_data else 0
-        if before is not None:
-            before.append(before.writer.gathered((), following=number))
-            before.file.sync()
+        """Make a file, and let the one before it say that it is there, ahead of anything that relies on that. Where
+        there is no room for a unit, one that grows by less has its room of the reserve.
+        """
+        try:
+            self._begin_file(number, previous_end, records, before, self.unit, NO_RESERVE)
+        except NoRoom:
+            self._begin_file(number, previous_end, records, before, min(self.unit, LEAST), self.reserve)
+
+    def _begin_file(
+        self,
+        number: int,
+        previous_end: int,
+        records: Sequence[bytes],
+        before: _JournalFile | None,
+        unit: int,
+        reserve: Reserve,
+    ) -> None:
+        file, length = self._made(name_of(number), reserve)
+        last = _JournalFile(file, length, Writer(number, self.draw()), unit, reserve)
+        try:
+            last.append([last.writer.begin(previous_end, records, unit)])
+            last.file.sync()
+            last.writer.synced = last.writer.end if self.sync_data else 0
+            if before is not None:
+                before.gather((), following=number)
+                before.file.sync()
+        except NoRoom:
+            self.files.remove(name_of(number))
+            self.files.sync()  # once more is in the file before, nothing may say that it ends earlier
+            raise
+        last.reserve = self.reserve
         self._last = last
 
-    def _made(self, name: str) -> tuple[File, int]:
+    def _made(self, name: str, reserve: Reserve) -> tuple[File, int]:
         """A file with a name, in place of the spare one if there is one, and its length.
 
         The name is durable, and the spare one's is gone: until then a crash may leave what is in it by a name by which
         it is needed.
         """
         if not self._has_spare:
-            file = self.files.create(name)
+            file = reserve.or_of_it(lambda: self.files.create(name), 0)
             self.files.sync()
             return file, 0
         self.files.rename(SPARE, name)
@@ -182,17 +210,28 @@ class JournalFiles:
 class _JournalFile:
     """A file of the journal, and its layout. Its length grows by the unit."""
 
-    def __init__(self, file: File, length: int, writer: Writer, unit: int) -> None:
+    def __init__(self, file: File, length: int, writer: Writer, unit: int, reserve: Reserve) -> None:
         self.file = file
         self.writer = writer
+        self.reserve = reserve
         self._unit = unit
         self._length = length
+
+    def gather(self, records: Sequence[Part], following: int = 0) -> None:
+        """Append a group of records that are framed already."""
+        end = self.writer.end
+        try:
+            self.append(self.writer.gathered(records, following))
+        except NoRoom:
+            self.writer.end = end
+            raise
 
     def append(self, parts: Sequence[Part]) -> None:
         """Write at the end; the length of the file is durable before."""
         end = self.file.end + sum(map(len, parts))
         if end > self._length:
-            self._length = -(-end // self._unit) * self._unit
-            self.file.preallocate(self._length)
+            length = -(-end // self._unit) * self._unit
+            self.reserve.or_of_it(lambda: self.file.preallocate(length), length - self._length)
+            self._length = length
             self.file.sync()
         self.file.append(parts)

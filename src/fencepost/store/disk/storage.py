@@ -8,8 +8,10 @@ Two threads work behind it. One writes the journal: whatever came while the last
 one takes checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache
 held is written to an entry log and synced, and then the files of the journal before are removed.
 
-Nothing here is retried and nothing is hidden: when a write or a sync has failed, ``failed`` is called once, nothing is
-called back any more, and the process must end.
+No write and no sync is retried and nothing is hidden: when one has failed, ``failed`` is called once, nothing is called
+back any more, and the process must end. Room is another thing. All of it is taken before anything is written there, and
+where there is none, the reserve of the disk is used (:mod:`fencepost.store.disk.reserve`), ``full`` is told, and, once
+the reserve is used up too, the thread waits until there is room.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +30,13 @@ from numpy.typing import NDArray
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
-from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
+from fencepost.store.disk.files import Files, Lock, NoRoom, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, LaterFormat, framed
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
+from fencepost.store.disk.reserve import LEAST, Reserve
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, LacWritten, Record
 from fencepost.store.rows.entries import EntryRows
@@ -40,11 +44,25 @@ from fencepost.store.rows.found import CODE, FoundRows
 from fencepost.store.rules.adding import is_journalled
 from fencepost.store.rules.codes import Code
 
+T = TypeVar("T")
+
 _log = logging.getLogger("fencepost.store.disk")
 
 REST = 0.05
 """Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
 
+
+PATIENCE = 1.0
+"""Seconds after which a thread that has no room looks for it again."""
+
+
+JOURNAL_RESERVE = "journal.reserve"
+LEDGER_RESERVE = "entry-logs.reserve"
+_BESIDE_ENTRIES = 2
+"""MiB for what an entry log says of ledgers."""
+
+FILLS = 1.0
+"""Seconds between looks at whether a disk has so little room that a reserve has to be taken."""
 
 GROUP = 8 * MIB
 """Bytes of a group of the journal at the most. Large entries that came together are synced together."""
@@ -61,9 +79,9 @@ class Storage:
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on.
     ``busy(is_busy)``: the write cache is full while its other half is still being flushed, and whoever feeds it should
     stop reading requests until it is not busy any more; what was taken until then is stored all the same.
-    ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all have room again. ``took(what, seconds)``: a
-    ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the storage, except that
-    ``busy`` may be called within :meth:`store` and :meth:`take`.
+    ``full(is_full)``: a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, or all have room again.
+    ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the
+    storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
     """
 
     def __init__(
@@ -103,13 +121,21 @@ class Storage:
             self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
             self._journal_files = journal_files or OsFiles(settings.journal_directory)
             self._held = _lock(settings.ledger_directory)
+        self._journal_reserve = Reserve(self._journal_reserve_used)
+        self._ledger_reserve = Reserve(lambda: self._tell_full(True))
+        self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
+        self._telling = threading.Lock()
+        """Held to tell that a disk is full, or is not any more."""
         try:
             with _one_line(settings.ledger_directory):
                 known = known_journals(self._ledger_files, {*journals_in(self._journal_files)}, has_lost_files)
-                self._logs = EntryLogs(self._ledger_files, Index(), known, settings.log_size_limit, has_lost_files)
+                self._logs = EntryLogs(
+                    self._ledger_files, Index(), known, settings.log_size_limit, has_lost_files, self._ledger_reserve
+                )
             with _one_line(settings.journal_directory):
                 read = read_what_is_left if has_lost_files else read_journal
                 self._found = read(self._journal_files, self._logs.journal_start)
+            self._open_reserves()
             _give_memory_back()
         except BaseException:
             self._held.release()
@@ -124,6 +150,8 @@ class Storage:
         self._arrived = threading.Condition(self._lock)
         self._flushable = threading.Condition(self._lock)
         self._flushed = threading.Condition(self._lock)
+        self._ending = threading.Event()
+        """Whether the storage is being closed, and nobody waits for room any more."""
         self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
         self._queued = 0
         """The records that were queued so far."""
@@ -186,6 +214,7 @@ class Storage:
                 self._found,
                 synced=settings.journal_sync_data,
                 unit=settings.journal_pre_alloc_size_mb * MIB,
+                reserve=self._journal_reserve,
             )
             self._journal.remove_before(self._logs.journal_start)
             self._logs.begin()
@@ -204,6 +233,7 @@ class Storage:
         Does as much of that as is left to do if the storage has failed. Gives whether everything is in entry logs.
         """
         flushed = False
+        self._ending.set()
         if self._threads:
             with contextlib.suppress(SystemFailure):
                 self.checkpoint()
@@ -348,6 +378,16 @@ class Storage:
             known = set(self._ledgers.states)
         return sorted(known.union(self._ledgers.with_entries()))
 
+    @contextlib.contextmanager
+    def room_for_note(self) -> Iterator[None]:
+        """There is room for a small file beside the entry logs meanwhile, of the reserve if there is no other. Raises
+        ``OSError``.
+        """
+        with self._looking_for_room():
+            if self._ledger_files.room().free < LEAST:
+                self._ledger_reserve.give(LEAST)
+            yield
+
     def room(self) -> tuple[Room, Room]:
         """The room on the disks of the journal and of the entry logs. Raises ``OSError``."""
         return self._journal_files.room(), self._ledger_files.room()
@@ -440,9 +480,9 @@ class Storage:
             self._logs.sync(section)
             self._ledgers.end(section)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, tells: bool = True) -> None:
         with self._lock:
-            first = not self._failure
+            first = tells and not self._failure
             self._failure = self._failure or reason
             self._arrived.notify_all()
             self._flushable.notify_all()
@@ -455,9 +495,90 @@ class Storage:
         try:
             work()
         except OSError as error:
-            self._fail(f"{threading.current_thread().name} can not be written: {_reason(error)}")
+            # Who ends the storage, and does not wait for room, is told by the end alone.
+            tells = not (isinstance(error, NoRoom) and self._ending.is_set())
+            self._fail(f"{threading.current_thread().name} can not be written: {_reason(error)}", tells)
         except Exception as error:
             self._fail(f"{threading.current_thread().name} can not go on: {type(error).__name__}: {error}")
+
+    # -- room on the disks ---------------------------------------------------------------------------------------------
+
+    def _open_reserves(self) -> None:
+        """Take up the reserves: for what may be in memory, and for two files of the journal, one of which lets a
+        checkpoint remove those before. Small disks have no more than is left where they count as full.
+        """
+        settings = self.settings
+        share = (1 - settings.disk_usage_threshold) / 2
+        for reserve, files, path, name, wanted in (
+            (
+                self._journal_reserve,
+                self._journal_files,
+                settings.journal_directory,
+                JOURNAL_RESERVE,
+                2 * settings.journal_pre_alloc_size_mb * MIB,
+            ),
+            (
+                self._ledger_reserve,
+                self._ledger_files,
+                settings.ledger_directory,
+                LEDGER_RESERVE,
+                (settings.write_cache_max_size_mb + _BESIDE_ENTRIES) * MIB,
+            ),
+        ):
+            with _one_line(path):
+                reserve.open(files, name, min(wanted, int(share * files.room().total)))
+
+    def _journal_reserve_used(self) -> None:
+        """A checkpoint gives the room of the journal back, but for one file."""
+        self._tell_full(True)
+        with self._lock:
+            if self._threads and self._ledgers.flushing is None:
+                self._begin_checkpoint()
+
+    def _tell_full(self, is_full: bool) -> None:
+        with self._telling:
+            if is_full is not self.is_full:
+                self.is_full = is_full
+                self.full(is_full)
+
+    def _with_room(self, work: Callable[[], T]) -> T:
+        """Do some work of a thread: again and again, where there is no room for it. Raises ``NoRoom`` if the storage
+        ends before there is.
+        """
+        has_told = False
+        while True:
+            try:
+                return work()
+            except NoRoom as error:
+                if self._ending.is_set() or self._failure:
+                    raise
+                if not has_told:
+                    _log.warning("the %s waits: %s", threading.current_thread().name, error.strerror)
+                    has_told = True
+                with self._looking_for_room():
+                    self._tell_full(True)
+                    self._ending.wait(PATIENCE)
+
+    @contextlib.contextmanager
+    def _looking_for_room(self) -> Iterator[None]:
+        """Somebody looks for room meanwhile, and no reserve takes it."""
+        with self._journal_reserve.held(), self._ledger_reserve.held():
+            yield
+
+    def _look_at_room(self) -> None:
+        """Compare the room on the disks with the thresholds. A reserve counts as room."""
+        settings = self.settings
+        usage = 0.0
+        for reserve, files in self._reserves:
+            room = files.room()
+            usage = max(usage, 1 - (room.free + reserve.size) / room.total)
+        if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
+            _log.warning(
+                "a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory
+            )
+        self._has_warned = usage >= settings.disk_usage_warn_threshold
+        threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
+        self._tell_full(usage >= threshold or not all(reserve.is_whole for reserve, _ in self._reserves))
 
     # -- the thread of the journal
     # --------------------------------------------------------------------------------------
@@ -483,11 +604,11 @@ class Storage:
                 self._write_queued(queue)
                 proven = False
             elif not proven:
-                self._journal.write()
+                self._with_room(self._journal.write)
                 self._journal.sync()
                 proven = True
         if not self._failure and not proven:
-            self._journal.write()
+            self._with_room(self._journal.write)
             self._journal.sync()
 
     def _wait_for_company(self, records: int) -> None:
@@ -513,7 +634,7 @@ class Storage:
             if isinstance(record, Checkpoint):
                 self._write_group(group, single, position)
                 size, count, position = 0, 0, 0
-                record.journal_start = self._journal.roll()
+                record.journal_start = self._with_room(self._journal.roll)
                 with self._lock:
                     self._flushable.notify()
                 continue
@@ -544,7 +665,7 @@ class Storage:
             group.append(framed(single))
             single.clear()
         if group:
-            self._journal.gather(group)
+            self._with_room(lambda: self._journal.gather(group))
             group.clear()
             since = time.monotonic()
             self._journal.sync()
@@ -554,7 +675,7 @@ class Storage:
         if (
             self._journal.end >= self.settings.journal_max_size_mb * MIB
         ):  # the next file proves the sync, which is reported before
-            self._journal.roll()
+            self._with_room(self._journal.roll)
 
     # -- the thread of checkpoints
     # --------------------------------------------------------------------------------------
@@ -562,9 +683,15 @@ class Storage:
     def _take_checkpoints(self) -> None:
         settings = self.settings
         interval, looks = settings.flush_interval / 1000, settings.disk_check_interval / 1000
-        next_flush = time.monotonic() + interval
         next_look = time.monotonic()
+        # A start on a full disk took of the reserve, and the journal of before has room to give back.
+        next_flush = next_look + (interval if self._journal_reserve.is_whole else 0)
+        next_fill = next_look
         while True:
+            if time.monotonic() >= min(next_look, next_fill):
+                for reserve, files in self._reserves:
+                    reserve.fill(files)
+                next_fill = time.monotonic() + FILLS
             if time.monotonic() >= next_look:
                 self._look_at_room()
                 next_look = time.monotonic() + looks
@@ -573,7 +700,8 @@ class Storage:
                 if checkpoint is None or not checkpoint.journal_start:
                     if self._failure or self._closing:
                         return
-                    deadline = next_look if checkpoint is not None else min(next_flush, next_look)
+                    next_wake = min(next_look, next_fill)
+                    deadline = next_wake if checkpoint is not None else min(next_flush, next_wake)
                     self._flushable.wait(max(0.0, deadline - time.monotonic()))
                     checkpoint = self._ledgers.flushing
                     if checkpoint is None and time.monotonic() >= next_flush:
@@ -589,12 +717,10 @@ class Storage:
     def _flush(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and end it."""
         since = time.monotonic()
-        with self._writing:
-            section = self._ledgers.write(checkpoint)
-            self._logs.sync(section)
-            self._ledgers.end(section)
+        self._with_room(lambda: self._write(checkpoint))
         self.took("checkpoint", time.monotonic() - since)
         self._journal.remove_before(checkpoint.journal_start)
+        self._journal_reserve.fill(self._journal_files)  # before others have it
         with self._lock:
             self._checkpoints_done += 1
             if self._ledgers.cache.size >= self._half or self._checkpoint_wanted:
@@ -604,20 +730,11 @@ class Storage:
         if was_busy:
             self.busy(False)
 
-    def _look_at_room(self) -> None:
-        """Compare the room on the disks with the thresholds."""
-        settings = self.settings
-        usage = max(room.usage for room in self.room())
-        if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
-            _log.warning(
-                "a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory
-            )
-        self._has_warned = usage >= settings.disk_usage_warn_threshold
-        threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
-        is_full = usage >= threshold
-        if is_full is not self.is_full:
-            self.is_full = is_full
-            self.full(is_full)
+    def _write(self, checkpoint: Checkpoint) -> None:
+        with self._writing:
+            section = self._ledgers.write(checkpoint)
+            self._logs.sync(section)
+            self._ledgers.end(section)
 
 
 def _give_memory_back() -> None:
@@ -641,6 +758,8 @@ def _one_line(path: str) -> Iterator[None]:
     """Say in one line what is wrong with a directory."""
     try:
         yield
+    except NoRoom as error:
+        raise SystemFailure(f"{path}: {error.strerror}: make room, and start the bookie again") from None
     except LaterFormat as later:
         raise SystemFailure(f"{path}: {later}") from None
     except Damage as damage:

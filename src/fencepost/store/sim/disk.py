@@ -12,7 +12,7 @@ import errno
 from collections.abc import Sequence
 from random import Random
 
-from fencepost.store.disk.files import Part, Room
+from fencepost.store.disk.files import NoRoom, Part, Room
 from fencepost.store.disk.journal import SECTOR
 
 
@@ -126,16 +126,17 @@ class SimHandle:
         self._file.end_sync(self._file.begin_sync())
 
     def preallocate(self, end: int) -> None:
-        """Take room up to an offset. Raises :class:`DiskFull`, and takes none then."""
+        """Take room up to an offset. Raises :class:`NoRoom`, and takes none then."""
         there = len(self._file.content)
         if end - there > self._disk.free:
-            raise DiskFull(self.name)
+            raise NoRoom(self.name)
         if end > there:
             self._file.write(there, bytes(end - there))
             self._disk.free -= end - there
 
     def truncate(self, length: int) -> None:
         """Cut the file off, durably."""
+        self._disk.free += max(0, len(self._file.content) - length)
         self._file.truncate(length)
         self.end = length
 
