@@ -23,6 +23,7 @@ from members import Members
 from fencepost.metadata_service import member as of_member
 from fencepost.metadata_service.acl import OPEN
 from fencepost.metadata_service.protocol import CREATE, Create
+from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.messages import AddVoter, RemoveVoter
 from fencepost.quorum.rules import Error
 
@@ -82,6 +83,18 @@ def certainly(client: KazooClient, path: str) -> None:
         client.retry(client.create, path, b"")
     except NodeExistsError:
         pass  # an attempt whose outcome was unknown
+
+
+def test_a_follower_with_a_client_that_waits_is_sent_the_high_watermark_at_once(
+    start: Callable[..., Members], connect: Callable[..., KazooClient]
+) -> None:
+    members = start()
+    node, follower = members.running[members.leader].node, members.running[members.followers[0]]
+    sent: list[ReplicaKey] = []
+    send = node.send_high_watermark
+    node.send_high_watermark = lambda replica: (sent.append(replica), send(replica))
+    connect(members, members.followers[0]).create("/node")
+    assert set(sent) == {follower.host.me.key}, "and nobody else"
 
 
 def test_a_client_of_any_member_sees_its_own_writes_and_those_of_others(start, connect):

@@ -329,6 +329,7 @@ class Member(Service):
             if self._decides:
                 self._hear_all(call.sessions)
         elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
+            self._askers[call.process] = source
             self._put_into_log(call.process, call.asked)
 
     # -- what the quorum says -----------------------------------------------------------------------------------------
