@@ -169,7 +169,8 @@ class Examination:
             if writer == reader and metadata == QUORUM:
                 chosen = chosen | cases.OF_A_QUORUM
             if writer == reader == JAVA:
-                chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
+                ours = cases.OF_OUR_BOOKIES if bookies == FENCEPOST else {}
+                chosen = chosen | cases.JAVA_CLIENT | ours | cases.SHELL
             if bookies == MIXED and (writer, reader) == (JAVA, FENCEPOST):
                 chosen = chosen | autorecovery.CASES
             for case, body in chosen.items():

@@ -51,6 +51,8 @@ OF_A_QUORUM: dict[str, Case] = {}
 """Cases for a metadata service of several members; the reader is of the same kind."""
 JAVA_CLIENT: dict[str, Case] = {}
 """Cases for what the Java client alone has."""
+OF_OUR_BOOKIES: dict[str, Case] = {}
+"""Cases for the Java client and our bookies alone, which do better than BookKeeper's."""
 SHELL: dict[str, Case] = {}
 """Commands of BookKeeper's shell; they come last, when there are ledgers."""
 
@@ -742,6 +744,23 @@ def version_2_ensemble_change(setting: Setting) -> None:
     client = setting.connect(JAVA, useV2WireProtocol="true")
     ensemble_change(dataclasses.replace(setting, writer=client))
     client.close()
+
+
+@_among(OF_OUR_BOOKIES, "entry that is too large")
+def too_large(setting: Setting) -> None:
+    """An entry that no bookie takes ends its writer, in versions 3 and 2, and nothing else. A bookie of BookKeeper
+    closes the connection, and the client tries for ever.
+    """
+    for version_2 in ("false", "true"):
+        client = setting.connect(JAVA, useV2WireProtocol=version_2)
+        ledger, other = client.create(), client.create()
+        written(ledger, entries(10))
+        refused("UnauthorizedAccessException", lambda ledger=ledger: ledger.append(bytes(6 << 20)))
+        written(other, entries(10))
+        equal(client.metadata(ledger.id)["state"], "CLOSED", "state")
+        equal(len(client.metadata(ledger.id)["ensembles"]), 1, "ensembles")
+        read_back(setting.reader, ledger.id, entries(10))
+        client.close()
 
 
 # -- BookKeeper's shell -----------------------------------------------------------------------------------------------

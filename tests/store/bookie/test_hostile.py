@@ -131,16 +131,84 @@ def test_a_stream_that_comes_byte_by_byte_is_understood(tmp_path: Path) -> None:
     run(main())
 
 
-def test_an_entry_of_the_largest_size_is_stored_and_one_byte_more_closes_the_connection(tmp_path: Path) -> None:
-    limit = 100_000
+LIMIT = 100_000
+
+
+def largest(codec: Any) -> int:
+    """The bytes of the largest data of an entry of which a frame is taken."""
+    return LIMIT - (len(codec.encode_request(1, add(2, 0, b"x" * 50_000))) - 4 - 50_000)
+
+
+@pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
+def test_an_entry_of_the_largest_size_is_stored_and_one_byte_more_is_refused(
+    tmp_path: Path, codec: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with bookie(tmp_path, nettyMaxFrameSizeBytes=LIMIT) as (served, _):
+            client = await served.client(codec)
+            room = largest(codec)
+            assert (await client.ask(add(2, 0, b"x" * room))).code is Code.OK
+            assert len((await client.ask(m.ReadEntry(2, 0))).body) > room
+            refused = m.AddEntryResponse(2, 1, Code.UNAUTHORIZED)
+            assert await client.ask(add(2, 1, b"x" * (room + 1))) == refused
+            assert await client.ask(m.ReadEntry(2, 1)) == m.ReadEntryResponse(2, 1, Code.NO_ENTRY)
+            assert (await client.ask(add(2, 1, b"x" * room))).code is Code.OK
+            await gone(client)
+
+    run(main())
+    assert "entry 1 of ledger 2 from 127.0.0.1" in caplog.text
+    assert "a frame says that it has 100,001 bytes, and from 1 to 100,000 are taken" in caplog.text
+
+
+@pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
+@pytest.mark.parametrize("piece", [3, 1_500, 1 << 20])
+def test_adds_that_are_too_large_are_refused_among_others_and_nothing_of_them_is_kept(
+    tmp_path: Path, codec: Any, piece: int
+) -> None:
+    limit, count, too_large = 1_024, 30, {1, 2, 5, 20, 28}
 
     async def main() -> None:
         async with bookie(tmp_path, nettyMaxFrameSizeBytes=limit) as (served, _):
+            client = await served.client(codec)
+            adds = [add(2, each, b"x" * (5 * limit if each in too_large else 10)) for each in range(count)]
+            stream = b"".join(codec.encode_request(each.entry_id, each) for each in adds)
+            for start in range(0, len(stream), piece):
+                client.writer.write(stream[start : start + piece])
+                await asyncio.sleep(0)
+                assert max(each.held for each in served.server.connections.values()) < limit
+            answers = [(await client.receive())[1] for _ in adds]
+            assert {each.entry_id for each in answers if each.code is Code.UNAUTHORIZED} == too_large
+            assert {each.entry_id for each in answers if each.code is Code.OK} == set(range(count)) - too_large
+            await gone(client)
+
+    run(main())
+
+
+def large_frame(size: int, start: bytes) -> bytes:
+    """The first bytes of a frame that says that it has so many."""
+    return struct.pack(">i", size) + start + bytes(100)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        large_frame(LIMIT + 1, v3.encode_request(1, add(2, 0, recovery=True))[4:60]),
+        large_frame(LIMIT + 1, v2.encode_request(1, add(2, 0, recovery=True))[4:60]),
+        large_frame(LIMIT + 1, v3.encode_request(1, m.ReadEntry(2, 0))[4:]),
+        large_frame(LIMIT + 1, v2.encode_request(1, m.ReadEntry(2, 0))[4:]),
+        large_frame(LIMIT + 1, v3.encode_request(1, m.AddEntry(2, 2**63, -1, b"", KEY))[4:]),
+        large_frame(LIMIT + 1, b"\x0a" + b"\xff" * 80),
+        large_frame(LIMIT + 1, b"\x0a\x0a\x08\x03\x10\x02\x18" + b"\xff" * 80),
+        large_frame((64 << 20) + 1, v3.encode_request(1, add(2, 0))[4:60]),
+        large_frame(0, b""),
+        large_frame(-5, v3.encode_request(1, add(2, 0))[4:60]),
+    ],
+)
+def test_what_is_too_large_and_no_writers_add_closes_the_connection(tmp_path: Path, sent: bytes) -> None:
+    async def main() -> None:
+        async with bookie(tmp_path, nettyMaxFrameSizeBytes=LIMIT) as (served, _):
             client = await served.client()
-            room = limit - (len(v3.encode_request(1, add(2, 0, b"x" * 50_000))) - 4 - 50_000)
-            assert (await client.ask(add(2, 0, b"x" * room))).code is Code.OK
-            assert len((await client.ask(m.ReadEntry(2, 0))).body) > room
-            client.send(add(2, 1, b"x" * (room + 1)))
+            client.writer.write(sent)
             assert await client.is_closed()
 
     run(main())

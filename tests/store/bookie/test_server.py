@@ -170,16 +170,19 @@ def test_an_unknown_operation_is_answered_and_the_connection_goes_on(tmp_path: P
     run(main())
 
 
+@pytest.mark.parametrize(("size", "sent"), [(10, 40), (2_000, 40), (2_000, 500)])
 def test_half_a_frame_for_ever_is_closed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, size: int, sent: int
 ) -> None:
     monkeypatch.setattr("fencepost.store.bookie.server.SWEEP", 0.01)
 
     async def main() -> None:
-        async with serving(tmp_path, frameTimeoutMs=50) as served:
+        async with serving(tmp_path, frameTimeoutMs=50, nettyMaxFrameSizeBytes=1_024) as served:
             hostile, other = await served.client(), await served.client()
             assert (await other.ask(add(1, 0))).code is Code.OK
-            hostile.writer.write(v3.encode_request(1, add(1, 1))[:40])
+            hostile.writer.write(v3.encode_request(1, add(1, 1, bytes(size)))[:sent])
+            if sent > 100:
+                assert (await hostile.receive())[1].code is Code.UNAUTHORIZED
             assert await hostile.is_closed()
             assert (await other.ask(add(1, 1))).code is Code.OK
 

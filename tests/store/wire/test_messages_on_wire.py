@@ -24,7 +24,7 @@ from strategies import (
 from fencepost.store import messages as m
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import is_version_2, schema, v2, v3
-from fencepost.store.wire.frames import LENGTH_SIZE, Frames, RefusedError, WireError
+from fencepost.store.wire.frames import HEAD_SIZE, LENGTH_SIZE, Frames, RefusedError, WireError
 from fencepost.store.wire.varint import varint
 
 VERSIONS = pytest.mark.parametrize("version", [v2, v3])
@@ -97,6 +97,19 @@ def test_what_a_version_has_no_words_for_is_not_sent_in_it() -> None:
         v3.encode_request(1, m.BatchRead(1, 2))
     with pytest.raises(TypeError, match="version 3 has no BatchReadResponse"):
         v3.encode_response(1, m.BatchReadResponse(1, 2, Code.OK))
+
+
+@given(TXNS, ADDS, st.integers(-1, 63))
+def test_the_head_of_an_add_says_what_it_is_about_unless_it_is_a_recoverys(
+    txn: int, add: m.AddEntry, damage: int
+) -> None:
+    for version in (v3, v2) if v2.speaks(add) else (v3,):
+        head = (payload(version.encode_request(txn, add)) + bytes(HEAD_SIZE))[:HEAD_SIZE]
+        about = (0 if version is v2 else txn, add.ledger, add.entry_id)
+        assert version.decode_add_head(head) == (None if add.recovery else about)
+        damaged = bytearray(head)
+        damaged[damage] ^= 0x80
+        version.decode_add_head(bytes(damaged))  # raises nothing
 
 
 @given(KEYS, st.sampled_from([m.AddEntry(1, 2, 1, bytes(24), b""), m.ReadEntry(1, 2), m.BatchRead(1, 2)]))

@@ -35,13 +35,14 @@ class Inbox:
 
     :meth:`buffer` gives the room for what comes next, and :meth:`arrived` what is there then; :meth:`keep` puts aside
     what is left of that. ``shared`` is used by all connections, one after another: nothing of it may be looked at
-    later.
+    later. ``skips``: the bytes to come that are let go by.
     """
 
-    __slots__ = ("_kept", "_needed", "_own", "_shared", "held")
+    __slots__ = ("_kept", "_needed", "_own", "_shared", "held", "skips")
 
     def __init__(self, shared: Memory) -> None:
         self.held = 0
+        self.skips = 0
         self._shared = shared
         self._kept = b""
         self._own: Memory | None = None
@@ -65,7 +66,13 @@ class Inbox:
         """So many bytes were put into the buffer: the memory where all of them are, from its beginning on, and how many
         they are.
         """
-        return self._own or self._shared, self.held + count
+        memory, stop = self._own or self._shared, self.held + count
+        if self.skips:  # nothing is held
+            skipped = min(self.skips, stop)
+            self.skips -= skipped
+            memory.array[: stop - skipped] = memory.array[skipped:stop]
+            stop -= skipped
+        return memory, stop
 
     def keep(self, memory: Memory, start: int, stop: int, needed: int) -> None:
         """Put aside the first bytes of a message, which has ``needed`` bytes with its length as far as that is

@@ -9,7 +9,7 @@ or timer for an entry.
 
 No connection takes more than its part. It is not read from while it has too much in flight or does not take its
 answers, and it is closed with a line in the log when it sends what is no message, stops in the middle of one, or takes
-no answer for too long.
+no answer for too long. An add that is too large is answered, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
-from fencepost.store.wire.frames import LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
+from fencepost.store.wire.frames import HEAD_SIZE, LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
 from fencepost.tls import Tls, upgrade
 from fencepost.tracing import TraceWriter
 from fencepost.users import REALM, Users
@@ -132,6 +132,9 @@ BACKLOG = 1_024
 
 LARGE = 16 * 1024
 """Bytes of a body, from which on it takes less time to send it from where it lies than to copy it among others."""
+
+SKIPPED = 64 << 20
+"""Bytes of the largest message that is let go by, for its add to be answered."""
 
 _SHORT = 128
 """More bytes than the frame of a read has."""
@@ -385,8 +388,10 @@ class Server:
         while stop - start >= LENGTH_SIZE:
             length = length_of(view, start, stop)
             if not 0 < length <= limit:
-                connection.close(str(refused_length(length, limit)))
-                break
+                start, before_it = self._refuse(connection, memory, start, stop), start
+                if start == before_it:
+                    break
+                continue
             end = start + LENGTH_SIZE + length
             if end > stop or not self._take_message(connection, bytes(view[start + LENGTH_SIZE : end]), end == stop):
                 break
@@ -394,6 +399,31 @@ class Server:
             self._taken += 1
         if self.loops is None and before < WORTH <= self._taken:
             self.load_loops()
+        return start
+
+    def _refuse(self, connection: Connection, memory: Memory, start: int, stop: int) -> int:
+        """Answer an add that is too large, with the code that ends its writer: BookKeeper's client takes other codes,
+        and a connection that is closed, for a failed bookie, and tries others for ever. What is no such add closes the
+        connection. Gives where to go on, which is ``start`` if more has to arrive before.
+        """
+        view, first = memory.view, start + LENGTH_SIZE
+        length = length_of(view, start, stop)
+        error = refused_length(length, self.settings.netty_max_frame_size_bytes)
+        if connection.is_admitted and 0 < length <= SKIPPED:
+            if stop < first + HEAD_SIZE:
+                return start
+            head = bytes(view[first : first + HEAD_SIZE])
+            codec = v2 if is_version_2(head) else connection.codec
+            add = codec.decode_add_head(head)
+            if add is not None:
+                txn, ledger, entry_id = add
+                _log.warning("entry %d of ledger %d from %s is refused: %s", entry_id, ledger, connection.peer, error)
+                answer = AddEntryResponse(ledger, entry_id, Code.UNAUTHORIZED)
+                connection.answers.append(codec.encode_response(txn, answer))
+                end = first + length
+                connection.inbox.skips, connection.began = max(0, end - stop), connection.heard
+                return min(end, stop)
+        connection.close(str(error))
         return start
 
     def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:
@@ -490,8 +520,8 @@ class Server:
                 row = end
             start = int(after)
             if outcome == loops.REFUSED:
-                connection.close(str(refused_length(length_of(memory.view, start, stop), limit)))
-            if outcome != loops.COMPLETE or start == stop:
+                start = self._refuse(connection, memory, start, stop)
+            if outcome == loops.PARTIAL or start == stop or (outcome == loops.REFUSED and start == after):
                 return start
 
     def _take_adds(self, connection: Connection, memory: Memory, rows: _Rows, first: int, stop: int) -> None:
@@ -938,13 +968,12 @@ class Server:
             elif not connection.is_served and now - connection.since > settings.frame_timeout_ms / 1000:
                 connection.close("it has said nothing that is served (frameTimeoutMs)")
             elif (
-                connection.held
+                (connection.held or connection.inbox.skips)
                 and (connection.is_reading or self.crowded)
                 and now - connection.began > settings.frame_timeout_ms / 1000
             ):
-                connection.close(
-                    f"it has sent {connection.held:,} bytes of a message and not the rest (frameTimeoutMs)"
-                )
+                some = f"{connection.held:,} bytes" if connection.held else "a part"
+                connection.close(f"it has sent {some} of a message and not the rest (frameTimeoutMs)")
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
@@ -1058,7 +1087,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.heard = self.server.loop.time()
-        self.server.take(self, *self.inbox.arrived(nbytes))
+        memory, stop = self.inbox.arrived(nbytes)
+        if stop:
+            self.server.take(self, memory, stop)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True

@@ -78,7 +78,8 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         Meta(
             ge=1_024,
             le=1 << 30,
-            description="bytes of the largest message; a connection that announces a larger one is closed",
+            description="bytes of the largest message; a larger add, of up to 64 MiB, is answered EUA, which ends its "
+            "writer, and any other larger message closes its connection",
         ),
     ] = 5 * MIB
     max_connections: Annotated[

@@ -2,7 +2,7 @@
 2.
 
 Every message travels in a frame (:mod:`~fencepost.store.wire.frames`). :func:`is_version_2` tells from a payload in
-which version it is; :mod:`~fencepost.store.wire.v3` and :mod:`~fencepost.store.wire.v2` have the same four functions.
+which version it is; :mod:`~fencepost.store.wire.v3` and :mod:`~fencepost.store.wire.v2` have the same functions.
 Version 3 needs the extra ``store``. From BookKeeper's ``BookieProtoEncoding``, ``BookieProtocol`` and
 ``BookkeeperProtocol.proto``.
 """

@@ -12,6 +12,9 @@ DEFAULT_LIMIT = 5 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 LENGTH_SIZE = _LENGTH.size
 
+HEAD_SIZE = 64
+"""Bytes at the beginning of a payload in which all of an add is but its entry, in either version."""
+
 
 class WireError(FencepostError):
     """The bytes are not the protocol's. Nothing that follows them on the connection can be understood: it is to be

@@ -141,6 +141,16 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
     raise WireError(f"operation {operation} of version {version} in {size:,} bytes is not served")
 
 
+def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
+    """The number, the ledger and the entry id of the add that a payload begins with; None for anything else, and for
+    the add of a recovery.
+    """
+    version, operation, flags = _HEADER.unpack_from(head)
+    ledger, entry_id, _ = _IDS.unpack_from(head, _ADD_SIZE)
+    is_add = version == VERSION and operation == ADD_ENTRY and not flags & _RECOVERY_ADD
+    return (0, ledger, entry_id) if is_add and ledger >= 0 and 0 <= entry_id <= m.LAST_ENTRY else None
+
+
 def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int | None = None) -> RefusedError:
     """The error for a request that the bookie need not be asked about. The answer is in the version of the request."""
     code = Code.BAD_REQUEST if version == VERSION else Code.BAD_VERSION

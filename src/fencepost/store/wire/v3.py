@@ -22,7 +22,7 @@ from fencepost.store import messages as m
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import availability, schema
 from fencepost.store.wire.frames import RefusedError, WireError, frame
-from fencepost.store.wire.varint import varint
+from fencepost.store.wire.varint import read_varint, varint
 
 VERSION = 3
 
@@ -133,6 +133,23 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
     if request is None:
         raise _refused(header, Code.BAD_REQUEST, f"the {operation.request.__name__} makes no sense", operation, part)
     return header.txnId, request
+
+
+def decode_add_head(head: bytes) -> tuple[int, int, int] | None:
+    """The number, the ledger and the entry id of the add that a payload begins with; None for anything else, and for
+    the add of a recovery, whose header has a priority.
+    """
+    numbers, at = [], 2
+    try:
+        for tags in (b"\x08\x03\x10\x02\x18", b"\xaa\x06", b"\x08", b"\x10"):
+            if not head.startswith(tags, at):
+                return None
+            number, at = read_varint(head, at + len(tags))
+            numbers.append(number)
+    except IndexError:
+        return None
+    txn, _, ledger, entry_id = numbers
+    return (txn, ledger, entry_id) if max(txn, ledger) < 1 << 63 and entry_id <= m.LAST_ENTRY else None
 
 
 def _refused(

@@ -9,6 +9,15 @@ _FIRST = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(_TWO)]
 """The lowest 14 bits of a number that goes on."""
 
 
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at a place, and where it ends. Raises :class:`IndexError` if that is beyond the data."""
+    number = shift = 0
+    while data[at] & 128:
+        number |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return number | data[at] << shift, at + 1
+
+
 def varint(number: int) -> bytes:
     """The bytes of a number; of a negative one, those of its 64 bits."""
     if 0 <= number < _TWO:
