@@ -86,6 +86,49 @@ def test_the_second_time_no_python_is_run() -> None:
         assert (follower.evaluations, follower.walked) == (evaluations, walked)
 
 
+class Keeps(Protocol):
+    """Keeps what it is given, or what is picked."""
+
+    kept: Any = state(None)
+
+    @action(value=(0,))
+    def keeps(self, value: Any) -> None:
+        self.kept = value
+
+    @action
+    def picks(self) -> None:
+        self.kept = one_of([1, True, 1.0, 0.0, -0.0, (1,), (True,), (0.0,), (-0.0,)])
+
+
+@pytest.mark.parametrize("equal", [(1, True, 1.0), (0.0, -0.0), ((1,), (True,)), ((0.0,), (-0.0,))])
+def test_what_python_takes_for_equal_is_learnt_as_what_it_is(equal: tuple[Any, ...]) -> None:
+    follower = Follower(Keeps())
+    for evaluations in (2 * len(equal), 2 * len(equal)):
+        for value in equal:
+            for step in (("keeps", (("value", value),), ()), ("picks", (), (value,))):
+                row = follower.initial()
+                do(follower, row, step)
+                assert repr(follower.value(row, ("kept",))) == repr(value)
+        assert follower.evaluations == evaluations
+    assert follower.walked == 2 * len(equal)
+
+
+def test_a_record_is_picked_by_fields_of_their_own_types() -> None:
+    class Item(Record):
+        id: Any = 0
+
+    class Picks(Protocol):
+        kept: Any = state(None)
+
+        @action
+        def picks(self) -> None:
+            self.kept = one_of([Item(1), Item(True)])
+
+    follower = Follower(Picks())
+    for value in (1, True, 1, True):
+        assert do(follower, follower.initial(), ("picks", (), (like(id=value),))).labels[0].id is value
+
+
 def test_a_refusal_is_learnt_too() -> None:
     follower = Follower(Counters())
     row = follower.initial()

@@ -12,7 +12,7 @@ from counters import CountersConformance, Told, happened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost import FencepostError, ModelValue
+from fencepost import FencepostError, ModelValue, Protocol, constant
 from fencepost.conform.conformance import Event, Step
 from fencepost.conform.follow import Has
 from fencepost.conform.validate import Validator, Verdict
@@ -156,8 +156,18 @@ def test_a_set_that_has_something() -> None:
     assert Has(1).matches(frozenset({1, 2}))
     assert not Has(3).matches(frozenset({1, 2}))
     assert not Has(3).matches(3)
+    assert not Has(1).matches(frozenset({True}))
     verdict = _as_told(Step("tells", (("n", N1), ("m", N2)), after=((("count", N1), Has(1)),)))
     assert str(verdict.refusals[0].why) == "count.n1 is 1 then, and the trace says it has 1"
+
+
+def test_constants_that_python_takes_for_equal_are_constants_of_two_protocols() -> None:
+    class Limited(Protocol):
+        limit: float = constant(1.0)
+
+    validator = Validator(type("Any", (CountersConformance,), {"protocol": Limited}))
+    zeros = [validator.follower({"limit": limit}) for limit in (0.0, -0.0, 0.0)]
+    assert zeros[0] is zeros[2] is not zeros[1]
 
 
 def _as_told(*steps: Step) -> Verdict:

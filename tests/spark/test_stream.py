@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import ProtocolRaised
 from fencepost.conform.outcome import Outcome
 from fencepost.conform.watch import Limits
 from fencepost.spark.cluster import Cluster
@@ -51,6 +52,17 @@ def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) ->
         ("r", "good", "accepted"),
     ]
     assert told[0].refusals[0].step == "reads(w=w1)"
+
+
+def test_a_conformance_that_raises_ends_it(spark: object, tmp_path: Path) -> None:
+    text, told = Path(CONFORMANCE).read_text(), list[Outcome]()
+    asked = "    is_over = still_needed = lambda events: nobody\n\n    def constants("
+    (tmp_path / "broken.py").write_text(text.replace("    def constants(", asked, 1))
+    with RunsFile(tmp_path / "t.parquet") as file:
+        file.emit("r", "a", 1, 1, "writes", "7", {"value": 1})
+    with closing(Cluster()) as cluster, pytest.raises(ProtocolRaised) as raised:
+        follow(cluster, [str(tmp_path)], Request(str(tmp_path / "broken.py")), Limits(), told.extend)
+    assert str(raised.value).startswith("the conformance raised NameError: name 'nobody' is not defined") and not told
 
 
 def test_a_gap_ends_it(spark: object, tmp_path: Path) -> None:

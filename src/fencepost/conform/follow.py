@@ -22,7 +22,7 @@ from fencepost.spec.context import Disabled, Event, InOrder, Slot, current
 from fencepost.spec.declarations import Declared
 from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Record, Value, freeze, same, show, show_call
+from fencepost.spec.values import NotAValue, Record, Value, encode, freeze, kind_of, same, show, show_call
 from fencepost.step.authors import told
 from fencepost.step.state import Store, encode_path
 
@@ -68,7 +68,8 @@ class Has:
 
     def matches(self, value: Any) -> bool:
         """Whether the value is in this set."""
-        return isinstance(value, frozenset) and self.value in value
+        held = frozenset.__iter__(value) if isinstance(value, frozenset) and self.value in value else ()
+        return any(same(each, self.value) for each in held)
 
     def __str__(self) -> str:
         return f"it has {show(self.value)}"
@@ -197,6 +198,10 @@ def _offers(options: Sequence[Value], wanted: Value) -> bool:
     return wanted in options and (type(wanted) is int or not isinstance(options, range))
 
 
+def _kind_of_pick(wanted: Pick) -> type | bytes:
+    return encode(wanted.fields) if type(wanted) is Like else kind_of(wanted)
+
+
 def _said(wanted: Pick) -> str:
     return str(wanted) if type(wanted) is Like else show(wanted)
 
@@ -243,7 +248,7 @@ class Follower:
 
         Raises :class:`fencepost.ProtocolRaised` if there is no such action, or if its own Python does.
         """
-        key = (action, parameters, picks)
+        key = (action, parameters, picks, *[kind_of(value) for _, value in parameters], *map(_kind_of_pick, picks))
         if len(row) < len(self.store.slots):
             row.extend([0] * (len(self.store.slots) - len(row)))
         node = self._tries.get(key)
@@ -326,7 +331,7 @@ class Follower:
             raise KeyError(path)
         return next(shape.slots(path))
 
-    def _learn(self, key: Hashable, leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
+    def _learn(self, key: tuple[Any, ...], leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
         """Enter a path into its trie."""
         self._learnt += 1
         if self._learnt > self.most_learnt:
@@ -344,7 +349,7 @@ class Follower:
                 node = children[at] = _Node(node.slots[0])
                 node.children[first] = rest
             if type(node) is not _Node or depth == len(slots) or node.slot != slots[depth]:
-                raise ProtocolRaised(f"{key} is not deterministic: it must depend on the state alone")
+                raise ProtocolRaised(f"{key[:3]} is not deterministic: it must depend on the state alone")
             children, at = node.children, numbers[depth]
             depth += 1
         children[at] = self._chain(slots[depth:], numbers[depth:], leaf)

@@ -14,7 +14,7 @@ from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import MOST_LEARNT, Follower, Has, Refused, Taken
 from fencepost.conform.order import PartialOrder, lines_of
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import same, show
+from fencepost.spec.values import encode, freeze, same, show
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Validator:
         while learnt > self.most_learnt:
             learnt -= self.followers.pop(next(iter(self.followers))).evaluations
         made = (conformance or self.conformance).protocol
-        key = (made, *sorted(constants.items()))
+        key = (made, encode(freeze(tuple(sorted(constants.items())))))
         follower = self.followers.pop(key, None)
         if follower is None:
             protocol: Protocol = made(**constants)

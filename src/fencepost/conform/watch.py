@@ -147,7 +147,7 @@ class Watch:
         """What the conformance answers. Raises :class:`fencepost.ProtocolRaised` if it raises."""
         try:
             return question(events)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProtocolRaised(f"the conformance raised {brief(error)}") from error
 
     def _reported(self, name: str, outcome: Outcome) -> Outcome:

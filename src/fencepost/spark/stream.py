@@ -20,11 +20,11 @@ import msgspec
 from fencepost.conform.outcome import Outcome
 from fencepost.conform.tail import Tail
 from fencepost.conform.watch import Kept, Limits, Watch
-from fencepost.errors import SystemFailure
+from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
-from fencepost.spark.validate import TEXT, VERDICTS, Request, event_of, outcome_of, row_of, validator_of
+from fencepost.spark.validate import TEXT, VERDICTS, Request, event_of, outcome_of, row_of, row_with, validator_of
 from fencepost.tracing import RunsFile
 
 EVERY = 1.0
@@ -45,8 +45,8 @@ def follow(
     """Report the verdicts of traces as they become certain, until ``until`` is true, or until KeyboardInterrupt, which
     ends the stream likewise.
 
-    Raises :class:`fencepost.tracing.TraceError` if events are missing, and :class:`fencepost.SystemFailure` if Spark
-    fails.
+    Raises :class:`fencepost.tracing.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
+    conformance raises when it is asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
     """
     with tempfile.TemporaryDirectory(prefix="fencepost-validate-") as folder, contextlib.ExitStack() as cleanup:
         spark = cluster.session_with(
@@ -60,8 +60,12 @@ def follow(
             sources.append(f"file://{feeder.folder}")
         stream = verdicts(spark, sources, request, limits, cluster.cores)
 
+        raised: list[str] = []
+
         def batch(frame: Any, number: int) -> None:
-            found = [outcome_of(row) for row in frame.collect()]
+            rows = frame.collect()
+            raised.extend(row.problem for row in rows if row.subject is None)
+            found = [outcome_of(row) for row in rows if row.subject is not None]
             if found:
                 report(found)
 
@@ -69,10 +73,12 @@ def follow(
         query = writer.trigger(processingTime=f"{EVERY} seconds").start()
         cleanup.callback(_stop, query)
         with contextlib.suppress(KeyboardInterrupt):
-            while query.isActive and feeder.failure is None and not until():
+            while query.isActive and feeder.failure is None and not raised and not until():
                 time.sleep(EVERY / 4)
         if feeder.failure is not None:
             raise feeder.failure
+        if raised:
+            raise ProtocolRaised(raised[0])
         if query.exception() is not None:
             raise SystemFailure(f"Spark failed: {reason(query.exception())}")
 
@@ -155,7 +161,9 @@ _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "paramet
 
 
 class WatchTask:
-    """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain."""
+    """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain; or a row without a
+    subject, if the conformance raises when it is asked what is over.
+    """
 
     def __init__(self, request: Request, limits: Limits) -> None:
         self.request = request
@@ -170,9 +178,12 @@ class WatchTask:
             for frame in frames:
                 rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
                 watch.feed((event_of(*row) for row in rows), now)
-        found = watch.look(now)
+        try:
+            told = [row_of(outcome) for outcome in watch.look(now)]
+        except ProtocolRaised as error:
+            told = [row_with(run=key[0], problem=str(error))]
         state.update((_encode(watch.kept),))
         if watch.is_waiting:
             state.setTimeoutDuration(int(EVERY * 1000))
-        for outcome in found:
-            yield row_of(outcome).to_pandas()
+        for row in told:
+            yield row.to_pandas()

@@ -333,7 +333,7 @@ class ValidateTask:
             trace = partial(_events_of, rows)
             yield row_of(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict))
         if coverage is not None:
-            yield _row({"covered_by": msgspec.msgpack.encode(coverage.visits)})
+            yield row_with(covered_by=msgspec.msgpack.encode(coverage.visits))
 
 
 def event_of(
@@ -379,10 +379,11 @@ def row_of(outcome: Outcome) -> pa.RecordBatch:
     """An outcome as a row."""
     values = {name: getattr(outcome, name) for name in Outcome.__struct_fields__}
     values["refusals"] = msgspec.json.encode(outcome.refusals).decode()
-    return _row(values)
+    return row_with(**values)
 
 
-def _row(values: dict[str, Any]) -> pa.RecordBatch:
+def row_with(**values: Any) -> pa.RecordBatch:
+    """A row in which all else is null."""
     return pa.RecordBatch.from_pylist([{name: values.get(name) for name in SCHEMA.names}], SCHEMA)
 
 

@@ -570,6 +570,12 @@ def same(one: Value, other: Value) -> bool:
         return True
 
 
+def kind_of(value: Value) -> type | bytes:
+    """What tells a value from all that Python takes for equal to it: the class of an atom, and else the content."""
+    kind = type(value)
+    return kind if kind in _ATOMS else encode(value)
+
+
 def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
     """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such
     as 1 and True: in a set or a map, one of them would silently stand for both.
