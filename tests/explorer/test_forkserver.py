@@ -97,8 +97,9 @@ def test_a_search_that_does_not_look_up_is_ended() -> None:
 
 
 def test_a_search_keeps_its_limits_even_if_it_does_not_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.explorer.find.SPARE", 0.0)
-    explorer = Explorer(Session(Lamp()), limits=SearchOptions(workers=1, timeout=0.1))
+    # it is ended at once, when its own limit is far away: that it keeps by itself, if it gets that far
+    monkeypatch.setattr("fencepost.explorer.find.SPARE", -1.2 * PATIENCE)
+    explorer = Explorer(Session(Lamp()), limits=SearchOptions(workers=1, timeout=PATIENCE))
     try:
         explorer.find({"session": explorer.name, "at": 0, "expression": f"on and {ENDLESS}"})
         assert explorer.search is not None
