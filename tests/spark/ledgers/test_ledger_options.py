@@ -100,6 +100,8 @@ def test_a_write_has_options_of_its_own() -> None:
     assert parse_write(given, streams=False) == WriteOptions(
         metadata=METADATA["metadata"], log="orders", write_id="w1", lead_timeout=2.5, password="secret"
     )
+    for text, seconds in (("500ms", 0.5), ("2m", 120.0), ("1.5 h", 5400.0)):
+        assert parse_write({**METADATA, "log": "a", "leadTimeout": text}, streams=True).lead_timeout == seconds
     assert not parse_write({**METADATA, "log": "a", "failOnDataLoss": "false"}, streams=False).fail_on_data_loss
     sparks = {"checkpointlocation": "/tmp/c", "queryName": "mine"}
     assert parse_write({**METADATA, "log": "orders", **sparks}, streams=True) == WriteOptions(
@@ -124,8 +126,16 @@ def test_a_write_has_options_of_its_own() -> None:
             True,
             "option writeId is for what is no stream: a stream is known by the id",
         ),
-        ({**METADATA, "log": "a", "leadTimeout": "0"}, False, "option leadTimeout is '0': give seconds, more than 0"),
-        ({**METADATA, "log": "a", "leadTimeout": "a minute"}, True, "option leadTimeout is 'a minute'"),
+        (
+            {**METADATA, "log": "a", "leadTimeout": "0"},
+            False,
+            "option leadTimeout: 0 is too short: give more than 0 seconds",
+        ),
+        (
+            {**METADATA, "log": "a", "leadTimeout": "a minute"},
+            True,
+            "option leadTimeout: 'a minute' is not a number of seconds",
+        ),
     ],
 )
 def test_options_of_a_write_that_make_no_sense(given: dict[str, str], streams: bool, said: str) -> None:

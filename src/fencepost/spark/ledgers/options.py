@@ -4,6 +4,7 @@ hands over.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fencepost import arguments
 from fencepost.errors import OptionError
 from fencepost.log.chain import End, Position, position_of
 from fencepost.log.metadata import checked_name
@@ -133,14 +135,15 @@ def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
                 "option writeId is for what is no stream: a stream is known by the id that its checkpoint has"
             )
         _checked("writeId", texts["writeId"], "a write")
-    timeout = texts.get("leadTimeout", "60")
-    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", timeout) or float(timeout) == 0:
-        raise OptionError(f"option leadTimeout is {timeout!r}: give seconds, more than 0")
+    try:
+        lead_timeout = arguments.seconds(texts.get("leadTimeout", "60"))
+    except argparse.ArgumentTypeError as error:
+        raise OptionError(f"option leadTimeout: {error}") from None
     return WriteOptions(
         metadata=texts["metadata"],
         log=texts["log"],
         write_id=texts.get("writeId"),
-        lead_timeout=float(timeout),
+        lead_timeout=lead_timeout,
         fail_on_data_loss=_flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
         password=texts.get("password", ""),
     )
