@@ -4,6 +4,7 @@ too.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE
@@ -121,6 +123,35 @@ def test_bookies_are_listed(store: tuple[str, list[Process]]) -> None:
     assert [each["state"] for each in json.loads(told.stdout)] == ["writable"] * 3
 
 
+async def awaited(uri: str, settings: ClientSettings) -> None:
+    await fencepost.connect(uri, settings)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "bookie list",
+        "bookie cookie delete 127.0.0.1:1",
+        "autorecovery status --metadata zk://127.0.0.1:1/ledgers",
+        "bookie . --set bookiePort=0 --metadata zk://127.0.0.1:1/ledgers",
+        "ledger list",
+    ],
+)
+def test_commands_say_that_the_metadata_service_does_not_answer(typed: str, tmp_path: Path) -> None:
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "fencepost", *typed.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment("zk://127.0.0.1:1/ledgers"),
+        cwd=tmp_path,
+    )
+    assert waiting.stderr is not None
+    told = waiting.stderr.readline()
+    waiting.kill()
+    waiting.communicate()
+    assert "the metadata service at 127.0.0.1:1 refuses connections; trying for " in told
+
+
 def test_who_connects_to_nobody_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
     settings = ClientSettings(connect_timeout=1.6)
     for address, why in (("127.0.0.1:1", "refuses connections"), ("no.such.host.invalid:1", "there is no host")):
@@ -130,6 +161,10 @@ def test_who_connects_to_nobody_is_told_why(caplog: pytest.LogCaptureFixture) ->
             fencepost.connect_sync(f"zk://{address}/ledgers", settings)
         assert why in caplog.text and "; trying for 0.6 s more" in caplog.text
         assert it.value.__suppress_context__ and len(it.traceback) <= 4
+        with pytest.raises(fencepost.MetadataServiceError) as it:
+            asyncio.run(awaited(f"zk://{address}/ledgers", settings))
+        ours = [str(entry.path) for entry in it.traceback if "asyncio" not in str(entry.path)]
+        assert it.value.__suppress_context__ and len(ours) <= 4, ours
     with pytest.raises(AttributeError, match="log: nothing is connected yet: write with fencepost.connect"):
         fencepost.connect("zk://127.0.0.1:1/ledgers").log("orders")  # type: ignore[attr-defined]
 

@@ -60,14 +60,14 @@ class Opening(Generic[H]):
         self._handle: H | None = None
 
     def __await__(self) -> Generator[Any, None, H]:
-        return self.opened().__await__()
+        return self._open().__await__()
 
     async def opened(self) -> H:
         """The handle, once it is open."""
         return await self._open()
 
     async def __aenter__(self) -> H:
-        self._handle = await self.opened()
+        self._handle = await self._open()
         await self._handle.__aenter__()
         return self._handle
 
@@ -96,7 +96,6 @@ class Store:
             session_timeout=settings.session_timeout,
             connect_timeout=settings.connect_timeout,
             operation_timeout=settings.metadata_timeout,
-            waits=lambda why: _log.warning("%s", why),
         )
         tracing = None
         try:

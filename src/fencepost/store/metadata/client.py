@@ -75,6 +75,7 @@ Watch = tuple[Callable[..., None], *tuple[Any, ...]]
 """A function and its arguments."""
 
 _log = logging.getLogger("fencepost.store.metadata")
+_said = logging.getLogger("fencepost.ledgers")  # which is seen wherever nobody asked for a log
 _kazoo_log = logging.getLogger("fencepost.store.metadata.kazoo")
 # Clients try again by themselves: only who asks for it sees why. What a log says is seen wherever nobody asked.
 logging.getLogger("fencepost.store").addHandler(logging.NullHandler())
@@ -200,12 +201,11 @@ class MetadataClient:
         operation_timeout: float = 30.0,
         tls: Tls | None = None,
         credentials: Credentials | None = None,
-        waits: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds. ``tls``: without it,
         as :class:`fencepost.store.security.Security` of the environment says. ``credentials``: as whom to authenticate
-        by SASL, by default as :meth:`fencepost.users.Credentials.read` has it. ``waits`` is called once, with a line
-        that says why, if it takes longer than :data:`PATIENT`.
+        by SASL, by default as :meth:`fencepost.users.Credentials.read` has it. If it takes longer than
+        :data:`PATIENT`, a line says why.
 
         The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no
         address, :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the
@@ -221,8 +221,12 @@ class MetadataClient:
                     async with asyncio.timeout(PATIENT):
                         await client._connected.wait()
                 if not client._connected.is_set():
-                    left = f"trying for {connect_timeout - PATIENT:g} s more"
-                    waits(f"the metadata service at {client.address.hosts} {await client._refusal()}; {left}")
+                    _said.warning(
+                        "the metadata service at %s %s; trying for %g s more",
+                        client.address.hosts,
+                        await client._refusal(),
+                        connect_timeout - PATIENT,
+                    )
                     await client._connected.wait()
             if client._is_refused and client.credentials is not None:
                 raise MetadataServiceError(
@@ -799,7 +803,7 @@ class MetadataClient:
         ):
             raise
         except exceptions.KazooException as error:
-            raise self._refused(what, error) from error
+            raise self._refused(what, error) from None
 
     async def _asked(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
         """The result of an idempotent operation: it is repeated until it is answered or the time is over."""
