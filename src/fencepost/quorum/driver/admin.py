@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -25,8 +26,13 @@ from fencepost.tls import Tls
 
 R = TypeVar("R")
 
+PATIENT = 1.0
+"""Seconds without an answer after which who waits is told why."""
+
 AGAIN = 0.1
 """Seconds after which is asked again what can not be done yet."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Administrator:
@@ -79,6 +85,7 @@ class Administrator:
 
     async def _ask(self, request: AnyRequest, kind: type[R]) -> tuple[str, R]:
         """Ask whoever leads, and again what can not be done yet; where the answer came from, and the answer."""
+        told = asyncio.get_running_loop().call_later(PATIENT, self._tell)
         try:
             async with asyncio.timeout(self.patience):
                 while True:
@@ -97,6 +104,11 @@ class Administrator:
                     await asyncio.sleep(AGAIN)
         except TimeoutError as error:
             raise SystemFailure(f"{self.patience:g} seconds were not enough: {self._problem}") from error
+        finally:
+            told.cancel()
+
+    def _tell(self) -> None:
+        _logger.warning("not done yet: %s; trying for %g s more", self._problem, self.patience - PATIENT)
 
     async def _ask_one(self, endpoint: str, request: AnyRequest) -> AnyResponse | None:
         try:

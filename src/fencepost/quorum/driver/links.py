@@ -266,6 +266,8 @@ class _Outgoing(_Link):
                 await asyncio.shield(self.opened)
         except TimeoutError:
             self.lost("it did not answer in time")
+        except ConnectionRefusedError:
+            self.lost("it refuses connections")
         except (OSError, LinkError, ValueError, OverflowError) as error:
             self.lost(str(error))
 
