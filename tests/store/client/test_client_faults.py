@@ -10,14 +10,16 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from log.standing_logs import Standing
+from log.standing_logs import SETTINGS, Standing
 from log.standing_logs import run as run_standing
 from patience import PATIENCE
 from store.client.standins import Cluster
 from store.processes import cluster as processes
 
 import fencepost
+from fencepost.client import Client
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.roles.leader import Leader
 from fencepost.log.writer import LogWriter
@@ -140,6 +142,19 @@ def test_a_fault_in_the_writer_of_a_log_reaches_all_who_wait(tmp_path: Path, mon
                 assert await outcome(use(store.log(log.name))) is not None, (owner, name)
 
     run_standing(tmp_path, test)
+
+
+def test_an_entry_that_bookies_do_not_take_ends_its_writer(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        settings = msgspec.structs.replace(SETTINGS, frame_limit=7 << 20)
+        async with await Client.connect(cluster.uri, settings) as store:
+            ledger = await store.create_ledger(ensemble=2)
+            assert await ledger.append(b"one") == 0
+            with pytest.raises(errors.UnauthorizedAccessError, match="larger than they take .nettyMaxFrameSizeBytes."):
+                await ledger.append(bytes(6 << 20))
+            assert len(ledger.metadata.fragments) == 1, "no bookie has failed"
+
+    run_standing(tmp_path, test, bookies=2)
 
 
 def test_a_client_does_not_survive_a_fork(tmp_path: Path) -> None:

@@ -491,7 +491,7 @@ def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
         async with store.create_ledger(ensemble=1, write_quorum=1) as ledger:
             bookie = ledger.metadata.fragments[-1].ensemble[0]
             assert await stranger.ask(bookie, add(ledger.id)) is not None
-            with pytest.raises(errors.UnauthorizedAccessError, match=f"bookies know ledger {ledger.id} by another key"):
+            with pytest.raises(errors.UnauthorizedAccessError, match="or they know the ledger by another key than"):
                 await ledger.append(b"one")
         assert (await store.ledger_metadata(ledger.id)).last_entry == -1, "its owner closes it all the same"
 

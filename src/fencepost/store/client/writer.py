@@ -438,15 +438,18 @@ class LedgerWriter:
                 future.set_exception(error)
 
 
-NOT_ITS_KEY = "bookies know ledger {ledger} by another key than its writer's"
+REFUSED = (
+    "bookies refuse entries of ledger {ledger}: one is larger than they take (nettyMaxFrameSizeBytes), or they know the"
+    " ledger by another key than its writer's"
+)
 
 
 def strange(ledger: int, bookie: str = "", then: str = "create one with another id") -> UnauthorizedAccessError:
-    """The error that a bookie knew the id of a new ledger before it was created, or that bookies know it by another
-    key than its writer's.
+    """The error that a bookie knew the id of a new ledger before it was created, or that bookies refuse its writer's
+    entries.
     """
     return UnauthorizedAccessError(
-        f"{f'bookie {bookie} knows ledger {ledger} already' if bookie else NOT_ITS_KEY.format(ledger=ledger)}:"
+        f"{f'bookie {bookie} knows ledger {ledger} already' if bookie else REFUSED.format(ledger=ledger)}:"
         " somebody wrote to this id or fenced it before the ledger was created, or had a ledger of this id that was"
         f" deleted; {then}"
     )
