@@ -77,6 +77,8 @@ CONFIGURATIONS = {
     "restart": (232_925, 41),
     "removal": (918_056, 55),
     "undisturbed": (660, 24),
+    "parted": (204, 20),
+    "parted-again": (574, 32),
     "addition": (208_850, 46),
     "addition-awaited": (152_374, 46),
     "removed-follower": (26, 13),

@@ -14,6 +14,8 @@ HOLDS = {
     "removal": 12_084,
     "adding": 188_895,
     "undisturbed": 660,
+    "parted": 204,
+    "parted-again": 574,
 }
 
 VIOLATED = {
@@ -41,7 +43,7 @@ def test_every_configuration_is_looked_at() -> None:
     assert set(HOLDS) | set(VIOLATED) == set(shipped("quorum").configurations)
 
 
-@pytest.mark.parametrize("name", ["default", "pre-votes", "undisturbed"])
+@pytest.mark.parametrize("name", ["default", "pre-votes", "undisturbed", "parted", "parted-again"])
 def test_it_is_the_published_protocol_where_that_has_a_step_for_everything(name: str) -> None:
     assert shipped("quorum").configurations[name].expect == "holds"
     protocol = shipped("quorum")(**shipped("quorum").configurations[name].constants)

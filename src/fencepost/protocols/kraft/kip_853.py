@@ -105,12 +105,15 @@ class Start(enum.Enum):
     ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
     configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
     ``ELECTED``: so it does, while the other voters have elected the second server, and have not heard of that yet.
+    ``PARTED``: the first leader has values that nobody has fetched, and the second server leads the next epoch; or, if
+    there may be a third one, the first leads that.
     """
 
     ESTABLISHED = "established"
     CONTESTED = "contested"
     OBSERVED = "observed"
     ELECTED = "elected"
+    PARTED = "parted"
 
 
 @cache
@@ -145,6 +148,11 @@ def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
 def pairs_that_change(protocol: KRaft) -> list[Pair]:
     """Every pair that may be disconnected or connected by itself: none where all change at once."""
     return pairs(protocol) if protocol.pair_by_pair else []
+
+
+def logs_have_parted(protocol: KRaft) -> bool:
+    """Whether logs part before the beginning."""
+    return protocol.start is Start.PARTED
 
 
 def pairs_may_be_disconnected(protocol: KRaft) -> bool:
@@ -200,6 +208,19 @@ ADDITION = voters(
     max_epoch=1,
     max_values_per_epoch=0,
     doc="a second voter is added to one that leads for a while",
+)
+PARTED = voters(
+    3,
+    values=2,
+    max_values_per_epoch=0,
+    timeouts_need_reasons=True,
+    start=Start.PARTED,
+    doc="a leader that wrote what nobody has fetched follows another",
+)
+PARTED_AGAIN = _like(
+    PARTED,
+    max_epoch=3,
+    doc="the same, but it leads once more, and the other follows, of whose epoch nobody has a record",
 )
 REMOVED_FOLLOWER = voters(
     2,
@@ -342,6 +363,8 @@ class KRaft(Protocol):
             expect="no_log_divergence",
             doc="the bug of the Raft thesis, from where two leaders disagree about who votes",
         ),
+        "parted": PARTED,
+        "parted-again": PARTED_AGAIN,
         "addition": ADDITION,
         "addition-awaited": _like(
             ADDITION,
@@ -412,6 +435,11 @@ class KRaft(Protocol):
         enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
         return enough and self.init_cluster_size < self.max_spawned_servers
 
+    @assumption
+    def a_parted_start_needs_servers_and_an_epoch(self) -> bool:
+        """There are three voters, and a second epoch."""
+        return not logs_have_parted(self) or (self.init_cluster_size == 3 and self.max_epoch >= 2)
+
     # -- the beginning -------------------------------------------------------------------------------------------------
 
     @initial
@@ -426,6 +454,8 @@ class KRaft(Protocol):
             self._observe()
         if self.start is Start.ELECTED:
             self._elect()
+        if self.start is Start.PARTED:
+            self._part()
 
     def _establish(self) -> None:
         first = servers_up_to(self.init_cluster_size)
@@ -498,6 +528,29 @@ class KRaft(Protocol):
                 self.server[other].become_unattached(me.current_epoch)
                 self.server[other].become_voted(second, me.current_epoch)
                 self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
+
+    def _part(self) -> None:
+        """The first leader wrote all values, and the second server was elected by the third; then, maybe, the first
+        was. Nobody has fetched any of that, and all follow the last leader.
+        """
+        first, second, third = voters = servers_up_to(3)
+        me = self.server[first]
+        me.log = (*me.log, *(Entry(Command.APPEND, 1, v) for v in self.values))
+        for v in self.values:
+            self.inv_sent[v] = self.inv_neg_acked[v] = True
+        for leader in (second, first)[: self.max_epoch - 1]:
+            me = self.server[leader]
+            me.become_candidate(leader)
+            me.become_leader(leader)
+            me.log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch))
+            for s in voters:
+                if s != leader:
+                    self.server[s].become_unattached(me.current_epoch)
+            self.server[third].become_voted(leader, me.current_epoch)
+        me.track_anew(me.config.members)
+        for s in voters:
+            if s != leader:
+                self.server[s].become_follower(s, leader, me.current_epoch)
 
     # -- restarts and crashes ------------------------------------------------------------------------------------------
 
@@ -1140,6 +1193,11 @@ class KRaft(Protocol):
             return False
         lost = [other for other in servers(self) if self.server[other].state is ServerState.DEAD_NO_STATE]
         return any(self._host(other) == me.identity.host for other in lost)
+
+    @sometimes(when=logs_have_parted)
+    def parted_logs_become_one(self) -> bool:
+        """All servers have the same log."""
+        return len({self.server[s].log for s in servers(self)}) == 1
 
     def _host(self, s: ModelValue) -> ModelValue | None:
         identity = self.server[s].identity

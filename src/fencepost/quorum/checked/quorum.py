@@ -32,7 +32,7 @@ from fencepost import (
     weak,
 )
 from fencepost.protocols.kraft import server as kraft
-from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, pairs, servers, voters
+from fencepost.protocols.kraft.kip_853 import PARTED, PARTED_AGAIN, KRaft, NonMemberFetch, pairs, servers, voters
 from fencepost.protocols.kraft.server import (
     BeginQuorumEpochRequest,
     Command,
@@ -186,6 +186,8 @@ class Quorum(KRaft):
             doc="a second voter is added once it has caught up",
         ),
         "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
+        "parted": PARTED,
+        "parted-again": PARTED_AGAIN,
         "voted-twice": voters(
             3,
             one_vote_an_epoch=False,
