@@ -1,12 +1,13 @@
 """``python -m bench.mutants [PROTOCOL ...]``: who notices when one rule of a protocol is changed.
 
-Each mutant is one change: a ``require`` dropped, a comparison shifted, a field not written, a message not sent. The
-configurations of its protocol look at it one after the other, the quickest first, up to the first that says something
-else than it does without the change; then, for rules that roles run, the simulator and its traces.
+Each mutant is one change: a ``require`` dropped, a comparison shifted, a field not written, a message not sent. A few
+quick configurations of its protocol look at each, one after the other, up to the first that says something else than it
+does without the change. After that, all the others look at what these do not notice; and, for rules that roles run, the
+simulator and its traces.
 
     python -m bench.mutants ledger-chaining              every mutant of one protocol
     python -m bench.mutants --sample 20 --seed 1         some of every protocol
-    python -m bench.mutants --again log                  those once more that nobody noticed
+    python -m bench.mutants --again log                  those once more that nothing noticed
     python -m bench.mutants --page > docs/mutants.md     the page, of what was run
 
 Results are added to a file, a line each, so a campaign can be ended and goes on where it was. A result counts as long
@@ -23,7 +24,7 @@ import time
 from pathlib import Path
 
 from bench.mutants import protocols
-from bench.mutants.judging import Baseline, Notice, baselines, judged, warm
+from bench.mutants.judging import Notice, baselines, by_configurations, by_simulator, warm
 from bench.mutants.mutate import Mutant, mutants_of
 from bench.mutants.page import page, reasons
 from bench.mutants.results import Results
@@ -37,12 +38,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="only so many mutants of each protocol")
     parser.add_argument("--seed", type=int, default=0, help="which those are (default: 0)")
     parser.add_argument("--only", metavar="TEXT", help="only mutants whose name has this in it")
-    parser.add_argument("--again", action="store_true", help="those again that nothing, or counts alone, noticed")
+    parser.add_argument("--again", action="store_true", help="those again that nothing noticed")
     parser.add_argument(
         "--states", type=int, default=400_000, help="the largest configuration (default: 400,000 states)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=4.0, help="the CPU seconds that a configuration may take (default: 4)"
     )
     parser.add_argument("--minutes", type=float, help="begin no mutant after so many minutes")
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"where results are kept (default: {RESULTS})")
@@ -56,47 +54,71 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _shown(mutant: Mutant, notice: Notice) -> str:
-    path = protocols.path_of(mutant.module).name
-    how = f" ({notice.how})" if notice.how else ""
-    return f"{notice.by:<13} {path}:{mutant.line}  {mutant.name.partition(': ')[2]}{how}"
+class _Campaign:
+    """The mutants of a protocol that are to be judged, up to a time."""
 
+    def __init__(self, subject: protocols.Subject, given: argparse.Namespace, results: Results, until: float) -> None:
+        self.subject = subject
+        self.given = given
+        self.results = results
+        self.until = until
+        sources = subject.sources()
+        self.texts = dict(sources)
+        self.mutants, self.skipped = mutants_of(sources)
+        if given.only:
+            self.mutants = [mutant for mutant in self.mutants if given.only in mutant.name]
+        if given.sample is not None:
+            self.mutants = random.Random(given.seed).sample(self.mutants, min(given.sample, len(self.mutants)))
 
-def _run(subject: protocols.Subject, given: argparse.Namespace, results: Results, until: float) -> bool:
-    """Judge the mutants of a protocol that are not judged yet; whether there was time for all."""
-    sources = subject.sources()
-    texts = dict(sources)
-    mutants, skipped = mutants_of(sources)
-    if given.only:
-        mutants = [mutant for mutant in mutants if given.only in mutant.name]
-    if given.sample is not None:
-        mutants = random.Random(given.seed).sample(mutants, min(given.sample, len(mutants)))
-    left = [mutant for mutant in mutants if not results.knows(subject, mutant, given.again)]
-    print(
-        f"{subject.name}: {len(mutants)} mutants, {len(mutants) - len(left)} known, {len(skipped)} that change nothing",
-        file=sys.stderr,
-    )
-    if not left:
-        return True
-    warm()
-    unchanged: list[Baseline] = baselines(subject, given.states, given.seconds)
-    names = ", ".join(one.configuration for one in unchanged)
-    print(f"{subject.name}: looked at by {names}", file=sys.stderr, flush=True)
-    began = time.monotonic()
-    for done, mutant in enumerate(left):
-        if time.monotonic() > until:
+    def run(self) -> bool:
+        """Judge the mutants that are not judged yet, by few, and then what nothing noticed, by all; whether there was
+        time for them.
+        """
+        row, say = self.results.row, self._say
+        new = [mutant for mutant in self.mutants if row(self.subject, mutant) is None]
+        known = len(self.mutants) - len(new)
+        say(f"{len(self.mutants)} mutants, {known} known, {len(self.skipped)} that change nothing")
+        if not self._judge(new, by_all=False):
             return False
-        notice = judged(subject, mutant, mutant.mutated(texts[mutant.module]), unchanged)
-        results.add(subject, mutant, notice)
-        if given.json:
-            print(json.dumps({"protocol": subject.name, "name": mutant.name, "by": notice.by, "how": notice.how}))
-        else:
-            print(_shown(mutant, notice), flush=True)
-        each = (time.monotonic() - began) / (done + 1)
-        if (done + 1) % 10 == 0:
-            rest = each * (len(left) - done - 1) / 60
-            print(f"{subject.name}: {done + 1} of {len(left)}, {each:.1f} s each, {rest:.0f} min left", file=sys.stderr)
-    return True
+        unnoticed = [m for m in self.mutants if (known := row(self.subject, m)) is not None and known.by == "nothing"]
+        left = [m for m in unnoticed if self.given.again or m in new or not row(self.subject, m).by_all]
+        return self._judge(left, by_all=True)
+
+    def _judge(self, left: list[Mutant], by_all: bool) -> bool:
+        if not left:
+            return True
+        warm()
+        subject = self.subject
+        unchanged = baselines(subject, by_all, self.given.states)
+        self._say(f"looked at by {', '.join(one.configuration for one in unchanged)}")
+        began = time.monotonic()
+        for done, mutant in enumerate(left):
+            if time.monotonic() > self.until:
+                return False
+            text = mutant.mutated(self.texts[mutant.module])
+            notice = by_configurations(subject, mutant.module, text, unchanged)
+            if by_all and notice.by == "nothing":
+                notice = by_simulator(subject, mutant.module, text)
+            self.results.add(subject, mutant, notice, by_all)
+            if by_all or notice.by != "nothing":
+                self._tell(mutant, notice)
+            each = (time.monotonic() - began) / (done + 1)
+            if (done + 1) % 10 == 0:
+                rest = each * (len(left) - done - 1) / 60
+                self._say(f"{done + 1} of {len(left)}, {each:.1f} s each, {rest:.0f} min left")
+        return True
+
+    def _say(self, what: str) -> None:
+        print(f"{self.subject.name}: {what}", file=sys.stderr, flush=True)
+
+    def _tell(self, mutant: Mutant, notice: Notice) -> None:
+        if self.given.json:
+            row = {"protocol": self.subject.name, "name": mutant.name, "by": notice.by, "how": notice.how}
+            print(json.dumps(row), flush=True)
+            return
+        place = f"{protocols.path_of(mutant.module).name}:{mutant.line}"
+        how = f" ({notice.how})" if notice.how else ""
+        print(f"{notice.by:<13} {place}  {mutant.name.partition(': ')[2]}{how}", flush=True)
 
 
 def main() -> int:
@@ -115,7 +137,7 @@ def main() -> int:
     until = float("inf") if given.minutes is None else time.monotonic() + given.minutes * 60
     try:
         for subject in subjects:
-            if not _run(subject, given, results, until):
+            if not _Campaign(subject, given, results, until).run():
                 break
     except KeyboardInterrupt:
         return 130

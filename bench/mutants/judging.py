@@ -14,16 +14,13 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from bench.mutants.mutate import Mutant
 from bench.mutants.protocols import Subject, path_of
-from fencepost import Options, Protocol, SearchOptions, action, check, constant, require, state
-from fencepost.check import SMALL_STATES
+from fencepost import Protocol, SearchOptions, action, check, constant, require, state
 from fencepost.loading import expectation
 from fencepost.protocols import shipped
 
@@ -33,13 +30,11 @@ BY = ("configuration", "refinement", "simulator", "traces", "counts", "nothing")
 MORE_STATES = 2
 """A mutant is searched up to so many times the states that the configuration has."""
 
-LEAST = 40_000
+LEAST = 20_000
 """Up to so many in any case."""
 
-SLOWER = 8
-"""And for so many times as long, in CPU seconds, and ``SPARE`` more: a mutant may call more of its Python."""
-
-SPARE = 10.0
+LONGEST = 30.0
+"""The CPU seconds after which a mutant is given up that has not reached so many states: its Python does not end."""
 
 SEEDS: Mapping[str, range] = {"store": range(1, 13), "quorum": range(1, 13), "log": range(40)}
 """The seeds of a simulator that a mutant is held to, of each profile."""
@@ -68,7 +63,6 @@ class Notice:
 
     by: str
     how: str
-    seconds: float = 0.0
 
 
 class _Counter(Protocol):
@@ -167,89 +161,103 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _searched(protocol: type[Protocol], name: str, most: int) -> dict[str, Any]:
+def _searched(protocol: type[Protocol], look: str, most: int) -> dict[str, Any]:
+    """What a configuration says, up to so many states; ``look``: its name, or that and its levels, ``default@12``."""
     began = _cpu()
+    name, _, levels = look.partition("@")
     deadlock = expectation(protocol, name) == "deadlock"
     subject = protocol.configured(name)
-    engine = "auto" if most <= SMALL_STATES else "embedded"
-    options = (
-        Options(workers=1, deadlock=deadlock)
-        if engine == "auto"
-        else SearchOptions(workers=1, max_states=most, deadlock=deadlock)
-    )
-    result = check(subject, engine=engine, options=options)
+    depth = int(levels) if levels else None
+    options = SearchOptions(workers=1, max_states=most, max_depth=depth, deadlock=deadlock)
+    result = check(subject, engine="embedded", options=options)
+    ended = result.holds or (result.verdict == "not complete" and "depth" in str(result.limit))
     return {
-        "configuration": name,
-        "verdict": result.verdict,
+        "configuration": look,
+        "verdict": "holds" if ended else result.verdict,
         "kind": result.violations[0].kind if result.violations else "",
         "said": str(result.error or result.failure or "")[:200],
-        "counts": (result.distinct_states, result.depth, result.generated_states) if result.holds else (),
-        "taken": [one.name for one in result.actions if one.taken] if result.holds else [],
+        "counts": (result.distinct_states, result.depth, result.generated_states) if ended else (),
+        "taken": [one.name for one in result.actions if one.taken] if ended else [],
         "seconds": _cpu() - began,
     }
 
 
-def baselines(subject: Subject, most_states: int, seconds: float) -> list[Baseline]:
-    """What the configurations say, of those that end within so many states and CPU seconds; the quickest first."""
-    (names,), _ = in_child(lambda tell: tell(list(shipped(subject.name).configurations)), seconds)
-    found = []
-    for name in names:
-        told, _ = in_child(lambda tell, name=name: tell(_searched(shipped(subject.name), name, most_states)), seconds)
-        if told and "raised" not in told[0] and told[0]["verdict"] != "not complete":
-            one = told[0]
-            found.append(Baseline(name, one["verdict"], tuple(one["counts"]), tuple(one["taken"]), one["seconds"]))
-    return sorted(found, key=lambda one: one.seconds)
+def baselines(subject: Subject, by_all: bool, most_states: int) -> list[Baseline]:
+    """What the first configurations say; or all the others that end within so many states, the quickest first."""
+
+    def task(tell: Callable[[Any], None]) -> None:
+        protocol = shipped(subject.name)
+        others = [name for name in protocol.configurations if name not in subject.first]
+        for look in others if by_all else subject.first:
+            tell(_searched(protocol, look, most_states))
+
+    told, ended = in_child(task, 20 * LONGEST)
+    assert not ended and all("verdict" in one for one in told), f"{subject.name} is broken: {ended or told[-1]}"
+    found = [
+        Baseline(one["configuration"], one["verdict"], tuple(one["counts"]), tuple(one["taken"]), one["seconds"])
+        for one in told
+        if one["verdict"] != "not complete"
+    ]
+    return sorted(found, key=lambda one: one.seconds) if by_all else found
 
 
-def judged(subject: Subject, mutant: Mutant, text: str, unchanged: Sequence[Baseline]) -> Notice:
-    """Who notices a mutant first: configurations in this order, then the simulator and its traces. ``text``: the module
-    with the change.
+def by_configurations(subject: Subject, module: str, text: str, unchanged: Sequence[Baseline]) -> Notice:
+    """Who of these notices a mutant: the first that says something else, or else the first that counts others.
+
+    ``text``: the module with the change.
     """
-    began = time.monotonic()
-    notice = _by_configurations(subject, mutant.module, text, unchanged)
-    if notice.by in ("counts", "nothing") and subject.simulator and mutant.module != subject.modules[0]:
-        notice = _by_simulator(subject, mutant.module, text) or notice
-    return Notice(notice.by, notice.how, round(time.monotonic() - began, 2))
+
+    def task(tell: Callable[[Any], None]) -> None:
+        plant(module, text)
+        protocol = shipped(subject.name)
+        for one in unchanged:
+            told = _searched(protocol, one.configuration, _most(one))
+            tell(told)
+            if _notices(told, one):
+                return
+
+    told, ended = in_child(task, LONGEST)
+    counts = ""
+    for one, was in zip(told, unchanged, strict=False):
+        if "raised" in one:
+            return Notice("configuration", f"{was.configuration}: {one['raised']}")
+        if _notices(one, was):
+            by = "refinement" if one["kind"] == "refinement" else "configuration"
+            return Notice(by, f"{was.configuration}: {one['verdict']}" + (f": {one['said']}" if one["said"] else ""))
+        if not counts and tuple(one["counts"]) != was.counts:
+            never = [name for name in was.taken if name not in one["taken"]] if one["counts"] else []
+            counts = f"{was.configuration}: {_said(one['counts'])} and not {_said(was.counts)}"
+            counts += f"; {', '.join(never)} never taken" if never else ""
+    if len(told) < len(unchanged) and not counts:
+        counts = f"{unchanged[len(told)].configuration}: does not end ({ended})"
+    return Notice("counts", counts) if counts else Notice("nothing", "")
 
 
-def _by_configurations(subject: Subject, module: str, text: str, unchanged: Sequence[Baseline]) -> Notice:
-    by_counts = ""
-    left = list(unchanged)
-    unended = []
-    while left:
-        asked = list(left)
+def by_simulator(subject: Subject, module: str, text: str) -> Notice:
+    """Whether the simulator notices a mutant of the rules that its roles run, or one of its traces tells of it."""
+    if not subject.simulator or module == subject.modules[0]:
+        return Notice("nothing", "")
+    from bench.mutants.simulated import simulate, validate
 
-        def task(tell: Callable[[Any], None], asked: list[Baseline] = asked) -> None:
-            plant(module, text)
-            protocol = shipped(subject.name)
-            for one in asked:
-                told = _searched(protocol, one.configuration, _most(one))
-                tell(told)
-                if _notices(told, one):
-                    return
+    def task(tell: Callable[[Any], None]) -> None:
+        plant(module, text)
+        for told in simulate(subject, SEEDS[subject.simulator], TRACED):
+            tell(told)
 
-        told, ended = in_child(task, SPARE + SLOWER * sum(one.seconds for one in asked))
-        for one in told:
-            if "raised" in one:
-                return Notice("configuration", f"{left[0].configuration}: {one['raised']}")
-            was = left.pop(0)
-            if _notices(one, was):
-                by = "refinement" if one["kind"] == "refinement" else "configuration"
-                return Notice(
-                    by, f"{was.configuration}: {one['verdict']}" + (f": {one['said']}" if one["said"] else "")
-                )
-            if not by_counts and tuple(one["counts"]) != was.counts:
-                never = [name for name in was.taken if name not in one["taken"]] if one["counts"] else []
-                by_counts = f"{was.configuration}: {_said(one['counts'])} and not {_said(was.counts)}"
-                by_counts += f"; {', '.join(never)} never taken" if never else ""
-        if not ended and not left:
-            break
-        if not ended:
-            return Notice("configuration", f"{left[0].configuration}: ended without an answer")
-        unended.append(f"{left.pop(0).configuration} ({ended})")
-    if by_counts:
-        return Notice("counts", by_counts)
-    return Notice("nothing", f"not ended: {', '.join(unended)}" if unended else "")
+    told, ended = in_child(task, 4 * LONGEST)
+    for one in told:
+        if "raised" in one:
+            return Notice("simulator", one["raised"])
+        if one["promise"]:
+            return Notice("simulator", f"{one['run']}: {one['promise']}")
+    if ended:
+        return Notice("simulator", f"does not end ({ended})")
+    for one in told:
+        if one["events"]:
+            said, ended = in_child(lambda tell, one=one: tell(validate(subject, one["events"])), LONGEST)
+            if said and said[0] != "accepted":
+                return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
+    return Notice("nothing", "")
 
 
 def _said(counts: Sequence[int]) -> str:
@@ -270,27 +278,3 @@ def _notices(told: Mapping[str, Any], was: Baseline) -> bool:
     if told["verdict"] == "not complete":
         return False
     return bool(told["verdict"] != was.verdict)
-
-
-def _by_simulator(subject: Subject, module: str, text: str) -> Notice | None:
-    from bench.mutants.simulated import simulate, validate
-
-    def task(tell: Callable[[Any], None]) -> None:
-        plant(module, text)
-        for told in simulate(subject, SEEDS[subject.simulator], TRACED):
-            tell(told)
-
-    told, ended = in_child(task, 120.0)
-    for one in told:
-        if "raised" in one:
-            return Notice("simulator", one["raised"])
-        if one["promise"]:
-            return Notice("simulator", f"{one['run']}: {one['promise']}")
-    if ended:
-        return Notice("simulator", f"does not end ({ended})")
-    for one in told:
-        if one["events"]:
-            said, ended = in_child(lambda tell, one=one: tell(validate(subject, one["events"])), 60.0)
-            if said and said[0] != "accepted":
-                return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
-    return None

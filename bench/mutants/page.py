@@ -25,14 +25,18 @@ output.
   violated, or none, or the protocol raises.
 - *refinement*: a step is none of the protocol that it refines.
 - *simulator*: the same rule, run by roles in the simulator, breaks a promise. *traces*: the trace of such a run is
-  refused. Only rules that roles run are looked at by these.
+  refused. They are asked only about rules that roles run, and only if no configuration notices.
 - *counts*: only the number of states, of levels or of steps is another one. It is the weakest notice: the mutant
-  forbids something that is harmless, or allows it, and no promise is broken. Tests compare states and levels.
+  forbids something that is harmless, or allows it, and no promise is broken where it was looked at. Tests compare
+  states and levels.
 - *nothing*: all configurations say the same, with the same counts. Each has its reason below.
 
-Those configurations look that end within the limits that were given (`--states`, `--seconds`), so that a mutant takes
-seconds; a mutant is searched up to twice as far. The larger ones, which the tests check, would notice more. A protocol
-of which not all mutants were run is not in the table. `tests/protocols/test_mutants.py` plants faults by hand besides.
+A few quick configurations look at every mutant, up to the first that says something else: tens of thousands of states,
+half a second. After that, what none of them notices is looked at by all the others that end within `--states`. What is
+noticed by its counts is not looked at again, so that the larger configurations, which the tests check, would notice
+more by their properties. A mutant is searched up to twice as far as the protocol: limits are states, and the times of
+a machine decide nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). A protocol of which
+not all mutants were run is not in the table. `tests/protocols/test_mutants.py` plants faults by hand besides.
 """
 
 

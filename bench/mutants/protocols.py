@@ -16,11 +16,14 @@ BOOT_RULES = tuple(f"fencepost.store.rules.{name}" for name in ("boot", "cookies
 @dataclass(frozen=True)
 class Subject:
     """A protocol under change. ``modules``: where its rules are; the first has the protocol, and what others of them
-    have is what roles run. ``simulator``: who runs those rules, ``store``, ``quorum`` or ``log``.
+    have is what roles run. ``first``: the configurations that look at every mutant, in this order: few and quick, they
+    take all actions; the others look at what these do not notice. ``simulator``: who runs those rules, ``store``,
+    ``quorum`` or ``log``.
     """
 
     name: str
     modules: tuple[str, ...]
+    first: tuple[str, ...]
     simulator: str = ""
     profiles: tuple[str, ...] = ()
 
@@ -40,21 +43,63 @@ def path_of(module: str) -> Path:
 SUBJECTS: dict[str, Subject] = {
     subject.name: subject
     for subject in (
-        Subject("ledger-chaining", ("fencepost.protocols.ledger_chaining",)),
-        Subject("bookkeeper-4.13", ("fencepost.protocols.bookkeeper.v4_13",)),
-        Subject("bookkeeper", ("fencepost.protocols.bookkeeper.current", "fencepost.protocols.bookkeeper.ledger")),
-        Subject("bookkeeper-limbo", ("fencepost.protocols.bookkeeper.limbo",)),
-        Subject("bookkeeper-boot", ("fencepost.protocols.bookkeeper.boot",)),
-        Subject("log", ("fencepost.log.checked.log", "fencepost.log.rules"), "log"),
+        Subject("ledger-chaining", ("fencepost.protocols.ledger_chaining",), ("small", "as-the-log")),
+        Subject("bookkeeper-4.13", ("fencepost.protocols.bookkeeper.v4_13",), ("defect-1-small", "defect-2", "small")),
+        Subject(
+            "bookkeeper",
+            ("fencepost.protocols.bookkeeper.current", "fencepost.protocols.bookkeeper.ledger"),
+            ("fragments-at-once", "one-copy", "reads-without-fencing-by-delay", "reader@14"),
+        ),
+        Subject(
+            "bookkeeper-limbo",
+            ("fencepost.protocols.bookkeeper.limbo",),
+            ("scenario-1", "scenario-2", "without-limbo", "without-fencing", "protected"),
+        ),
+        Subject(
+            "bookkeeper-boot",
+            ("fencepost.protocols.bookkeeper.boot",),
+            ("one-confirmation", "small", "fenced-once-more", "with-the-journal", "scenario-1", "too-many-crashes"),
+        ),
+        Subject(
+            "log",
+            ("fencepost.log.checked.log", "fencepost.log.rules"),
+            ("lost-answers", "late-batches", "seals-unanswered", "taken-for-done", "late-updates"),
+            "log",
+        ),
         Subject(
             "quorum",
             ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
+            ("pre-votes", "parted", "parted-again", "removal", "restart", "undisturbed", "removed-leader-stays"),
             "quorum",
         ),
-        Subject("kraft-kip-853", ("fencepost.protocols.kraft.kip_853", "fencepost.protocols.kraft.server")),
-        Subject("kraft-kip-853-join", ("fencepost.protocols.kraft.join",)),
-        Subject("store", ("fencepost.store.checked.store", *STORE_RULES), "store", ("everything", "races")),
-        Subject("booting-store", ("fencepost.store.checked.booting", *BOOT_RULES), "store", ("no-journal",)),
+        Subject(
+            "kraft-kip-853",
+            ("fencepost.protocols.kraft.kip_853", "fencepost.protocols.kraft.server"),
+            (
+                "small",
+                "parted",
+                "parted-again",
+                "removed-follower",
+                "removed-follower-ignored",
+                "undisturbed",
+                "addition@12",
+            ),
+        ),
+        Subject("kraft-kip-853-join", ("fencepost.protocols.kraft.join",), ("leave", "join-liveness", "add-liveness")),
+        Subject(
+            "store",
+            ("fencepost.store.checked.store", *STORE_RULES),
+            ("at-once", "marks-again", "reads-ahead", "unconditional-updates", "lac-runs-ahead"),
+            "store",
+            ("everything", "races"),
+        ),
+        Subject(
+            "booting-store",
+            ("fencepost.store.checked.booting", *BOOT_RULES),
+            ("boot-without-limbo", "limbo-denies", "note-lost", "reader"),
+            "store",
+            ("no-journal",),
+        ),
     )
 }
 """By the names of the protocols, the quickest first. Those that are not here only follow traces."""

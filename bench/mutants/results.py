@@ -11,12 +11,12 @@ from bench.mutants.judging import Notice
 from bench.mutants.mutate import Mutant
 from bench.mutants.protocols import Subject
 
-UNNOTICED = ("counts", "nothing")
-
 
 @dataclass(frozen=True)
 class Row:
-    """A mutant and who noticed it. ``digest``: of the source of its protocol when it was run."""
+    """A mutant and who noticed it. ``digest``: of the source of its protocol when it was run. ``by_all``: whether all
+    looked at it, and not only the first configurations.
+    """
 
     protocol: str
     name: str
@@ -24,6 +24,7 @@ class Row:
     by: str
     how: str
     digest: str
+    by_all: bool = False
 
 
 def digest_of(subject: Subject) -> str:
@@ -39,7 +40,6 @@ class Results:
         self.path = path
         self.rows: dict[tuple[str, str], Row] = {}
         self._digests: dict[str, str] = {}
-        self._begun: set[tuple[str, str]] = set()
         if path.exists():
             for line in path.read_text().splitlines():
                 row = Row(**json.loads(line))
@@ -50,18 +50,16 @@ class Results:
             self._digests[subject.name] = digest_of(subject)
         return self._digests[subject.name]
 
-    def knows(self, subject: Subject, mutant: Mutant, again: bool = False) -> bool:
-        """Whether a mutant is judged. One that was noticed stays so; with ``again``, or when the protocol has changed,
-        the others are judged again.
+    def row(self, subject: Subject, mutant: Mutant) -> Row | None:
+        """What is known of a mutant. One that was noticed stays so; what nothing noticed counts as long as the protocol
+        has not changed.
         """
         row = self.rows.get((subject.name, mutant.name))
-        if row is None:
-            return False
-        return row.by not in UNNOTICED or (not again and row.digest == self._digest(subject))
+        return None if row is None or (row.by == "nothing" and row.digest != self._digest(subject)) else row
 
-    def add(self, subject: Subject, mutant: Mutant, notice: Notice) -> None:
+    def add(self, subject: Subject, mutant: Mutant, notice: Notice, by_all: bool) -> None:
         """Write a result down."""
-        row = Row(subject.name, mutant.name, mutant.kind, notice.by, notice.how, self._digest(subject))
+        row = Row(subject.name, mutant.name, mutant.kind, notice.by, notice.how, self._digest(subject), by_all)
         self.rows[row.protocol, row.name] = row
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:

@@ -33,7 +33,8 @@ def main() -> None:
                 texts[module] = replaced(texts[module], old, new)
             for module, text in texts.items():
                 plant(module, text)
-            tell(check(shipped(protocol).configured(configuration), workers=1, max_states=400_000).verdict)
+            subject = shipped(protocol).configured(configuration)
+            tell(check(subject, engine="embedded", workers=1, max_states=400_000).verdict)
 
         told, ended = in_child(task, 60.0)
         print(json.dumps(told[0] if told else ended), flush=True)

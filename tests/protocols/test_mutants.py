@@ -114,6 +114,12 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((QUORUM, "return not is_voter and voters_offset < high_watermark and", "return not is_voter and"),),
         "who_commits_its_removal_resigns",
     ),
+    "a log is cut off where the leader's ends, though its own of that epoch ends earlier": (
+        "quorum",
+        "parted-again",
+        ((QUORUM, "return min(diverging[0], end_of_epoch[0])", "return diverging[0]"),),
+        "refines_kraft",
+    ),
     "done although sealed": (
         "log",
         "seals-unanswered",
@@ -257,11 +263,11 @@ def test_traces_without_a_mutant_are_accepted(protocol: str) -> None:
 def test_a_sample_is_noticed_or_has_its_reason(tmp_path: Path) -> None:
     """Some mutants of the quickest protocol; a second run finds all of them in the file of results."""
     command = [
-        *(sys.executable, "-m", "bench.mutants", "ledger-chaining", "--sample", "20", "--seed", "4", "--json"),
+        *(sys.executable, "-m", "bench.mutants", "ledger-chaining", "--sample", "5", "--seed", "4", "--json"),
         *("--states", "20000", "--results", str(tmp_path / "mutants.jsonl")),
     ]
     first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
     rows = [json.loads(line) for line in first.stdout.splitlines()]
-    assert len(rows) == 20 and {row["by"] for row in rows} <= {*BY}
+    assert len(rows) == 5 and {row["by"] for row in rows} <= {*BY}
     assert {row["name"] for row in rows if row["by"] == "nothing"} <= set(reasons()["ledger-chaining"])
-    assert second.stdout == "" and "20 known" in second.stderr
+    assert second.stdout == "" and "5 known" in second.stderr
