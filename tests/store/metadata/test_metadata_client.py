@@ -88,6 +88,18 @@ def test_another_layout_is_refused_in_one_line(service: str) -> None:
     run(test)
 
 
+def test_what_the_service_refuses_is_told_without_kazoo(service: str) -> None:
+    async def test() -> None:
+        async with connected(f"{service}/refused") as client:
+            await client.initialise()
+            await client.create_node("here", ephemeral=True)
+            with pytest.raises(errors.MetadataServiceError, match="refused /refused/here/below: NoChildren") as it:
+                await client.create_node("here/below")
+            assert it.value.__suppress_context__ and it.value.__cause__ is None
+
+    run(test)
+
+
 def test_ledgers_are_created_replaced_on_their_version_listed_and_deleted(service: str) -> None:
     async def test() -> None:
         async with connected(f"{service}/a") as client:
