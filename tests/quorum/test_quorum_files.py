@@ -79,6 +79,14 @@ class Model:
         self.kept_start, self.kept = self.start, list(self.batches)
         self.under_way = []
 
+    def know(self, disk: FailingDisk, epoch: int) -> None:
+        """An epoch is known before anything of it is stored."""
+        if epoch > self.election.epoch:
+            voted, leader = self.random.choice((None, ME.key)), self.random.choice((None, ME))
+            self.next_election = ElectionState(epoch, voted, leader)
+            store_election(disk, self.next_election)
+            self.election = self.next_election
+
     def live(self, disk: FailingDisk) -> None:
         """A process, up to its end."""
         random = self.random
@@ -96,6 +104,7 @@ class Model:
             dice = random.random()
             if dice < 0.5:
                 epoch = self.end.epoch + (random.random() < 0.2) or 1
+                self.know(disk, epoch)
                 records = tuple(random.randbytes(random.randrange(600)) for _ in range(random.randrange(1, 4)))
                 control = VotersRecord(VOTERS) if random.random() < 0.1 else None
                 batch = Batch(self.end.offset, epoch, () if control else records, control)
@@ -112,6 +121,7 @@ class Model:
                     self.most[0] += 1
             elif dice < 0.63:
                 end = OffsetAndEpoch(self.end.offset + random.randrange(1, 50), self.end.epoch + 1)
+                self.know(disk, end.epoch)
                 fetched = snapshots.Fetched(disk, end)
                 data = b"".join(snapshots.groups(Snapshot(end, VOTERS), [[b"%d" % end.offset]]))
                 fetched.write(0, data[:100])
@@ -122,11 +132,7 @@ class Model:
                 log.reset(end)
                 self.most[1] += 1
             elif dice < 0.7:
-                self.next_election = ElectionState(
-                    self.election.epoch + 1, random.choice((None, ME.key)), random.choice((None, ME))
-                )
-                store_election(disk, self.next_election)
-                self.election = self.next_election
+                self.know(disk, self.election.epoch + 1)
             elif dice < 0.75 and self.batches:
                 batch = random.choice(self.batches)
                 if batch.end_offset > contents.snapshot.end.offset and not log.has_unsynced:
@@ -173,6 +179,7 @@ def filled(path: Any, groups: int = 3) -> OsFiles:
     files = OsFiles(str(path))
     join_cluster(files, META_OF_ME, Snapshot(OffsetAndEpoch(0, 0), VOTERS), unit=SECTOR)
     log = open_replica(files, META_OF_ME, unit=SECTOR).log
+    store_election(files, ElectionState(1))
     for number in range(groups):
         log.append([Batch(2 * number, 1, (b"a" * 300, b"b" * 500))])
         log.write(log.take())
@@ -303,6 +310,14 @@ def test_what_is_missing_is_said(tmp_path, what):
             files.remove(name)
     with pytest.raises(Damage, match="missing"):
         read_meta(files)
+        open_replica(files, META_OF_ME)
+
+
+def test_a_vote_that_is_older_than_the_log_is_refused(tmp_path):
+    """It is an older copy: who takes part with it votes once more in epochs in which it has voted."""
+    files = filled(tmp_path)
+    store_election(files, ElectionState(0))
+    with pytest.raises(Damage, match=f"{STATE} is an older copy"):
         open_replica(files, META_OF_ME)
 
 

@@ -69,7 +69,7 @@ def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
     listen = Server.listen
 
     async def listens(self: Server, bound: socket.socket) -> None:
-        run_of = cookies.run_of(str(tmp_path / "ledgers"))
+        run_of = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers")).last_run
         stamped = [cookies.read(str(tmp_path / name)) for name in ("journal", "ledgers")]
         is_whole = all(each.cookie is not None and each.is_under_repair for each in stamped)
         found.append((dict(self.role.ledgers), self.role.synced == self.role.position, run_of, is_whole))
@@ -143,7 +143,7 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
                     pass
             assert await cookies.in_metadata(client, bookie_id) == before
             assert cookies.read(directories.ledgers).cookie is None
-            assert cookies.run_of(directories.ledgers) is None  # it was lost with the directory
+            assert directories.last_run is None  # it was lost with the directory
             with pytest.raises(SystemFailure, match="lost"):
                 async with bookie(tmp_path, uri, bookiePort=port):
                     pass

@@ -17,7 +17,7 @@ from store.bookie.test_repair import WITHOUT_JOURNAL, Killable, code_of, entries
 
 import fencepost
 from fencepost.store import messages as m
-from fencepost.store.bookie import cookies
+from fencepost.store.bookie.directories import Directories
 from fencepost.store.rules.boot import CLEAN_END
 from fencepost.store.rules.codes import Code
 
@@ -50,18 +50,22 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path, service: str) -> None:
     """It was killed, and its adds were in memory alone; nothing but the record says so."""
     running = tmp_path / "ledgers" / "current" / "RUNNING"
+    directories = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
     one_copy = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
 
     async def main() -> None:
         with contextlib.closing(Killable(tmp_path, f"{service}-running", *WITHOUT_JOURNAL)) as bookie:
             bookie.start()
             async with await fencepost.connect(f"{service}-running") as store:
-                for damage in DAMAGES:
+                bookie.end()
+                of_a_clean_end = running.read_bytes()
+                bookie.start()
+                for damage in (*DAMAGES, lambda path: path.write_bytes(of_a_clean_end)):
                     ledger = await store.create_ledger(**one_copy)
                     await ledger.append_many([b"x"] * 5)
                     bookie.kill()
                     damage(running)
-                    assert cookies.run_of(str(tmp_path / "ledgers")) is None
+                    assert directories.last_run is None
                     bookie.start()
                     assert await code_of(store, bookie.bookie_id, m.ReadEntry(ledger.id, 1)) is (
                         Code.UNKNOWN_LEDGER_STATE
@@ -69,7 +73,7 @@ def test_without_a_record_of_a_clean_end_a_bookie_denies_nothing(tmp_path: Path,
                 whole = await store.create_ledger(**one_copy)
                 await whole.append_many([b"x"] * 5)
                 bookie.end()
-                assert cookies.run_of(str(tmp_path / "ledgers")) == CLEAN_END
+                assert directories.last_run == CLEAN_END
                 bookie.start()
                 assert await entries_of(store, bookie.bookie_id, whole.id) == (Code.OK, ((0, 4),))
 

@@ -196,8 +196,8 @@ def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str
                 await opened.append_many([b"y"] * 50)
                 for number, each in enumerate(several):
                     each.kill() if "true" in settings[0] else each.end()
-                    run_before = cookies.run_of(str(tmp_path / str(number) / "ledgers"))
-                    assert run_before == (Run(journals_adds=True) if "true" in settings[0] else CLEAN_END)
+                    before = Directories(*(str(tmp_path / str(number) / name) for name in Directories._fields))
+                    assert before.last_run == (Run(journals_adds=True) if "true" in settings[0] else CLEAN_END)
                     each.start()
                 for each in several:
                     assert await entries_of(store, each.bookie_id, opened.id) == (Code.OK, ((0, 49),))

@@ -335,6 +335,19 @@ def test_a_damaged_plan_is_told_in_one_line(tmp_path: Path, content: str) -> Non
         assert code == SYSTEM_FAILED and err.count("\n") == 1 and f"{tmp_path / 'cluster.json'} is damaged" in err
 
 
+def test_a_plan_that_is_missing_or_older_than_the_parts_is_told(tmp_path: Path) -> None:
+    for name in ("metadata", "bookie-1", "bookie-2"):
+        (tmp_path / name).mkdir()
+    for content, what in (
+        ("", "cluster.json is missing, and bookie-1 is there"),
+        ('{"metadata_port": 2181, "bookie_ports": [3181]}', "cluster.json is an older copy, without bookie-2"),
+    ):
+        if content:
+            (tmp_path / "cluster.json").write_text(content)
+        code, _, err = cluster("up", str(tmp_path))
+        assert code == SYSTEM_FAILED and err.count("\n") == 1 and what in err and "VERSION names" in err
+
+
 def test_a_part_that_is_none_is_told(running: Up) -> None:
     directory = running.directory
     for name in ("3", "0", "meta"):

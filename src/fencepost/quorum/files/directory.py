@@ -115,6 +115,9 @@ def open_replica(files: Files, meta: Meta, unit: int = 1 << 16, **limits: int) -
     election = read_election(files)
     log = ReplicatedLog.open(files, unit, **limits)
     snapshot, state = _newest(files, log)
+    last = max(log.end.epoch, snapshot.end.epoch)
+    if last > election.epoch:
+        raise Damage(f"{STATE} is an older copy: it is of epoch {election.epoch}, and records are of epoch {last}")
     if not _reaches(log, snapshot.end):
         # A crash came before all was stored that the snapshot has, or before the log began anew behind it.
         log.reset(snapshot.end)

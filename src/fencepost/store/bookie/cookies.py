@@ -36,7 +36,8 @@ FIRST_START = "FIRST_START"
 
 RUNNING = "RUNNING"
 """A file in the directory of entries, from before the cookie is stamped: how the bookie runs, or that it has ended
-cleanly; and whether entries may be missing. It is replaced as a whole, and never removed.
+cleanly, and with which file of the journal; and whether entries may be missing. It is replaced as a whole, and never
+removed.
 """
 
 REPAIR = "REPAIR"
@@ -202,11 +203,14 @@ def end_first_start(directory: str) -> None:
     _remove(directory, FIRST_START)
 
 
-def run_of(directory: str) -> Run | None:
+def run_of(directory: str, last_journal: int) -> Run | None:
     """How the bookie runs or ran, and whether it has ended cleanly, by its directory of entries; None if the record is
     missing, or not exactly one that was written.
+
+    Every start begins a file of the journal: the record of a clean end that names another one than the ``last_journal``
+    is a copy of an earlier one, and is none.
     """
-    return _NOTES.get(_note(directory).removesuffix(_LACKS))
+    return _notes(last_journal).get(_note(directory).removesuffix(_LACKS))
 
 
 def may_lack(directory: str) -> bool:
@@ -214,11 +218,11 @@ def may_lack(directory: str) -> bool:
     return _note(directory).endswith(_LACKS)
 
 
-def note_run(directory: str, run: Run, may_lack: bool = False) -> None:
+def note_run(directory: str, run: Run, last_journal: int, may_lack: bool = False) -> None:
     """Note durably, in the directory of entries, how the bookie runs or that it has ended cleanly, and whether entries
     may be missing. Raises :class:`SystemFailure` if that fails.
     """
-    text = next(text for text, noted in _NOTES.items() if noted == run)
+    text = next(text for text, noted in _notes(last_journal).items() if noted == run)
     _record(directory, RUNNING, text + _LACKS if may_lack else text)
 
 
@@ -241,11 +245,14 @@ def end_repair(directory: str) -> None:
     _remove(directory, REPAIR)
 
 
-_NOTES = {
-    b"adds are in the journal\n": Run(journals_adds=True),
-    b"adds may be in memory alone\n": Run(journals_adds=False),
-    b"ended cleanly\n": CLEAN_END,
-}
+def _notes(last_journal: int) -> dict[bytes, Run]:
+    return {
+        b"adds are in the journal\n": Run(journals_adds=True),
+        b"adds may be in memory alone\n": Run(journals_adds=False),
+        b"ended cleanly with journal %d\n" % last_journal: CLEAN_END,
+    }
+
+
 _LACKS = b"entries may be missing\n"
 
 

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import cookies
 from fencepost.store.bookie.settings import Settings
+from fencepost.store.disk.journal_files import SUFFIX
 from fencepost.store.disk.settings import StorageSettings
+from fencepost.store.rules.boot import Run
 from fencepost.store.rules.cookies import Cookie, Stamped
 
 
@@ -38,6 +40,22 @@ class Directories(NamedTuple):
     def may_lack(self) -> bool:
         """Whether a repair has begun, and has not ended: entries may be missing. One of its marks is enough."""
         return cookies.may_lack(self.ledgers) or any(each.is_under_repair for each in self.stamped())
+
+    @property
+    def last_run(self) -> Run | None:
+        """How the bookie runs or ran; None if that can not be told."""
+        return cookies.run_of(self.ledgers, self._last_journal)
+
+    def note_run(self, run: Run, may_lack: bool = False) -> None:
+        """Note how the bookie runs, or that it has ended cleanly, and whether entries may be missing. Raises
+        :class:`SystemFailure`.
+        """
+        cookies.note_run(self.ledgers, run, self._last_journal, may_lack)
+
+    @property
+    def _last_journal(self) -> int:
+        """The number of the last file of the journal; 0 if there is none."""
+        return max((int(each.stem) for each in Path(self.journal, cookies.CURRENT).glob(f"*{SUFFIX}")), default=0)
 
     def of_storage(self, settings: Settings) -> StorageSettings:
         """The settings of the storage that is in them."""

@@ -68,7 +68,7 @@ async def identify(client: MetadataClient, directories: Directories, bookie_id: 
 
 async def stamp_first(client: MetadataClient, directories: Directories, cookie: Cookie) -> None:
     """Stamp the directories of a new bookie, and then the metadata. Ahead of any cookie stands that nothing is lost."""
-    cookies.note_run(directories.ledgers, CLEAN_END)
+    directories.note_run(CLEAN_END)
     for directory in dict.fromkeys(directories):
         cookies.stamp(directory, cookie)
     await client.write_cookie(cookie.bookie_id, cookies.to_bytes(cookie))
@@ -154,4 +154,4 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
         await server.close()
         is_flushed = await asyncio.to_thread(storage.close)
     if is_flushed:
-        cookies.note_run(directories.ledgers, CLEAN_END, directories.may_lack)
+        directories.note_run(CLEAN_END, directories.may_lack)

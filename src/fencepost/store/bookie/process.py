@@ -138,10 +138,10 @@ class _Process:
         host, port = address
         bookie_id = settings.bookie_id or f"{host}:{port}"
         cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
-        last_run = cookies.run_of(directories.ledgers)
+        last_run = directories.last_run
         if cookie is None and last_run is None:
             _log.warning(
-                "%s/%s/%s is missing or damaged, and does not say that the last run has ended cleanly",
+                "%s/%s/%s is missing, damaged or an older copy, and does not say that the last run has ended cleanly",
                 directories.ledgers,
                 cookies.CURRENT,
                 cookies.RUNNING,
@@ -208,7 +208,7 @@ class _Process:
         """Keep in the directories how this run treats the journal."""
         run = Run(journals_adds=self.settings.journal_write_data and self.settings.journal_sync_data)
         with self.storage.room_for_note():
-            cookies.note_run(self.directories.ledgers, run, self.directories.may_lack)
+            self.directories.note_run(run, self.directories.may_lack)
         self.has_begun_run = True
         if self.trace is not None:
             self.trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
@@ -253,7 +253,7 @@ class _Process:
             self.end_metrics()
         if await asyncio.to_thread(self.storage.close) and self.has_begun_run:
             with self.storage.room_for_note():
-                cookies.note_run(self.directories.ledgers, CLEAN_END, self.directories.may_lack)
+                self.directories.note_run(CLEAN_END, self.directories.may_lack)
         elif self.has_begun_run:
             _log.warning("bookie %s ends, and has not written all of its memory to entry logs", self.bookie_id)
         if self.trace is not None:

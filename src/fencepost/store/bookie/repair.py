@@ -122,9 +122,9 @@ class Repair:
                 _log.warning("the repair waits: %s", error)
                 await asyncio.sleep(roles.PAUSE / 1_000_000)
         await asyncio.to_thread(self.storage.checkpoint)
-        run = cookies.run_of(self.directories.ledgers)
+        run = self.directories.last_run
         if run is not None:
-            cookies.note_run(self.directories.ledgers, run)
+            self.directories.note_run(run)
         for directory in dict.fromkeys(self.directories):
             cookies.end_repair(directory)
         _log.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -63,9 +64,13 @@ def read(directory: Path) -> Plan | None:
     try:
         return msgspec.json.decode(content, type=Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SystemFailure(
-            f"{directory / FILE} is damaged ({error}): put its ports back, the bookies' own directories have them"
-        ) from None
+        raise SystemFailure(f"{directory / FILE} is damaged ({error}): {_PUT_BACK}") from None
+
+
+_PUT_BACK = (
+    'write {"metadata_port": 2181, "bookie_ports": [3181, 3182]} there, with any free port for the metadata service,'
+    " and in the order of the bookies those that bookie-N/journal/current/VERSION names"
+)
 
 
 def write(directory: Path, plan: Plan) -> None:
@@ -80,10 +85,15 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
     Raises OptionError if what is asked for is not what is there.
     """
     plan = read(directory)
+    found = _parts_in(directory)
     if plan is None:
+        if found:
+            raise SystemFailure(f"{directory / FILE} is missing, and {found[0]} is there: {_PUT_BACK}")
         _refuse_strangers(directory)
         return _new(bookies or BOOKIES, metadata_port, bookie_port)
     there = len(plan.bookie_ports)
+    if unknown := [name for name in found if name not in map(label, plan.names())]:
+        raise SystemFailure(f"{directory / FILE} is an older copy, without {unknown[0]}: {_PUT_BACK}")
     if bookies is not None and bookies < there:
         raise OptionError(f"{directory} has {there} bookies, and ledgers on them: give --bookies {there} or more")
     if metadata_port not in (None, plan.metadata_port):
@@ -99,6 +109,17 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
         wanted = list(range(last + 1, last + 1 + bookies - there))
         plan.bookie_ports += free_ports(wanted, {plan.metadata_port, *plan.bookie_ports})
     return plan
+
+
+def label(name: str) -> str:
+    """The name of a part's directory and log."""
+    return f"bookie-{name}" if name.isdigit() else name
+
+
+def _parts_in(directory: Path) -> list[str]:
+    """The directories of parts that are there."""
+    names = (each.name for each in directory.glob("*") if each.is_dir())
+    return sorted(name for name in names if name == METADATA or re.fullmatch(r"bookie-\d+", name))
 
 
 def _refuse_strangers(directory: Path) -> None:

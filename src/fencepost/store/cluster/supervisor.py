@@ -16,7 +16,7 @@ from fencepost.store.cluster import plan as plans
 from fencepost.store.cluster import words
 from fencepost.store.cluster.identity import identity, is_alive, kill
 from fencepost.store.cluster.part import Part, State
-from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan
+from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan, label
 from fencepost.store.disk.files import make_folder, private
 
 PROGRAM = (sys.executable, "-m", "fencepost")
@@ -205,11 +205,6 @@ def _seen(part: Part, known: dict[str, bool] | None) -> State:
     if part.name == METADATA or known is None:
         return State.SERVES
     return {None: State.UNREGISTERED, False: State.SERVES, True: State.READ_ONLY}[known.get(part.address)]
-
-
-def label(name: str) -> str:
-    """The name of a part's directory and log."""
-    return f"bookie-{name}" if name.isdigit() else name
 
 
 def facts(directory: Path, plan: Plan, parts: list[dict[str, Any]], state: str) -> dict[str, Any]:
