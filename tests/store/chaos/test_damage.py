@@ -1,10 +1,10 @@
-"""Damaged directories of real processes: what does not start says why in one line, and what serves never serves
-anything wrong.
+"""Damaged files of real processes: what does not start says why in one line, and what serves never serves anything
+wrong.
 """
 
 from __future__ import annotations
 
-import os
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,61 +13,47 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from bench.chaos.damage import (
-    REFUSED,
-    SERVED,
-    Prepared,
-    files_of,
-    flipped,
-    of_bookie,
-    of_metadata,
-    prepared,
-)
+from bench.chaos.damage import done, files_of
+from bench.chaos.victims import REFUSED, SERVED, VICTIMS, WHOLE, Victim
+
+LOST = ("removed", "emptied", "cut")
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepared(tmp_path_factory.mktemp("damage"))
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Victim]:
+    """Those of these names, each prepared once."""
+    made: dict[str, Victim] = {}
+
+    def of(name: str) -> Victim:
+        if name not in made:
+            made[name] = VICTIMS[name][1](tmp_path_factory.mktemp("damage") / name)
+        return made[name]
+
+    return of
 
 
-def harm(pattern: str, do: Callable[[Path], None]) -> Callable[[Path], None]:
-    """Does something to the newest file whose path ends so."""
-    return lambda directory: do(directory / max(path for path in files_of(directory) if str(path).endswith(pattern)))
-
-
-def middle(path: Path) -> None:
-    """Flip a bit in the middle of what was written to a file."""
-    flipped(path, len(path.read_bytes().rstrip(b"\0")) // 2 * 8)
-
-
-def cut(path: Path) -> None:
-    """Cut a file in the middle of what was written to it."""
-    os.truncate(path, len(path.read_bytes().rstrip(b"\0")) // 2)
+def damage(victim: Victim, file: str, way: str) -> tuple[str, list[str]]:
+    """Damage the newest file in its last folder whose path ends so, and start the victim on it."""
+    victim.restore()
+    folder = victim.folders[-1]
+    name = max(path for path in files_of(victim.live / folder) if str(path).endswith(file))
+    done(random.Random(7), way, victim.live / folder / name, victim.before / folder / name)
+    return victim.start(folder)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "do", "comes"),
+    ("name", "file", "way", "comes"),
     [
-        (".journal", middle, REFUSED),
-        (".journal", cut, REFUSED),
-        (".journal", Path.unlink, REFUSED),
-        (".log", middle, SERVED),
-        (".log", Path.unlink, REFUSED),
-        ("ledgers/current/VERSION", Path.unlink, REFUSED),
+        ("journal-killed", ".journal", "flipped", REFUSED),
+        ("journal-killed", ".log", "flipped", SERVED),
+        ("journal-killed", "RUNNING", "older", WHOLE),
+        ("memory-killed", "RUNNING", "older", SERVED),
+        ("memory-killed", "RUNNING", "removed", SERVED),
+        ("memory-killed", "journal/current/VERSION", "cut", REFUSED),
+        *(("metadata", file, way, REFUSED) for file in ("meta.properties", "quorum-state") for way in LOST),
+        ("metadata", "quorum-state", "older", REFUSED),
+        ("metadata", ".journal", "flipped", REFUSED),
     ],
 )
-def test_a_damaged_bookie(case: Prepared, pattern: str, do: Callable[[Path], None], comes: str) -> None:
-    assert of_bookie(case, harm(pattern, do)) == (comes, "")
-
-
-@pytest.mark.parametrize("do", [middle, cut, Path.unlink])
-def test_a_damaged_metadata_service(case: Prepared, do: Callable[[Path], None]) -> None:
-    def newest_that_matters(directory: Path) -> None:
-        do(
-            max(
-                (directory / path for path in files_of(directory) if path.suffix == ".journal"),
-                key=lambda path: path.stat().st_size,
-            )
-        )
-
-    assert of_metadata(case, newest_that_matters) == (REFUSED, "")
+def test_damage(victims: Callable[[str], Victim], name: str, file: str, way: str, comes: str) -> None:
+    assert damage(victims(name), file, way) == (comes, [])
