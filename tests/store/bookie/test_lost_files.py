@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE
 from store.bookie.serving import run
 from store.bookie.standing_bookies import metadata_service
-from store.bookie.test_repair import WITHOUT_JOURNAL, Killable, code_of, entries_of, until_whole
+from store.bookie.test_repair import WITHOUT_JOURNAL, Killable, NotStartedError, code_of, entries_of, until_whole
 
 import fencepost
 from fencepost.store import messages as m
@@ -107,26 +104,13 @@ def test_a_repair_goes_on_although_its_marks_are_lost(tmp_path: Path, service: s
     run(main())
 
 
-def said_by(directory: Path, uri: str, bookie_id: str) -> subprocess.CompletedProcess[str] | Killable:
-    """A bookie that serves, or what one that does not start has said."""
-    port = bookie_id.rpartition(":")[2]
-    again = Killable(directory, uri, bookie_id=bookie_id)
-    try:
-        again.start()
-    except AssertionError:
-        again.close()
-        command = [sys.executable, "-m", "fencepost", "bookie", str(directory), "--metadata", uri, "--port", port]
-        return subprocess.run(command, text=True, capture_output=True, timeout=PATIENCE, check=False)
-    return again
-
-
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, service: str, is_checkpointed: bool) -> None:
     """It was killed, with all adds in its journal. It has them, or says that it does not know, or does not start."""
     uri = f"{service}-files-{is_checkpointed}"
     directory, whole = tmp_path / "bookie", tmp_path / "whole"
     one_copy = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
-    refused = set()
+    refused: list[tuple[str, NotStartedError]] = []
 
     async def main() -> None:
         with contextlib.closing(Killable(directory, uri, "flushInterval=100000000")) as bookie:
@@ -148,16 +132,17 @@ def test_a_bookie_without_one_of_its_files_denies_nothing(tmp_path: Path, servic
                         shutil.rmtree(directory)
                         shutil.copytree(whole, directory)
                         damage(directory / name)
-                        found = said_by(directory, uri, bookie.bookie_id)
-                        if isinstance(found, Killable):
+                        with contextlib.closing(Killable(directory, uri, bookie_id=bookie.bookie_id)) as again:
+                            try:
+                                again.start()
+                            except NotStartedError as error:
+                                refused.append((name.suffix or name.name, error))
+                                continue
                             for ledger in ledgers:
                                 code = await code_of(store, bookie.bookie_id, m.ReadEntry(ledger.id, 1))
                                 assert code in (Code.OK, Code.UNKNOWN_LEDGER_STATE), (name, damage)
-                            found.kill()
-                            found.close()
-                        else:
-                            assert len(found.stderr.strip().splitlines()) == 1 and found.returncode == 153, found
-                            refused.add(name.name if name.suffix != ".journal" else name.suffix)
 
     run(main())
-    assert ".journal" in refused and (not is_checkpointed or "VERSION" in refused)
+    assert all(error.status == 153 and len(error.said.strip().splitlines()) == 1 for _, error in refused), refused
+    names = {name for name, _ in refused}
+    assert ".journal" in names and (not is_checkpointed or "VERSION" in names)

@@ -42,6 +42,15 @@ def uri(service: str, request: pytest.FixtureRequest) -> str:
     return f"{service}-{request.node.name.translate(str.maketrans('[]/', '---'))}"
 
 
+class NotStartedError(AssertionError):
+    """A bookie did not serve: its exit code, and what it has said."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        _, self.said = running.communicate()
+        self.status = running.returncode
+        super().__init__(f"{self.status}: {self.said}")
+
+
 class Killable:
     """A bookie in a process of its own."""
 
@@ -55,7 +64,8 @@ class Killable:
         self._running = self._exits.enter_context(started("bookie", *self._arguments, "--port", port))
         assert self._running.stdout is not None
         said = self._running.stdout.readline()
-        assert "serves" in said, self._running.communicate()
+        if "serves" not in said:
+            raise NotStartedError(self._running)
         self.bookie_id = said.split()[1]
 
     def kill(self) -> None:
