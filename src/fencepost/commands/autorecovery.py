@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 
 import msgspec
 
@@ -46,6 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run the command; the exit code."""
+    if given.verb != "run":
+        given.metadata = given.metadata or os.environ.get("FENCEPOST_METADATA")
     over = dict(map(one_setting, given.set)) | serving.typed(given, metadata="metadataServiceUri")
     settings = Settings.read(given.settings, over)
     serving.log_to_standard_error(given.verbose)
@@ -69,7 +72,7 @@ async def _about(given: argparse.Namespace, settings: Settings) -> None:
     if not settings.metadata_service_uri:
         raise OptionError(
             f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set"
-            " metadataServiceUri"
+            " FENCEPOST_METADATA or metadataServiceUri"
         )
     async with await MetadataClient.connect(settings.metadata_service_uri) as client:
         await client.instance_id()

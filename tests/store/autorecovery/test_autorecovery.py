@@ -402,6 +402,16 @@ def test_what_can_not_be_repaired_is_told_and_nothing_is_lost(
     run(main())
 
 
+def test_questions_go_to_the_metadata_service_that_the_variable_names(
+    uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_METADATA", uri)
+    assert cli.main(["autorecovery", "status"]) != HOLDS
+    assert "there is no cluster" in capsys.readouterr().err
+    assert cli.main(["autorecovery"]) != HOLDS
+    assert "needs a metadata service" in capsys.readouterr().err, "what runs is told where"
+
+
 def test_complaints_are_one_line(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, problem in (
         (("autorecovery",), "needs a metadata service"),
