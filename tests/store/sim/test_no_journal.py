@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fencepost.store.disk.journal_files import JournalFiles, name_of, read_what_is_left
-from fencepost.store.rules.boot import Run
+from fencepost.store.rules.boot import CLEAN_END, Run, Step
 from fencepost.store.rules.protections import ALL
-from fencepost.store.sim import seeds
-from fencepost.store.sim.boots import BootingBookie
+from fencepost.store.sim import boots, seeds
+from fencepost.store.sim.boots import BootingBookie, Directory
 from fencepost.store.sim.case import drawn, with_settings
 from fencepost.store.sim.cluster import Cluster
 from fencepost.store.sim.disk import SimDisk
@@ -25,10 +25,11 @@ SEEDS = range(1, 41)
 
 
 def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are killed, serving, marking and copying; they end in order; they lose directories; and they differ in what
-    is in their journals.
+    """They are killed, serving, marking and copying; they end in order; they lose directories, and marks; and they
+    differ in what is in their journals.
     """
     happened: Counter[str] = Counter()
+    lose_mark = BootingBookie.lose_mark
     crash, ended, lose, repaired, copy = (
         BootingBookie.crash,
         BootingBookie._ended,
@@ -64,9 +65,14 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
 
         return counted
 
+    def loses_mark(self: BootingBookie, directory: Directory, mark: str) -> None:
+        happened[f"loss of a mark: {mark}"] += 1
+        lose_mark(self, directory, mark)
+
     monkeypatch.setattr(BootingBookie, "crash", crashes)
     monkeypatch.setattr(BootingBookie, "_ended", counts("end", ended))
     monkeypatch.setattr(BootingBookie, "lose", counts("loss of directories", lose))
+    monkeypatch.setattr(BootingBookie, "lose_mark", loses_mark)
     monkeypatch.setattr(BootingBookie, "_repaired", counts("repair", repaired))
     monkeypatch.setattr(BootingBookie, "store_entry", counts("copy", copy))
     for seed in SEEDS:
@@ -76,6 +82,8 @@ def test_everything_happens_to_bookies_that_can(monkeypatch: pytest.MonkeyPatch)
         "bookies differ",
         "end",
         "loss of directories",
+        "loss of a mark: run",
+        "loss of a mark: is_under_repair",
         "repair",
         "copy",
     }
@@ -113,6 +121,16 @@ def test_a_bookie_is_killed_with_what_only_its_memory_had(monkeypatch: pytest.Mo
     for seed in SEEDS:
         simulate(drawn(seed, "no-journal"))
     assert lost[True] > 10
+
+
+def test_a_note_that_is_lost_must_not_pass_for_a_clean_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of_boot = boots.steps_of_boot
+
+    def careless(*, last_run: Run | None, **options: Any) -> tuple[Step, ...]:
+        return steps_of_boot(last_run=last_run or CLEAN_END, **options)
+
+    monkeypatch.setattr(boots, "steps_of_boot", careless)
+    assert any(simulate(drawn(seed, "no-journal")).violation is not None for seed in SEEDS)
 
 
 SMALL = {"ensemble": "2", "write_quorum": "2", "ack_quorum": "2", "readers": "0"}

@@ -191,6 +191,15 @@ class BootingBookie(BookieProcess):
                 self.disk.remove(name)
             self.disk.sync()
 
+    def lose_mark(self, directory: Directory, mark: str) -> None:
+        """A mark in a directory is lost, while the process that uses it is down. It takes itself for one that lacks
+        something, which is then as if it did.
+        """
+        self.crash(power=False)
+        self.may_lack = True
+        self.environment.happened(self.name, f"the directory of {directory.path} loses: {mark.replace('_', ' ')}")
+        setattr(directory, mark, None if mark == "run" else False)
+
     def _end_clients(self) -> None:
         if self.recovery is not None:
             self.recovery.alive = False
@@ -305,7 +314,7 @@ class BootingBookie(BookieProcess):
             return True
         known = self.role.ledgers.get(ledger)
         metadata, _ = self.environment.metadata.ledgers[ledger]
-        is_marked = self.of_entries.is_under_repair and known is not None and known.fenced
+        is_marked = any(each.is_under_repair for each in self.directories) and known is not None and known.fenced
         return is_marked and metadata.status is LedgerStatus.CLOSED
 
     # -- the journal and checkpoints ----------------------------------------------------------------------------------

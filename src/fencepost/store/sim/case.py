@@ -24,7 +24,7 @@ NETWORK = ("delays", "breaks", "half_open", "partitions")
 CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers", "expired_sessions")
 DISKS = ("slow_disks", "failed_syncs", "bit_rot", "full_disks", "wiped_disks")
 CLIENTS = ("races", "impostors")
-BOOTS = ("clean_restarts", "lost_directories", "boot_crashes")
+BOOTS = ("clean_restarts", "lost_directories", "boot_crashes", "lost_marks")
 EVERYTHING = (*NETWORK, *CRASHES, *DISKS, *CLIENTS)
 FAULTS = (*EVERYTHING, *BOOTS)
 """The kinds of faults."""
@@ -70,8 +70,8 @@ PROFILES = {
         ),
         Profile(
             "no-journal",
-            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories, and repair"
-            " themselves",
+            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories and marks,"
+            " and repair themselves",
             (*NETWORK, *CRASHES, "slow_disks", "races", *BOOTS),
             repairs=True,
         ),

@@ -223,6 +223,18 @@ class Faults:
             which = (bookie.directories, bookie.directories, (bookie.of_journal,), (bookie.of_entries,))
             bookie.lose([*which[int(random.random() * len(which))]], power=random.random() < 0.5)
 
+    def lost_marks(self, random: Random) -> None:
+        """A bookie is killed, and the note of how it ran is lost, or in one of both directories that it is under
+        repair. In a directory without a cookie that stays: without both, the bookie refuses to start for good.
+        """
+        bookies = [b for b in self.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
+        if bookies:
+            bookie = bookies[int(random.random() * len(bookies))]
+            marks = [(bookie.of_entries, "run")]
+            if all(directory.is_under_repair for directory in bookie.directories):
+                marks += ((each, "is_under_repair") for each in bookie.directories if each.cookie is not None)
+            bookie.lose_mark(*marks[int(random.random() * len(marks))])
+
     def may_hurt(self, bookie: BookieProcess) -> bool:
         """Whether a bookie may lose what is in its memory alone: if that is nothing that it has confirmed, or no more
         bookies lack something then than may.
