@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 from patience import PATIENCE
 from store.bookie.serving import run
 from store.bookie.standing_bookies import metadata_service, started
@@ -332,6 +333,38 @@ async def has_copies(store: Store, ledger: int, entries: int) -> bool:
     except (AssertionError, TypeError):
         return False
     return True
+
+
+def test_what_is_lost_of_its_znodes_is_published_again(tmp_path: Path, uri: str) -> None:
+    """It keeps no file: all that it knows is in the metadata, or follows from them."""
+
+    async def main() -> None:
+        with bookies(tmp_path, uri, 3) as (first, second, third):
+            third.kill()
+            async with await fencepost.connect(uri) as store, nodes_of(uri) as nodes:
+                ledger = await written(store, 20, ensemble=2, write_quorum=2, ack_quorum=2)
+                await ledger.close()
+                first.kill()
+                with autorecovery(uri, "one") as running:
+
+                    async def is_published() -> bool:
+                        return [each async for each in nodes.all()] != []
+
+                    await until("the ledger to be published", is_published)
+                    ended(running)
+                host, _, cluster = uri.removeprefix("zk://").partition("/")
+                operator = KazooClient(host)
+                operator.start(PATIENCE)
+                operator.delete(f"/{cluster}/underreplication", recursive=True)
+                operator.stop()
+                third.start()
+                with autorecovery(uri, "two"):
+                    await until_without(store, ledger.id, first.bookie_id)
+                    await until_whole(nodes)
+                await check_copies(store, ledger.id, 20)
+                assert bookies_of(await store.ledger_metadata(ledger.id)) == {second.bookie_id, third.bookie_id}
+
+    run(main())
 
 
 def test_a_bookie_does_auto_recovery_beside_its_work(tmp_path: Path, uri: str) -> None:
