@@ -68,6 +68,29 @@ def test_what_is_appended_is_read_across_ledgers(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_entries_of_a_source_that_come_together_are_appended_together(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        log = await made(cluster)
+        async with log.writer(in_flight=200) as writer:
+            given: list[int] = []
+            give = writer._give
+
+            def counted(items: Any, sizes: Any, sinks: Any) -> None:
+                given.append(len(sizes))
+                give(items, sizes, sinks)
+
+            async def source() -> Any:
+                for number in range(1000):
+                    yield b"%d" % number
+
+            writer._give = counted  # type: ignore[method-assign]
+            assert len(await writer.append_many(source())) == 1000
+            assert sum(given) == 1000 and 5 <= len(given) < 100 and max(given) <= 200, given
+        assert await contents(log) == [b"%d" % number for number in range(1000)]
+
+    run(tmp_path, test)
+
+
 def test_a_reader_follows_across_roll_overs_to_the_seal(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
         log, other = await made(cluster), (await cluster.connect()).log("orders")

@@ -10,7 +10,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
@@ -234,12 +234,7 @@ class LogWriter:
         size = self._size_of(item)
         await self._room(size, 1)
         future: asyncio.Future[Position] = self._loop.create_future()
-        self._batch.append((item, size, future))
-        if not self._role.unacknowledged and len(self._batch) == 1:  # there is nothing to wait for
-            self._push()
-        elif not self._is_pushing:
-            self._is_pushing = True
-            self._loop.call_soon(self._push)
+        self._put(item, size, future)
         return await future
 
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Position]:
@@ -250,7 +245,7 @@ class LogWriter:
         many = _Many(self._loop)
         if isinstance(entries, AsyncIterable):
             async for data in entries:
-                if not await self._send(many, [copied(data)]):
+                if not await self._send_one(many, copied(data)):
                     break
         else:
             drawn = map(copied, entries)
@@ -262,6 +257,18 @@ class LogWriter:
                 finally:  # what came before an error is sent
                     goes_on = await self._send(many, some) and bool(some)
         return await many.positions()
+
+    async def _send_one(self, many: _Many, item: Item) -> bool:
+        """Append one of many entries once there is room for it, unless an earlier one has failed."""
+        size = self._size_of(item)
+        await self._room(size, 1)
+        if many.error is not None:
+            self._held, self._held_size = self._held - 1, self._held_size - size
+            self._let_in()
+            return False
+        many.missing += 1
+        self._put(item, size, many)
+        return True
 
     async def _send(self, many: _Many, items: list[Item]) -> bool:
         """Append some of many entries as there is room for them, unless an earlier one has failed."""
@@ -307,19 +314,31 @@ class LogWriter:
         """Why nothing is taken."""
         return self._why(self._ended.result() if self._ended.done() else self._role.last_wish or self._reason)
 
+    def _put(self, item: Item, size: int, sink: _Sink) -> None:
+        """Append an entry for which there is room: at once if there is nothing to wait for, else with those that come
+        in this turn of the loop.
+        """
+        self._batch.append((item, size, sink))
+        if not self._role.unacknowledged and len(self._batch) == 1:
+            self._push()
+        elif not self._is_pushing:
+            self._is_pushing = True
+            self._loop.call_soon(self._push)
+
     def _push(self) -> None:
         """Give the role what has been appended one by one."""
         self._is_pushing = False
         batch, self._batch = self._batch, []
         if not batch:
             return
-        items, sizes, futures = zip(*batch, strict=True)
+        items, sizes, sinks = zip(*batch, strict=True)
         self._held, self._held_size = self._held - len(items), self._held_size - sum(sizes)
+        counted = [(sink, len([*same])) for sink, same in groupby(sinks)]
         if self._takes:
-            self._give(items, sizes, [(future, 1) for future in futures])
+            self._give(items, sizes, counted)
         else:
-            for future in futures:
-                _fail(future, self._refusal(), 1)
+            for sink, count in counted:
+                _fail(sink, self._refusal(), count)
 
     def _give(self, items: Iterable[Item], sizes: Any, sinks: Iterable[tuple[_Sink, int]]) -> None:
         self._items += items
