@@ -39,6 +39,7 @@ HOLDS: dict[str, tuple[int, int]] = {
     "seals-unanswered": (25_800, 40),
     "all-at-once": (333_892, 43),
     "batches": (1_110_704, 54),
+    "unanswered-batches": (1_342, 19),
     "late-batches": (4_887, 26),
 }
 

@@ -377,6 +377,14 @@ class Log(Protocol):
             doc="a batch is written twice, attached, withdrawn, and what is left over deleted",
             **BATCHES,
         ),
+        "unanswered-batches": configuration(
+            clients=1,
+            most_attempts=2,
+            lost_answers=True,
+            entries=0,
+            doc="one client that writes a batch twice; updates go unanswered, done or not",
+            **BATCHES,
+        ),
         "late-batches": configuration(
             clients=1,
             most_attempts=2,
@@ -989,6 +997,17 @@ class Log(Protocol):
     def ledgers_of_the_log_are_there(self) -> bool:
         """No ledger of the log is deleted."""
         return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
+
+    @invariant(when=lambda protocol: protocol.most_attempts > 0)
+    def what_is_left_over_is_deleted(self) -> bool:
+        """Of an attempt that is over, the ledgers are left that are in the log."""
+        log = self.all_ledgers()
+        return all(
+            ledger in log or self.ledgers[ledger].status is None
+            for attempt in self.attempts
+            if attempt.over
+            for ledger in attempt.ledgers
+        )
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
