@@ -1,13 +1,12 @@
 """``python -m bench.mutants [PROTOCOL ...]``: who notices when one rule of a protocol is changed.
 
 Each mutant is one change: a ``require`` dropped, a comparison shifted, a field not written, a message not sent. A few
-quick configurations of its protocol look at each, one after the other, up to the first that says something else than it
-does without the change. After that, all the others look at what these do not notice; and, for rules that roles run, the
-simulator and its traces.
+quick configurations of its protocol look at each, one after the other, up to the first that notices. After that, what
+these do not notice is looked at by the simulator and its traces, for rules that roles run, and by other configurations.
 
     python -m bench.mutants ledger-chaining              every mutant of one protocol
     python -m bench.mutants --sample 20 --seed 1         some of every protocol
-    python -m bench.mutants --again log                  those once more that nothing noticed
+    python -m bench.mutants --again log                  those by more that nothing, or counts alone, noticed
     python -m bench.mutants --page > docs/mutants.md     the page, of what was run
 
 Results are added to a file, a line each, so a campaign can be ended and goes on where it was. A result counts as long
@@ -24,7 +23,7 @@ import time
 from pathlib import Path
 
 from bench.mutants import protocols
-from bench.mutants.judging import Notice, baselines, by_configurations, by_simulator, warm
+from bench.mutants.judging import NOBODY, Notice, baselines, by_configurations, by_simulator, warm
 from bench.mutants.mutate import Mutant, mutants_of
 from bench.mutants.page import page, reasons
 from bench.mutants.results import Results
@@ -38,7 +37,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="only so many mutants of each protocol")
     parser.add_argument("--seed", type=int, default=0, help="which those are (default: 0)")
     parser.add_argument("--only", metavar="TEXT", help="only mutants whose name has this in it")
-    parser.add_argument("--again", action="store_true", help="those again that nothing noticed")
+    parser.add_argument("--again", action="store_true", help="those by more that nothing, or counts alone, noticed")
     parser.add_argument(
         "--states", type=int, default=400_000, help="the largest configuration (default: 400,000 states)"
     )
@@ -74,31 +73,34 @@ class _Campaign:
         """Judge the mutants that are not judged yet, by few, and then what nothing noticed, by all; whether there was
         time for them.
         """
-        row, say = self.results.row, self._say
-        new = [mutant for mutant in self.mutants if row(self.subject, mutant) is None]
+        rows = {mutant: self.results.row(self.subject, mutant) for mutant in self.mutants}
+        new = [mutant for mutant, row in rows.items() if row is None]
         known = len(self.mutants) - len(new)
-        say(f"{len(self.mutants)} mutants, {known} known, {len(self.skipped)} that change nothing")
-        if not self._judge(new, by_all=False):
-            return False
-        unnoticed = [m for m in self.mutants if (known := row(self.subject, m)) is not None and known.by == "nothing"]
-        left = [m for m in unnoticed if self.given.again or m in new or not row(self.subject, m).by_all]
-        return self._judge(left, by_all=True)
+        self._say(f"{len(self.mutants)} mutants, {known} known, {len(self.skipped)} that change nothing")
+        return self._judge(new, by_all=False) and self._judge(self._unnoticed(), by_all=True)
+
+    def _unnoticed(self) -> list[Mutant]:
+        """Those that more are to look at."""
+        rows = [(mutant, self.results.row(self.subject, mutant)) for mutant in self.mutants]
+        if self.given.again:
+            return [mutant for mutant, row in rows if row is not None and row.by in ("counts", "nothing")]
+        return [mutant for mutant, row in rows if row is not None and row.by == "nothing" and not row.by_all]
 
     def _judge(self, left: list[Mutant], by_all: bool) -> bool:
         if not left:
             return True
         warm()
         subject = self.subject
-        unchanged = baselines(subject, by_all, self.given.states)
+        unchanged = baselines(subject, self.given.again or not by_all, by_all, self.given.states)
         self._say(f"looked at by {', '.join(one.configuration for one in unchanged)}")
         began = time.monotonic()
         for done, mutant in enumerate(left):
             if time.monotonic() > self.until:
                 return False
             text = mutant.mutated(self.texts[mutant.module])
-            notice = by_configurations(subject, mutant.module, text, unchanged)
-            if by_all and notice.by == "nothing":
-                notice = by_simulator(subject, mutant.module, text)
+            notice = by_simulator(subject, mutant.module, text) if by_all else NOBODY
+            if notice is NOBODY:
+                notice = by_configurations(subject, mutant.module, text, unchanged, self.given.again)
             self.results.add(subject, mutant, notice, by_all)
             if by_all or notice.by != "nothing":
                 self._tell(mutant, notice)

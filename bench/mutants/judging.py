@@ -33,6 +33,12 @@ MORE_STATES = 2
 LEAST = 20_000
 """Up to so many in any case."""
 
+MOST_CALLS = 5_000
+"""The most calls of Python that a configuration may take that looks at what the first did not notice: its cost."""
+
+AT_A_LEVEL = ("invariant", "step_invariant", "refinement", "deadlock")
+"""The kinds of violations that are known at the level at which they are reached."""
+
 LONGEST = 30.0
 """The CPU seconds after which a mutant is given up that has not reached so many states: its Python does not end."""
 
@@ -44,17 +50,28 @@ TRACED = 4
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """What a configuration says without a change: its verdict, and the CPU seconds that it takes. ``counts``: of
-    states, levels and steps; none where it is violated, since how many were seen by then says little. ``taken``: its
-    actions.
+class Told:
+    """What a configuration says without a change: its verdict, and the calls of Python that it takes. ``counts``: of
+    states, levels and steps; those seen by then where it is violated, which say little. ``taken``: its actions.
     """
 
     configuration: str
     verdict: str
-    counts: tuple[int, ...]
+    kind: str
+    counts: tuple[int, int, int]
     taken: tuple[str, ...]
-    seconds: float
+    calls: int
+    said: str
+
+    @property
+    def most_states(self) -> int:
+        """The most states that a mutant is searched for."""
+        return max(MORE_STATES * self.counts[0], LEAST)
+
+    @property
+    def levels(self) -> int | None:
+        """And the most levels: if it is violated, so many as that takes."""
+        return self.counts[1] if self.kind in AT_A_LEVEL else None
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,9 @@ class Notice:
 
     by: str
     how: str
+
+
+NOBODY = Notice("nothing", "")
 
 
 class _Counter(Protocol):
@@ -156,18 +176,14 @@ def _run_child(task: Callable[[Callable[[Any], None]], None], seconds: float, re
         os._exit(code)
 
 
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def _searched(protocol: type[Protocol], look: str, most: int) -> dict[str, Any]:
-    """What a configuration says, up to so many states; ``look``: its name, or that and its levels, ``default@12``."""
-    began = _cpu()
+def _searched(protocol: type[Protocol], look: str, most: int, depth: int | None = None) -> dict[str, Any]:
+    """What a configuration says, up to so many states, and levels; ``look``: its name, or that and its levels,
+    ``default@12``.
+    """
     name, _, levels = look.partition("@")
     deadlock = expectation(protocol, name) == "deadlock"
     subject = protocol.configured(name)
-    depth = int(levels) if levels else None
+    depth = int(levels) if levels else depth
     options = SearchOptions(workers=1, max_states=most, max_depth=depth, deadlock=deadlock)
     result = check(subject, engine="embedded", options=options)
     ended = result.holds or (result.verdict == "not complete" and "depth" in str(result.limit))
@@ -176,33 +192,42 @@ def _searched(protocol: type[Protocol], look: str, most: int) -> dict[str, Any]:
         "verdict": "holds" if ended else result.verdict,
         "kind": result.violations[0].kind if result.violations else "",
         "said": str(result.error or result.failure or "")[:200],
-        "counts": (result.distinct_states, result.depth, result.generated_states) if ended else (),
+        "counts": (result.distinct_states, result.depth, result.generated_states),
         "taken": [one.name for one in result.actions if one.taken] if ended else [],
-        "seconds": _cpu() - began,
+        "calls": result.evaluations,
     }
 
 
-def baselines(subject: Subject, by_all: bool, most_states: int) -> list[Baseline]:
-    """What the first configurations say; or all the others that end within so many states, the quickest first."""
+def baselines(subject: Subject, first: bool, others: bool, most_states: int) -> list[Told]:
+    """What the first configurations say; and what the others do that do not call Python too often, the quickest first:
+    those that do not end within so many states, as many levels as do.
+    """
 
     def task(tell: Callable[[Any], None]) -> None:
         protocol = shipped(subject.name)
-        others = [name for name in protocol.configurations if name not in subject.first]
-        for look in others if by_all else subject.first:
-            tell(_searched(protocol, look, most_states))
+        rest = [name for name in protocol.configurations if name not in subject.first]
+        for look in [*(subject.first if first else ()), *(rest if others else ())]:
+            told = _searched(protocol, look, most_states)
+            if told["verdict"] == "not complete":
+                told = _searched(protocol, f"{look}@{told['counts'][1] - 1}", most_states)
+            tell(told)
 
     told, ended = in_child(task, 20 * LONGEST)
     assert not ended and all("verdict" in one for one in told), f"{subject.name} is broken: {ended or told[-1]}"
     found = [
-        Baseline(one["configuration"], one["verdict"], tuple(one["counts"]), tuple(one["taken"]), one["seconds"])
+        Told(**{**one, "counts": tuple(one["counts"]), "taken": tuple(one["taken"])})
         for one in told
         if one["verdict"] != "not complete"
     ]
-    return sorted(found, key=lambda one: one.seconds) if by_all else found
+    rest = [one for one in found if one.configuration not in subject.first and one.calls <= MOST_CALLS]
+    return [one for one in found if one.configuration in subject.first] + sorted(rest, key=lambda one: one.calls)
 
 
-def by_configurations(subject: Subject, module: str, text: str, unchanged: Sequence[Baseline]) -> Notice:
-    """Who of these notices a mutant: the first that says something else, or else the first that counts others.
+def by_configurations(
+    subject: Subject, module: str, text: str, unchanged: Sequence[Told], by_more: bool = False
+) -> Notice:
+    """Who of these notices a mutant first: one that says something else, or counts others; ``by_more``: rather the
+    first that says something else.
 
     ``text``: the module with the change.
     """
@@ -211,9 +236,9 @@ def by_configurations(subject: Subject, module: str, text: str, unchanged: Seque
         plant(module, text)
         protocol = shipped(subject.name)
         for one in unchanged:
-            told = _searched(protocol, one.configuration, _most(one))
+            told = _searched(protocol, one.configuration, one.most_states, one.levels)
             tell(told)
-            if _notices(told, one):
+            if _notices(told, one) or (not by_more and _counts_others(told, one)):
                 return
 
     told, ended = in_child(task, LONGEST)
@@ -224,19 +249,19 @@ def by_configurations(subject: Subject, module: str, text: str, unchanged: Seque
         if _notices(one, was):
             by = "refinement" if one["kind"] == "refinement" else "configuration"
             return Notice(by, f"{was.configuration}: {one['verdict']}" + (f": {one['said']}" if one["said"] else ""))
-        if not counts and tuple(one["counts"]) != was.counts:
-            never = [name for name in was.taken if name not in one["taken"]] if one["counts"] else []
-            counts = f"{was.configuration}: {_said(one['counts'])} and not {_said(was.counts)}"
+        if not counts and _counts_others(one, was):
+            never = [name for name in was.taken if name not in one["taken"]] if one["verdict"] == "holds" else []
+            counts = f"{was.configuration}: {_said(one)} and not {_said(was.__dict__)}"
             counts += f"; {', '.join(never)} never taken" if never else ""
-    if len(told) < len(unchanged) and not counts:
+    if ended and not counts:
         counts = f"{unchanged[len(told)].configuration}: does not end ({ended})"
-    return Notice("counts", counts) if counts else Notice("nothing", "")
+    return Notice("counts", counts) if counts else NOBODY
 
 
 def by_simulator(subject: Subject, module: str, text: str) -> Notice:
     """Whether the simulator notices a mutant of the rules that its roles run, or one of its traces tells of it."""
     if not subject.simulator or module == subject.modules[0]:
-        return Notice("nothing", "")
+        return NOBODY
     from bench.mutants.simulated import simulate, validate
 
     def task(tell: Callable[[Any], None]) -> None:
@@ -257,24 +282,23 @@ def by_simulator(subject: Subject, module: str, text: str) -> Notice:
             said, ended = in_child(lambda tell, one=one: tell(validate(subject, one["events"])), LONGEST)
             if said and said[0] != "accepted":
                 return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
-    return Notice("nothing", "")
+    return NOBODY
 
 
-def _said(counts: Sequence[int]) -> str:
-    if not counts:
+def _said(told: Mapping[str, Any]) -> str:
+    if told["verdict"] == "not complete":
         return "more states than are looked at"
-    states, depth, steps = counts
+    states, depth, steps = told["counts"]
     return f"{states:,} states, depth {depth}, {steps:,} steps"
 
 
-def _most(one: Baseline) -> int:
-    return max(MORE_STATES * one.counts[0], LEAST) if one.counts else LEAST
-
-
-def _notices(told: Mapping[str, Any], was: Baseline) -> bool:
+def _notices(told: Mapping[str, Any], was: Told) -> bool:
     """Whether a configuration says something else. That a search does not end with these states is a matter of
-    counts, unless something was to be found.
+    counts.
     """
-    if told["verdict"] == "not complete":
-        return False
-    return bool(told["verdict"] != was.verdict)
+    return told["verdict"] not in (was.verdict, "not complete")
+
+
+def _counts_others(told: Mapping[str, Any], was: Told) -> bool:
+    """Whether a configuration that holds has other counts, or more states than are looked at."""
+    return was.verdict == "holds" and tuple(told["counts"]) != was.counts

@@ -63,13 +63,20 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "log",
             ("fencepost.log.checked.log", "fencepost.log.rules"),
-            ("lost-answers", "late-batches", "seals-unanswered", "taken-for-done", "late-updates"),
+            (
+                "lost-answers",
+                "late-batches",
+                "unanswered-batches",
+                "seals-unanswered",
+                "taken-for-done",
+                "late-updates",
+            ),
             "log",
         ),
         Subject(
             "quorum",
             ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
-            ("pre-votes", "parted", "parted-again", "removal", "restart", "undisturbed", "removed-leader-stays"),
+            ("parted", "parted-again", "pre-votes", "removal", "restart", "undisturbed", "removed-leader-stays"),
             "quorum",
         ),
         Subject(

@@ -24,6 +24,7 @@ CHAINING = "fencepost.protocols.ledger_chaining"
 LIMBO = "fencepost.protocols.bookkeeper.limbo"
 QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
+CHECKED_LOG = "fencepost.log.checked.log"
 ADDING = "fencepost.store.rules.adding"
 
 Change = tuple[str, str, str]
@@ -137,6 +138,12 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         "lost-answers",
         ((LOG, "return After.STEP_DOWN if failure is Failure.FENCED else After.ROLL", "return After.ROLL"),),
         "refines_ledger_chaining",
+    ),
+    "what is left over of a batch stays": (
+        "log",
+        "unanswered-batches",
+        ((CHECKED_LOG, "                self.ledgers[number] = Ledger()\n", "                pass\n"),),
+        "what_is_left_over_is_deleted",
     ),
     "the LAC of a bookie falls": (
         "store",
