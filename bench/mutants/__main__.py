@@ -69,18 +69,18 @@ class _Campaign:
         if given.sample is not None:
             self.mutants = random.Random(given.seed).sample(self.mutants, min(given.sample, len(self.mutants)))
 
-    def run(self) -> bool:
-        """Judge the mutants that are not judged yet, by few, and then what nothing noticed, by all; whether there was
-        time for them.
-        """
-        rows = {mutant: self.results.row(self.subject, mutant) for mutant in self.mutants}
-        new = [mutant for mutant, row in rows.items() if row is None]
+    def begin(self) -> bool:
+        """Let few look at the mutants that are not judged yet; whether there was time for all."""
+        new = [mutant for mutant in self.mutants if self.results.row(self.subject, mutant) is None]
         known = len(self.mutants) - len(new)
         self._say(f"{len(self.mutants)} mutants, {known} known, {len(self.skipped)} that change nothing")
-        return self._judge(new, by_all=False) and self._judge(self._unnoticed(), by_all=True)
+        return self._judge(new, by_all=False)
+
+    def go_on(self) -> bool:
+        """Let more look at those that few have not noticed; whether there was time for all."""
+        return self._judge(self._unnoticed(), by_all=True)
 
     def _unnoticed(self) -> list[Mutant]:
-        """Those that more are to look at."""
         rows = [(mutant, self.results.row(self.subject, mutant)) for mutant in self.mutants]
         if self.given.again:
             return [mutant for mutant, row in rows if row is not None and row.by in ("counts", "nothing")]
@@ -138,9 +138,8 @@ def main() -> int:
         return 0
     until = float("inf") if given.minutes is None else time.monotonic() + given.minutes * 60
     try:
-        for subject in subjects:
-            if not _Campaign(subject, given, results, until).run():
-                break
+        campaigns = [_Campaign(subject, given, results, until) for subject in subjects]
+        _ = all(one.begin() for one in campaigns) and all(one.go_on() for one in campaigns)
     except KeyboardInterrupt:
         return 130
     return 0

@@ -33,7 +33,7 @@ MORE_STATES = 2
 LEAST = 20_000
 """Up to so many in any case."""
 
-MOST_CALLS = 5_000
+MOST_CALLS = 2_500
 """The most calls of Python that a configuration may take that looks at what the first did not notice: its cost."""
 
 AT_A_LEVEL = ("invariant", "step_invariant", "refinement", "deadlock")
