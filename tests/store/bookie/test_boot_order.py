@@ -13,14 +13,14 @@ from store.bookie.standing_bookies import bookie, metadata_service
 
 from fencepost.errors import SystemFailure
 from fencepost.store import messages as m
-from fencepost.store.bookie import cookies
+from fencepost.store.bookie import cookies, process
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.bookie.repair import Repair
 from fencepost.store.bookie.server import Server
 from fencepost.store.disk.journal_files import JournalFiles
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.roles.bookie import Ledger
-from fencepost.store.rules.boot import Run
+from fencepost.store.rules.boot import CLEAN_END, Run
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata, closed
@@ -39,6 +39,27 @@ def uri(service: str, request: pytest.FixtureRequest) -> str:
 
 
 OPEN, CLOSED, ELSEWHERE = 1, 2, 3
+
+
+def test_a_start_that_fails_leaves_a_clean_end_what_it_was(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun a file of the journal, and confirmed nothing."""
+    directories = Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
+
+    def fails(self: process._Process) -> None:
+        raise SystemFailure("the disk is full")
+
+    async def main() -> None:
+        async with bookie(tmp_path, uri):
+            pass
+        with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="full"):
+            patched.setattr(process._Process, "_begin_run", fails)
+            async with bookie(tmp_path, uri):
+                pass
+        assert directories.last_run == CLEAN_END
+
+    run(main())
 
 
 async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:

@@ -251,7 +251,9 @@ class _Process:
         await self.server.close()
         if self.end_metrics is not None:
             self.end_metrics()
-        if await asyncio.to_thread(self.storage.close) and self.has_begun_run:
+        # A start that was cut short has begun a file of the journal, and a clean end before it is one still.
+        is_noted = self.has_begun_run or self.last_run == CLEAN_END
+        if await asyncio.to_thread(self.storage.close) and is_noted:
             with self.storage.room_for_note():
                 self.directories.note_run(CLEAN_END, self.directories.may_lack)
         elif self.has_begun_run:
