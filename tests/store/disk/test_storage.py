@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from patience import PATIENCE, until
 
 from fencepost.errors import SystemFailure
 from fencepost.store.disk import storage
-from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
+from fencepost.store.disk.files import Files, NoRoom, OsFiles, Room, ShortWrite
 from fencepost.store.disk.inspect import inspect
 from fencepost.store.disk.journal import framed
 from fencepost.store.disk.records import encode
@@ -172,6 +173,45 @@ def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: 
     again.add(1, 10**6, b"goes on")
     again.settle()
     assert again.read(1, 10**6) == (Code.OK, b"goes on")
+
+
+@pytest.mark.parametrize("suffix", [".journal", ".log"])
+def test_what_finds_no_room_and_no_reserve_waits_for_it(
+    opened: type[Driver], monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    has_room = threading.Event()
+    has_room.set()
+
+    def full(operation: str, name: str) -> BaseException | None:
+        return NoRoom(name) if operation in ("preallocate", "create") and not has_room.is_set() else None
+
+    def only(operation: str, name: str) -> BaseException | None:
+        return full(operation, name) if name.endswith(suffix) else None
+
+    monkeypatch.setattr(storage, "PATIENCE", 0.01)
+    driver = opened(only, disk_check_interval=10)
+    driver.add(1, 0, body_of(1, 0))
+    driver.settle()
+    has_room.clear()
+    entry_id = 0
+    while not driver.full:  # more than a file of the journal, and than the cache
+        entry_id += 1
+        driver.add(1, entry_id, body_of(1, entry_id))
+    time.sleep(0.1)  # some looks at the room, which the disk has
+    assert driver.full == [True] and driver.read(1, entry_id) == (Code.OK, body_of(1, entry_id)), "readers go on"
+    has_room.set()
+    driver.settle()
+    driver.storage.checkpoint()
+    until(lambda: driver.full == [True, False], "room again")
+    assert not driver.reasons
+    has_room.clear()
+    driver.write(LedgerFenced(1))
+    driver.settle()
+    assert driver.storage.close() is (suffix != ".log"), "it ends; the journal has a spare file"
+    assert not driver.reasons
+    again = opened()
+    assert LedgerFenced(1) in again.replayed
+    assert all(again.read(1, each) == (Code.OK, body_of(1, each)) for each in range(entry_id + 1))
 
 
 def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: type[Driver]) -> None:

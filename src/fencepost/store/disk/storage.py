@@ -124,6 +124,8 @@ class Storage:
         self._journal_reserve = Reserve(self._journal_reserve_used)
         self._ledger_reserve = Reserve(lambda: self._tell_full(True))
         self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
+        self._waiting_for_room: set[str] = set()
+        """The threads that found none, whatever a disk says of its room: there are quotas."""
         self._telling = threading.Lock()
         """Held to tell that a disk is full, or is not any more."""
         try:
@@ -545,19 +547,22 @@ class Storage:
         """Do some work of a thread: again and again, where there is no room for it. Raises ``NoRoom`` if the storage
         ends before there is.
         """
-        has_told = False
+        me = threading.current_thread().name
         while True:
             try:
-                return work()
+                done = work()
             except NoRoom as error:
                 if self._ending.is_set() or self._failure:
                     raise
-                if not has_told:
-                    _log.warning("the %s waits: %s", threading.current_thread().name, error.strerror)
-                    has_told = True
+                if me not in self._waiting_for_room:
+                    _log.warning("the %s waits: %s", me, error.strerror)
+                self._waiting_for_room.add(me)
                 with self._looking_for_room():
                     self._tell_full(True)
                     self._ending.wait(PATIENCE)
+            else:
+                self._waiting_for_room.discard(me)
+                return done
 
     @contextlib.contextmanager
     def _looking_for_room(self) -> Iterator[None]:
@@ -578,7 +583,8 @@ class Storage:
             )
         self._has_warned = usage >= settings.disk_usage_warn_threshold
         threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
-        self._tell_full(usage >= threshold or not all(reserve.is_whole for reserve, _ in self._reserves))
+        is_whole = all(reserve.is_whole for reserve, _ in self._reserves)
+        self._tell_full(usage >= threshold or not is_whole or bool(self._waiting_for_room))
 
     # -- the thread of the journal
     # --------------------------------------------------------------------------------------
