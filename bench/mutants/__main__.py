@@ -100,7 +100,7 @@ class _Campaign:
             text = mutant.mutated(self.texts[mutant.module])
             notice = by_simulator(subject, mutant.module, text) if by_all else NOBODY
             if notice is NOBODY:
-                notice = by_configurations(subject, mutant.module, text, unchanged, self.given.again)
+                notice = by_configurations(subject, mutant, text, unchanged, self.given.again)
             self.results.add(subject, mutant, notice, by_all)
             if by_all or notice.by != "nothing":
                 self._tell(mutant, notice)

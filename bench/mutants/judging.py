@@ -14,11 +14,13 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from bench.mutants.mutate import Mutant
 from bench.mutants.protocols import Subject, path_of
 from fencepost import Protocol, SearchOptions, action, check, constant, require, state
 from fencepost.loading import expectation
@@ -62,6 +64,12 @@ class Told:
     taken: tuple[str, ...]
     calls: int
     said: str
+    lines: Mapping[str, frozenset[int]]
+    """The lines of the modules that were run."""
+
+    def runs(self, mutant: Mutant) -> bool:
+        """Whether a mutant can make a difference: what it changes is run."""
+        return not self.lines[mutant.module].isdisjoint(mutant.lines)
 
     @property
     def most_states(self) -> int:
@@ -198,42 +206,71 @@ def _searched(protocol: type[Protocol], look: str, most: int, depth: int | None 
     }
 
 
+def _baseline(subject: Subject, look: str, most_states: int) -> Told:
+    def task(tell: Callable[[Any], None]) -> None:
+        lines = _trace(subject)
+        protocol = shipped(subject.name)
+        told = _searched(protocol, look, most_states)
+        if told["verdict"] == "not complete":
+            told = _searched(protocol, f"{look}@{told['counts'][1] - 1}", most_states)
+        tell({**told, "lines": {module: sorted(run) for module, run in lines.items()}})
+
+    told, ended = in_child(task, 4 * LONGEST)
+    assert told and "verdict" in told[0], f"{subject.name} is broken: {ended or told}"
+    (one,) = told
+    lines = {module: frozenset(run) for module, run in one["lines"].items()}
+    return Told(**{**one, "counts": tuple(one["counts"]), "taken": tuple(one["taken"]), "lines": lines})
+
+
+def _trace(subject: Subject) -> Mapping[str, set[int]]:
+    """The lines of the modules of a protocol that are run from now on, in this process."""
+    lines: dict[str, set[int]] = {module: set() for module in subject.modules}
+
+    def tracer(module: str) -> Any:
+        add = lines[module].add
+
+        def trace(frame: FrameType, event: str, given: Any) -> Any:
+            add(frame.f_lineno)
+            return trace
+
+        return trace
+
+    tracers = {str(path_of(module)): tracer(module) for module in subject.modules}
+
+    def called(frame: FrameType, event: str, given: Any) -> Any:
+        return tracers.get(frame.f_code.co_filename)
+
+    threading.settrace(called)
+    sys.settrace(called)
+    return lines
+
+
 def baselines(subject: Subject, first: bool, others: bool, most_states: int) -> list[Told]:
     """What the first configurations say; and what the others do that do not call Python too often, the quickest first:
     those that do not end within so many states, as many levels as do.
     """
 
-    def task(tell: Callable[[Any], None]) -> None:
-        protocol = shipped(subject.name)
-        rest = [name for name in protocol.configurations if name not in subject.first]
-        for look in [*(subject.first if first else ()), *(rest if others else ())]:
-            told = _searched(protocol, look, most_states)
-            if told["verdict"] == "not complete":
-                told = _searched(protocol, f"{look}@{told['counts'][1] - 1}", most_states)
-            tell(told)
-
-    told, ended = in_child(task, 20 * LONGEST)
-    assert not ended and all("verdict" in one for one in told), f"{subject.name} is broken: {ended or told[-1]}"
-    found = [
-        Told(**{**one, "counts": tuple(one["counts"]), "taken": tuple(one["taken"])})
-        for one in told
-        if one["verdict"] != "not complete"
-    ]
+    (names,), _ = in_child(lambda tell: tell(list(shipped(subject.name).configurations)), LONGEST)
+    looks = [*(subject.first if first else ()), *(name for name in names if others and name not in subject.first)]
+    found = [_baseline(subject, look, most_states) for look in looks]
     rest = [one for one in found if one.configuration not in subject.first and one.calls <= MOST_CALLS]
     return [one for one in found if one.configuration in subject.first] + sorted(rest, key=lambda one: one.calls)
 
 
 def by_configurations(
-    subject: Subject, module: str, text: str, unchanged: Sequence[Told], by_more: bool = False
+    subject: Subject, mutant: Mutant, text: str, configurations: Sequence[Told], by_more: bool = False
 ) -> Notice:
     """Who of these notices a mutant first: one that says something else, or counts others; ``by_more``: rather the
     first that says something else.
 
     ``text``: the module with the change.
     """
+    unchanged = [one for one in configurations if one.runs(mutant)]
+    if not unchanged:
+        return NOBODY
 
     def task(tell: Callable[[Any], None]) -> None:
-        plant(module, text)
+        plant(mutant.module, text)
         protocol = shipped(subject.name)
         for one in unchanged:
             told = _searched(protocol, one.configuration, one.most_states, one.levels)
@@ -279,7 +316,8 @@ def by_simulator(subject: Subject, module: str, text: str) -> Notice:
         return Notice("simulator", f"does not end ({ended})")
     for one in told:
         if one["events"]:
-            said, ended = in_child(lambda tell, one=one: tell(validate(subject, one["events"])), LONGEST)
+            events = one["events"]
+            said, ended = in_child(lambda tell, events=events: tell(validate(subject, events)), LONGEST)
             if said and said[0] != "accepted":
                 return Notice("traces", f"{one['run']}: {said[0] if isinstance(said[0], str) else said[0]['raised']}")
     return NOBODY

@@ -26,7 +26,7 @@ class Mutant:
 
     ``name`` stays the same when lines move: the function, and the change. ``before`` and ``after`` are the changed
     piece, on one line each; ``start`` and ``end`` are its place in the source, and ``text`` what stands there instead,
-    on as many lines.
+    on as many lines. ``lines``: of the statement that has it, without the statements in that.
     """
 
     module: str
@@ -34,6 +34,7 @@ class Mutant:
     function: str
     kind: str
     line: int
+    lines: range
     before: str
     after: str
     start: int
@@ -258,6 +259,15 @@ class _Changes(ast.NodeVisitor):
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
+def _statements(function: ast.FunctionDef) -> Iterator[tuple[range, ast.stmt]]:
+    """The statements of a function, the inner ones after those that have them, with the lines that are their own."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.stmt) and node is not function:
+            inner = [part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]
+            assert node.end_lineno is not None
+            yield range(node.lineno, max(node.lineno + 1, min(inner, default=node.end_lineno + 1))), node
+
+
 def _one_line(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())
 
@@ -279,6 +289,7 @@ def mutants_of(sources: Sequence[tuple[str, str]]) -> tuple[list[Mutant], list[S
             for statement in node.body:
                 changes.visit(statement)
             counted: Counter[str] = Counter()
+            lines_of = {id(part): lines for lines, statement in _statements(node) for part in ast.walk(statement)}
             for change in changes.found:
                 before = _one_line(change.shown)
                 name = f"{function}: {change.kind}: {before}"
@@ -296,7 +307,8 @@ def mutants_of(sources: Sequence[tuple[str, str]]) -> tuple[list[Mutant], list[S
                     gap = "\n" * lines
                     instead = f"pass{gap}" if isinstance(change.node, ast.stmt) else f"({instead}{gap})"
                 mutant = Mutant(
-                    module, name, function, change.kind, change.node.lineno, before, change.after, start, end, instead
+                    *(module, name, function, change.kind, change.node.lineno, lines_of[id(change.node)]),
+                    *(before, change.after, start, end, instead),
                 )
                 if before == change.after:
                     skipped.append(Skipped(module, name, "it is the same program"))

@@ -31,12 +31,14 @@ output.
   states and levels.
 - *nothing*: all configurations say the same, with the same counts. Each has its reason below.
 
-A few quick configurations look at every mutant, up to the first that says something else: tens of thousands of states,
-half a second. After that, what none of them notices is looked at by all the others that end within `--states`. What is
-noticed by its counts is not looked at again, so that the larger configurations, which the tests check, would notice
-more by their properties. A mutant is searched up to twice as far as the protocol: limits are states, and the times of
-a machine decide nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). A protocol of which
-not all mutants were run is not in the table. `tests/protocols/test_mutants.py` plants faults by hand besides.
+A few quick configurations look at every mutant, up to the first that notices: tens of thousands of states, half a
+second. After that, what none of them notices is looked at by the simulator, and by the others that are not dear: those
+that do not end within `--states` look at as many levels as do. A configuration looks at a mutant only if it runs the
+line that is changed. One that is noticed by its counts is not looked at again (but with `--again`): more would notice
+it by a property. Limits are numbers of states and levels, a mutant is searched up to twice as far as the protocol, and
+the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). A
+protocol of which not all mutants were run is not in the table. `tests/protocols/test_mutants.py` plants faults by hand
+besides.
 """
 
 

@@ -76,7 +76,16 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "quorum",
             ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
-            ("parted", "parted-again", "pre-votes", "removal", "restart", "undisturbed", "removed-leader-stays"),
+            (
+                "parted",
+                "parted-again",
+                "pre-votes",
+                "removal",
+                "removal-restart",
+                "restart",
+                "undisturbed",
+                "removed-leader-stays",
+            ),
             "quorum",
         ),
         Subject(

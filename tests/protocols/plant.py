@@ -1,4 +1,6 @@
-"""Plants mutants in protocols, and prints what a configuration says of each, as JSON lines."""
+"""Plants mutants in protocols, and prints what is said of each, as JSON lines: by a configuration, ``small``, about all
+or about one property, ``small:type_ok``, or by the simulator, ``seed 2``.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +14,36 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.mutants.judging import in_child, plant, warm
 from bench.mutants.mutate import replaced
-from bench.mutants.protocols import path_of
-from fencepost import check
+from bench.mutants.protocols import SUBJECTS, path_of
+from bench.mutants.simulated import simulate
+from fencepost import SearchOptions, check
 from fencepost.protocols import shipped
 
 
-def main() -> None:
-    """Plant what standard input tells: protocol, configuration, changes as (module, old, new)."""
-    warm()
-    for protocol, configuration, changes in json.load(sys.stdin):
+def said_by(protocol: str, who: str) -> str:
+    """The property that is violated or the promise that is broken; or ``holds``."""
+    if who.startswith("seed "):
+        seed = int(who.removeprefix("seed "))
+        runs = simulate(SUBJECTS[protocol], range(seed, seed + 1), 0)
+        return next((run["promise"].partition(":")[0] for run in runs if run["promise"]), "holds")
+    configuration, _, judged = who.partition(":")
+    subject = shipped(protocol).configured(configuration)
+    options = SearchOptions(workers=1, max_states=400_000)
+    return check(subject, engine="embedded", invariants=[judged] if judged else None, options=options).verdict
 
-        def task(
-            tell: Callable[[Any], None],
-            protocol: str = protocol,
-            configuration: str = configuration,
-            changes: Any = changes,
-        ) -> None:
-            texts = {module: path_of(module).read_text() for module, _, _ in changes}
+
+def main() -> None:
+    """Plant what standard input tells: protocol, who is asked, changes as (module, old, new)."""
+    warm()
+    for protocol, who, changes in json.load(sys.stdin):
+
+        def task(tell: Callable[[Any], None], protocol: str = protocol, who: str = who, changes: Any = changes) -> None:
+            texts: dict[str, str] = {}
             for module, old, new in changes:
-                texts[module] = replaced(texts[module], old, new)
+                texts[module] = replaced(texts.get(module) or path_of(module).read_text(), old, new)
             for module, text in texts.items():
                 plant(module, text)
-            subject = shipped(protocol).configured(configuration)
-            tell(check(subject, engine="embedded", workers=1, max_states=400_000).verdict)
+            tell(said_by(protocol, who))
 
         told, ended = in_child(task, 60.0)
         print(json.dumps(told[0] if told else ended), flush=True)

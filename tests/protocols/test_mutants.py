@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.mutants import protocols
-from bench.mutants.judging import BY
+from bench.mutants.judging import BY, baselines, warm
 from bench.mutants.mutate import mutants_of, replaced
 from bench.mutants.page import reasons
 from bench.mutants.simulated import simulate, validate
@@ -25,7 +26,10 @@ LIMBO = "fencepost.protocols.bookkeeper.limbo"
 QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
 CHECKED_LOG = "fencepost.log.checked.log"
+CHECKED_QUORUM = "fencepost.quorum.checked.quorum"
+KRAFT = "fencepost.protocols.kraft.kip_853"
 ADDING = "fencepost.store.rules.adding"
+METADATA = "fencepost.store.rules.metadata"
 
 Change = tuple[str, str, str]
 
@@ -39,6 +43,24 @@ ENDS_LATE = (
     "range(1, self.meta.last_entry + 1) if",
     "range(1, (self.meta.last_entry or self.send_limit) + 1) if",
 )
+FENCED_IS_A_FAILURE = (ADDING, "    if code is Code.FENCED:\n", "    if False:\n")
+CHANGES_WHAT_IS_NOT_OPEN = (
+    METADATA,
+    "    if status is not LedgerStatus.OPEN:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
+    "    if False:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
+)
+TAKES_MORE_THAN_IT_HAS = (QUORUM, "end_epoch == epoch and offset <= end_offset", "end_epoch == epoch")
+COMMITS_MORE_THAN_IT_HAS = (
+    CHECKED_QUORUM,
+    "min(rules.high_watermark(me.hwm, ends, start, self.protections), max(len(me.log), me.hwm))",
+    "rules.high_watermark(me.hwm, ends, start, self.protections)",
+)
+VOTES_FOR_A_LOG_BEHIND = (
+    KRAFT,
+    "            self.server[third].become_voted(leader, me.current_epoch)\n",
+    "            self.server[third].log = self.server[first].log\n",
+)
+AHEAD = "parted:leaders_commit_what_they_have"
 
 PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     "the LAC of recovery is not the highest": (
@@ -115,6 +137,22 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((QUORUM, "return not is_voter and voters_offset < high_watermark and", "return not is_voter and"),),
         "who_commits_its_removal_resigns",
     ),
+    "a leader commits more than it has": (
+        *("quorum", AHEAD),
+        (TAKES_MORE_THAN_IT_HAS, COMMITS_MORE_THAN_IT_HAS),
+        "holds",
+    ),
+    "and was elected by one that has more": (
+        *("quorum", AHEAD),
+        (TAKES_MORE_THAN_IT_HAS, COMMITS_MORE_THAN_IT_HAS, VOTES_FOR_A_LOG_BEHIND),
+        "leaders_commit_what_they_have",
+    ),
+    "a fenced owner takes that for a failure": ("store", "seed 2", (FENCED_IS_A_FAILURE,), "holds"),
+    "and changes the ensemble of a ledger that is not open": (
+        *("store", "seed 2"),
+        (FENCED_IS_A_FAILURE, CHANGES_WHAT_IS_NOT_OPEN),
+        "quorum",
+    ),
     "a log is cut off where the leader's ends, though its own of that epoch ends earlier": (
         "quorum",
         "parted-again",
@@ -152,7 +190,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         "no_lac_of_a_bookie_falls",
     ),
 }
-"""A fault: the protocol, the configuration, the changes of the source, and what is said. What holds is a guard that
+"""A fault: the protocol, who is asked, the changes of the source, and what is said. What holds is a guard that
 another one stands behind; the next row has both removed."""
 
 
@@ -241,6 +279,26 @@ def test_a_mutant_has_as_many_lines_and_compiles() -> None:
         assert changed != SOURCE
         assert changed.count("\n") == SOURCE.count("\n")
         compile(changed, "p.py", "exec")
+
+
+def test_a_mutant_has_the_lines_of_its_statement() -> None:
+    lines = {mutant.before: mutant.lines for mutant in mutants_of([("p", SOURCE)])[0]}
+    assert [lines[what] for what in ("self.b", "max(x, self.c)", "self.send(x)")] == [
+        range(18, 19),
+        range(19, 23),
+        range(23, 24),
+    ]
+
+
+def test_a_configuration_looks_at_what_it_runs() -> None:
+    """One with few levels runs little."""
+    subject = protocols.SUBJECTS["ledger-chaining"]
+    warm()
+    (short, *_) = baselines(replace(subject, first=("small@2",)), True, False, 20_000)
+    (mutants, _) = mutants_of(subject.sources())
+    looked_at = {mutant.function for mutant in mutants if short.runs(mutant)}
+    assert "LedgerChaining.become_leader" in looked_at
+    assert "LedgerChaining.append_ledger_success" not in looked_at
 
 
 def test_names_do_not_depend_on_lines() -> None:

@@ -12,6 +12,8 @@ HOLDS = {
     "pre-votes": 12_433,
     "restart": 90_320,
     "removal": 12_084,
+    "removal-restart": 58_874,
+    "removal-election": 157_004,
     "adding": 188_895,
     "undisturbed": 660,
     "parted": 204,

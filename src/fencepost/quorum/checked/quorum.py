@@ -176,6 +176,21 @@ class Quorum(KRaft):
             max_epoch=1,
             doc="one of two voters is removed, be it the leader",
         ),
+        "removal-restart": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_restarts=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            doc="the same, and a replica restarts",
+        ),
+        "removal-election": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            leaders_remove_themselves=False,
+            max_values_per_epoch=0,
+            doc="a follower is removed, and stands for election, as the removal may not be committed",
+        ),
         "adding": configuration(
             hosts=1,
             init_cluster_size=1,
