@@ -208,7 +208,7 @@ def _searched(protocol: type[Protocol], look: str, most: int, depth: int | None 
 
 def _baseline(subject: Subject, look: str, most_states: int) -> Told:
     def task(tell: Callable[[Any], None]) -> None:
-        lines = _trace(subject)
+        lines = trace_lines(subject)
         protocol = shipped(subject.name)
         told = _searched(protocol, look, most_states)
         if told["verdict"] == "not complete":
@@ -222,7 +222,7 @@ def _baseline(subject: Subject, look: str, most_states: int) -> Told:
     return Told(**{**one, "counts": tuple(one["counts"]), "taken": tuple(one["taken"]), "lines": lines})
 
 
-def _trace(subject: Subject) -> Mapping[str, set[int]]:
+def trace_lines(subject: Subject) -> Mapping[str, set[int]]:
     """The lines of the modules of a protocol that are run from now on, in this process."""
     lines: dict[str, set[int]] = {module: set() for module in subject.modules}
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.mutants import protocols
-from bench.mutants.judging import BY, baselines, warm
+from bench.mutants.__main__ import main
+from bench.mutants.judging import BY, in_child, trace_lines
 from bench.mutants.mutate import mutants_of, replaced
 from bench.mutants.page import reasons
 from bench.mutants.simulated import simulate, validate
+from fencepost.protocols import shipped
 
 ROOT = Path(__file__).parents[2]
 
@@ -291,14 +294,17 @@ def test_a_mutant_has_the_lines_of_its_statement() -> None:
 
 
 def test_a_configuration_looks_at_what_it_runs() -> None:
-    """One with few levels runs little."""
+    """No action is run by an import."""
     subject = protocols.SUBJECTS["ledger-chaining"]
-    warm()
-    (short, *_) = baselines(replace(subject, first=("small@2",)), True, False, 20_000)
-    (mutants, _) = mutants_of(subject.sources())
-    looked_at = {mutant.function for mutant in mutants if short.runs(mutant)}
-    assert "LedgerChaining.become_leader" in looked_at
-    assert "LedgerChaining.append_ledger_success" not in looked_at
+
+    def task(tell: Callable[[Any], None]) -> None:
+        lines = trace_lines(subject)
+        shipped(subject.name)
+        tell(sorted(lines[subject.modules[0]]))
+
+    (run,), _ = in_child(task, 60.0)
+    assert len(run) > 50
+    assert not any({*mutant.lines} & {*run} for mutant in mutants_of(subject.sources())[0])
 
 
 def test_names_do_not_depend_on_lines() -> None:
@@ -325,14 +331,19 @@ def test_traces_without_a_mutant_are_accepted(protocol: str) -> None:
     assert validate(subject, first["events"]) == "accepted"
 
 
-def test_a_sample_is_noticed_or_has_its_reason(tmp_path: Path) -> None:
+def test_a_sample_is_noticed_or_has_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Some mutants of the quickest protocol; a second run finds all of them in the file of results."""
-    command = [
-        *(sys.executable, "-m", "bench.mutants", "ledger-chaining", "--sample", "5", "--seed", "4", "--json"),
-        *("--states", "20000", "--results", str(tmp_path / "mutants.jsonl")),
-    ]
-    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
-    rows = [json.loads(line) for line in first.stdout.splitlines()]
-    assert len(rows) == 5 and {row["by"] for row in rows} <= {*BY}
-    assert {row["name"] for row in rows if row["by"] == "nothing"} <= set(reasons()["ledger-chaining"])
-    assert second.stdout == "" and "5 known" in second.stderr
+    command = ["ledger-chaining", "--only", "._leading", "--sample", "2", "--states", "20000", "--json"]
+    command += ["--results", str(tmp_path / "mutants.jsonl")]
+    run = [sys.executable, "-m", "bench.mutants", *command]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 2 and {row["by"] for row in rows} <= {*BY}
+    unnoticed = {row["name"] for row in rows if row["by"] == "nothing"}
+    assert unnoticed and unnoticed <= set(reasons()["ledger-chaining"])
+    monkeypatch.setattr(sys, "argv", ["mutants", *command])
+    assert main() == 0
+    again = capsys.readouterr()
+    assert again.out == "" and "2 known" in again.err
