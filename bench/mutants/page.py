@@ -36,9 +36,8 @@ second. After that, what none of them notices is looked at by the simulator, and
 that do not end within `--states` look at as many levels as do. A configuration looks at a mutant only if it runs the
 line that is changed. One that is noticed by its counts is not looked at again (but with `--again`): more would notice
 it by a property. Limits are numbers of states and levels, a mutant is searched up to twice as far as the protocol, and
-the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). A
-protocol of which not all mutants were run is not in the table. `tests/protocols/test_mutants.py` plants faults by hand
-besides.
+the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). `tests/protocols/test_mutants.py` plants faults by
+hand besides, where two guards stand behind one another both of them.
 """
 
 
@@ -52,10 +51,13 @@ def page(results: Results, why: Mapping[str, Mapping[str, str]]) -> str:
     """The page: a table of all protocols that were run, and what nothing noticed, with its reason."""
     lines = [HEAD, "| protocol | mutants | " + " | ".join(BY) + " |", "|" + "---|" * (2 + len(BY))]
     rest: list[str] = []
+    open_yet: list[str] = []
     for subject in SUBJECTS.values():
         mutants = mutants_of(subject.sources())[0]
         rows = [row for mutant in mutants if (row := results.rows.get((subject.name, mutant.name))) is not None]
-        if len(rows) < len(mutants):
+        if len(rows) < len(mutants) or any(row.by == "nothing" and not row.by_all for row in rows):
+            begun = f" ({len(rows):,} of {len(mutants):,} begun)" if rows else ""
+            open_yet.append(f"`{subject.name}`{begun}")
             continue
         by = Counter(row.by for row in rows)
         cells = [f"`{subject.name}`", f"{len(mutants):,}", *(f"{by[one]:,}" for one in BY)]
@@ -66,6 +68,8 @@ def page(results: Results, why: Mapping[str, Mapping[str, str]]) -> str:
             for row in unnoticed:
                 reason = why.get(subject.name, {}).get(row.name, "not looked into yet")
                 rest.append(f"| {_cell(row.name)} | {reason} |")
+    if open_yet:
+        lines += ["", f"Not run, or not to the end: {', '.join(open_yet)}."]
     return "\n".join([*lines, *rest]) + "\n"
 
 
