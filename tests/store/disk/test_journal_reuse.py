@@ -18,6 +18,7 @@ from fencepost.store.disk import journal
 from fencepost.store.disk.files import File
 from fencepost.store.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
 from fencepost.store.disk.journal_files import SPARE, JournalFiles, name_of
+from fencepost.store.disk.reserve import Reserve
 from fencepost.store.records import EntryAdded
 from fencepost.store.sim.disk import SimDisk, SimFile
 
@@ -181,10 +182,10 @@ def test_a_file_of_another_unit_is_not_written_again() -> None:
 def test_planted_who_writes_before_the_names_are_durable_loses_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Callable[..., tuple[File, int]] = JournalFiles._made
 
-    def hasty(self: JournalFiles, name: str) -> tuple[File, int]:
+    def hasty(self: JournalFiles, name: str, reserve: Reserve) -> tuple[File, int]:
         synced, self.files.sync = self.files.sync, lambda: None  # type: ignore[method-assign]
         try:
-            return made(self, name)
+            return made(self, name, reserve)
         finally:
             self.files.sync = synced  # type: ignore[method-assign]
 
