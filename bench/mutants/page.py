@@ -36,8 +36,8 @@ second. After that, what none of them notices is looked at by the simulator, and
 that do not end within `--states` look at as many levels as do. A configuration looks at a mutant only if it runs the
 line that is changed. One that is noticed by its counts is not looked at again (but with `--again`): more would notice
 it by a property. Limits are numbers of states and levels, a mutant is searched up to twice as far as the protocol, and
-the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*). `tests/protocols/test_mutants.py` plants faults by
-hand besides, where two guards stand behind one another both of them.
+the speed of a machine decides nothing, but where the Python of a mutant does not end (30 CPU seconds, *counts*).
+`tests/protocols/test_mutants.py` plants faults by hand besides, where two guards stand behind one another both of them.
 """
 
 

@@ -140,6 +140,16 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((QUORUM, "return not is_voter and voters_offset < high_watermark and", "return not is_voter and"),),
         "who_commits_its_removal_resigns",
     ),
+    "a follower commits nothing": (
+        *("quorum", "parted"),
+        ((QUORUM, "return max(known, min(reported, log_end))", "return known"),),
+        "what_is_committed_is_applied",
+    ),
+    "a follower commits all that it has": (
+        *("quorum", "parted"),
+        ((QUORUM, "return max(known, min(reported, log_end))", "return max(known, log_end)"),),
+        "what_is_applied_stays_so",
+    ),
     "a leader commits more than it has": (
         *("quorum", AHEAD),
         (TAKES_MORE_THAN_IT_HAS, COMMITS_MORE_THAN_IT_HAS),

@@ -753,6 +753,25 @@ class Quorum(KRaft):
         return self.standing[s].committed <= len(self.server[s].log)
 
     @invariant(s=servers)
+    def what_is_committed_is_applied(self, s: ModelValue) -> bool:
+        """A replica takes for committed what it has of the records below its high watermark. The first one is so from
+        the beginning.
+        """
+        me = self.server[s]
+        return min(me.hwm, len(me.log)) <= max(self.standing[s].committed, 1)
+
+    @step_invariant(s=servers)
+    def what_is_applied_stays_so(self, after: Quorum, s: ModelValue) -> bool:
+        """What a replica takes for committed it does for good, unless it restarts; and who does not lead, nothing that
+        its leader has not told it.
+        """
+        if (after.restart_ctr, after.crash_ctr) != (self.restart_ctr, self.crash_ctr):
+            return True
+        before, now = self.standing[s].committed, after.standing[s].committed
+        leads = self.server[s].state is ServerState.LEADER
+        return before == now or (before < now and (leads or now <= after.server[s].hwm))
+
+    @invariant(s=servers)
     def nobody_follows_itself(self, s: ModelValue) -> bool:
         """A replica that follows a leader follows another: one that led the epoch in which it restarts resigns."""
         me = self.server[s]
