@@ -53,7 +53,15 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "bookkeeper-limbo",
             ("fencepost.protocols.bookkeeper.limbo",),
-            ("scenario-1", "scenario-2", "without-limbo", "without-fencing", "protected"),
+            (
+                "two-entries",
+                "scenario-1",
+                "scenario-2",
+                "without-limbo",
+                "without-fencing",
+                "protected",
+                "three-bookies",
+            ),
         ),
         Subject(
             "bookkeeper-boot",

@@ -46,6 +46,10 @@ ENDS_LATE = (
     "range(1, self.meta.last_entry + 1) if",
     "range(1, (self.meta.last_entry or self.send_limit) + 1) if",
 )
+IS_OPEN = "        require(self.meta.status is LedgerStatus.OPEN)\n"
+IS_THE_VERSION = "        require(me.meta_version == self.meta.version)\n"
+CLOSES_WHAT_IS_NOT_OPEN = (LIMBO, IS_OPEN + IS_THE_VERSION, IS_THE_VERSION)
+CLOSES_WHATEVER_IS_THERE = (LIMBO, IS_OPEN + IS_THE_VERSION, "")
 FENCED_IS_A_FAILURE = (ADDING, "    if code is Code.FENCED:\n", "    if False:\n")
 CHANGES_WHAT_IS_NOT_OPEN = (
     METADATA,
@@ -139,6 +143,17 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         "removal",
         ((QUORUM, "return not is_voter and voters_offset < high_watermark and", "return not is_voter and"),),
         "who_commits_its_removal_resigns",
+    ),
+    "an owner closes a ledger that is recovered": (
+        "bookkeeper-limbo",
+        "protected",
+        (CLOSES_WHAT_IS_NOT_OPEN,),
+        "holds",
+    ),
+    "and does not compare the version": (
+        *("bookkeeper-limbo", "protected"),
+        (CLOSES_WHATEVER_IS_THERE,),
+        "no_divergence_between_client_and_meta_data",
     ),
     "a follower commits nothing": (
         *("quorum", "parted"),

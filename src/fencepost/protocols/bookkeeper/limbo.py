@@ -156,6 +156,11 @@ ADD = (AddEntryRequest, AddEntryResponse)
 READ = (ReadRequest, ReadResponse)
 
 
+NO_CRASH: Mapping[str, bool] = dict.fromkeys(
+    [f"allow_crash_when_ledger_{when}" for when in ("open", "in_recovery", "closed")], False
+)
+
+
 class BookKeeperLimbo(SingleLedger):
     """The life of one ledger without the journal: clients, a metadata store, and bookies of which one may crash."""
 
@@ -680,6 +685,12 @@ class BookKeeperLimbo(SingleLedger):
 
     configurations = {
         "protected": configuration(doc="both protections: a crash at any time loses nothing"),
+        "three-bookies": configuration(
+            bookies=3, doc="nobody crashes, and a bookie that does not answer is replaced", **NO_CRASH
+        ),
+        "two-entries": configuration(
+            clients=1, send_limit=2, doc="nobody crashes, and the owner sends two entries", **NO_CRASH
+        ),
         "without-fencing": configuration(
             fence_on_unclean_shutdown=False,
             expect="no_divergence_between_client_and_meta_data",
