@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fencepost import (
     Message,
@@ -156,7 +156,7 @@ ADD = (AddEntryRequest, AddEntryResponse)
 READ = (ReadRequest, ReadResponse)
 
 
-NO_CRASH: Mapping[str, bool] = dict.fromkeys(
+NO_CRASH: Mapping[str, Any] = dict.fromkeys(
     [f"allow_crash_when_ledger_{when}" for when in ("open", "in_recovery", "closed")], False
 )
 
