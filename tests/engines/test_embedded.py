@@ -891,7 +891,7 @@ def test_a_limit_is_told_and_nothing_holds(options: dict[str, Any], limit: str, 
     explored = ended(workers=workers, **options)
     assert explored.limit == limit
     assert not explored.complete and not explored.interrupted and explored.raised is None
-    assert explored.queue > 0
+    assert explored.queue > 0 or "timeout" in options, "a time may be over within the first level"
     if "max_depth" in options:
         assert explored.depth == options["max_depth"]
         # Diagonals of a grid.
