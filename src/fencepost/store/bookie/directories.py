@@ -12,7 +12,8 @@ from typing import NamedTuple
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import cookies
 from fencepost.store.bookie.settings import Settings
-from fencepost.store.disk.journal_files import SUFFIX
+from fencepost.store.disk.files import OsFiles
+from fencepost.store.disk.journal_files import journals_in
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.rules.boot import Run
 from fencepost.store.rules.cookies import Cookie, Stamped
@@ -55,7 +56,8 @@ class Directories(NamedTuple):
     @property
     def _last_journal(self) -> int:
         """The number of the last file of the journal; 0 if there is none."""
-        return max((int(each.stem) for each in Path(self.journal, cookies.CURRENT).glob(f"*{SUFFIX}")), default=0)
+        current = Path(self.journal, cookies.CURRENT)
+        return max(journals_in(OsFiles(str(current), create=False)), default=0) if current.is_dir() else 0
 
     def of_storage(self, settings: Settings) -> StorageSettings:
         """The settings of the storage that is in them."""

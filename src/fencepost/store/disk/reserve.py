@@ -50,7 +50,7 @@ class Reserve:
         if name in files.names():
             self._file = files.open(name, writable=True)
             self._file.truncate(min(self._file.end, wanted))
-            self._take(self._file.end)  # in a file that was copied there may be holes
+            self._take(files, self._file.end)  # in a file that was copied there may be holes
         self._fill(files)
 
     @property
@@ -70,8 +70,6 @@ class Reserve:
         """Do what takes ``size`` bytes of the disk: where there is no room, of the reserve. Raises :class:`NoRoom` if
         that has not enough either.
         """
-        with suppress(NoRoom):
-            return work()
         with self.held():
             while True:
                 try:
@@ -101,15 +99,14 @@ class Reserve:
             self._file.truncate(0)
         size = min(self.wanted, self.size + free)
         if self.is_needed and size > self.size:
-            with suppress(NoRoom):
-                if self._file is None:
-                    self._file = files.create(self._name)
-                self._take(size)
+            self._take(files, size)
 
-    def _take(self, size: int) -> None:
-        assert self._file is not None
-        self._file.end = 0
+    def _take(self, files: Files, size: int) -> None:
+        """Have so many bytes, if there is room for them."""
         with suppress(NoRoom):
+            if self._file is None:
+                self._file = files.create(self._name)
+            self._file.end = 0
             self._file.preallocate(size)
             self.size = size
 

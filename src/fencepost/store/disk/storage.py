@@ -576,7 +576,7 @@ class Storage:
         usage = 0.0
         for reserve, files in self._reserves:
             room = files.room()
-            usage = max(usage, 1 - (room.free + reserve.size) / room.total)
+            usage = max(usage, Room(room.total, room.free + reserve.size).usage)
         if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
             _log.warning(
                 "a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory
