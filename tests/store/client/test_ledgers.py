@@ -483,7 +483,7 @@ def test_an_id_that_a_stranger_has_claimed_is_passed_over_and_told(
         async with store.create_ledger() as ledger:
             assert ledger.id == 2 and await ledger.append(b"one") == 0
         told = "bookie b2 knows ledger {} already: somebody wrote to this id or fenced it"
-        assert [told.format(number) in each.message for number, each in enumerate(caplog.records)] == [True, True]
+        assert [told.format(number) in each.getMessage() for number, each in enumerate(caplog.records)] == [True, True]
         with pytest.raises(errors.UnauthorizedAccessError, match=told.format(7)):
             await store.create_ledger(ledger=7)
         assert [number async for number in store.list_ledgers()] == [2]
