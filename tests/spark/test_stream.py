@@ -70,3 +70,12 @@ def test_a_gap_ends_it(spark: object, tmp_path: Path) -> None:
         file.emit("r", "a", 1, 2, "writes", "7", {"value": 1})
     with closing(Cluster()) as cluster, pytest.raises(TraceError, match="events 1 to 1 are missing"):
         follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(), lambda outcomes: None)
+
+
+def test_the_time_that_it_takes_begins_after_the_first_batch(spark: object, tmp_path: Path) -> None:
+    with TraceWriter(tmp_path, node="a", run="r") as a:
+        a.emit("reads", "bad", {"value": 1})
+    told: list[Outcome] = []
+    with closing(Cluster()) as cluster:
+        follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(patience=0), told.extend, lambda: True)
+    assert [outcome.verdict for outcome in told] == ["rejected"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -290,10 +291,13 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
     from fencepost.report import validation
 
     limits = Limits(given.patience, given.idle)
-    began = time.monotonic()
+
+    @cache
+    def end() -> float:
+        return math.inf if given.seconds is None else time.monotonic() + float(given.seconds)
 
     def until() -> bool:
-        return given.seconds is not None and time.monotonic() - began >= given.seconds
+        return time.monotonic() >= end()
 
     if _is_on_spark(given):
         with extras.named("Spark", "spark"):

@@ -43,7 +43,8 @@ def follow(
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Report the verdicts of traces as they become certain, until ``until`` is true, or until KeyboardInterrupt, which
-    ends the stream likewise.
+    ends the stream likewise. ``until`` is asked only when the first batch is over: the start of Spark takes no time of
+    it.
 
     Raises :class:`fencepost.tracing.TraceError` if events are missing, :class:`fencepost.ProtocolRaised` if the
     conformance raises when it is asked what is over, and :class:`fencepost.SystemFailure` if Spark fails.
@@ -73,7 +74,7 @@ def follow(
         query = writer.trigger(processingTime=f"{EVERY} seconds").start()
         cleanup.callback(_stop, query)
         with contextlib.suppress(KeyboardInterrupt):
-            while query.isActive and feeder.failure is None and not raised and not until():
+            while query.isActive and feeder.failure is None and not raised and not (query.lastProgress and until()):
                 time.sleep(EVERY / 4)
         if feeder.failure is not None:
             raise feeder.failure
@@ -97,13 +98,15 @@ class Feeder:
         self.tail = tail
         self.folder = folder
         self.failure: Exception | None = None
+        self._has_begun = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
         folder.mkdir(parents=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, and wait until all that is there already is in a file, so that the first batch has it."""
         self._thread.start()
+        self._has_begun.wait()
 
     def stop(self) -> None:
         """Stop the thread, and wait for it."""
@@ -130,9 +133,12 @@ class Feeder:
                                 actor=event.actor,
                             )
                     number += 1
+                self._has_begun.set()
                 self._stopping.wait(EVERY / 2)
         except Exception as error:
             self.failure = error
+        finally:
+            self._has_begun.set()
 
 
 def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limits, shares: int) -> Any:
