@@ -109,7 +109,11 @@ SUBJECTS: dict[str, Subject] = {
                 "addition@12",
             ),
         ),
-        Subject("kraft-kip-853-join", ("fencepost.protocols.kraft.join",), ("leave", "join-liveness", "add-liveness")),
+        Subject(
+            "kraft-kip-853-join",
+            ("fencepost.protocols.kraft.join",),
+            ("leave", "join-liveness", "add-liveness", "leave-lost", "add-lost"),
+        ),
         Subject(
             "store",
             ("fencepost.store.checked.store", *STORE_RULES),

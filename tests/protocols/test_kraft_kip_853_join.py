@@ -26,10 +26,12 @@ THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 CONFIGURATIONS = {
     "join": (449_205, 48),
     "leave": (28_824, 35),
+    "leave-lost": (32_670, 35),
     "leave-after-election": (2_675_844, 53),
     "join-after-election": (420_790, 48),
     "join-during-removal": (5_422_216, 53),
     "add-after-election": (400_267, 48),
+    "add-lost": (20_142, 31),
     "add-during-removal": (2_649_380, 53),
     "join-liveness": (32_020, 34),
     "join-liveness-after-election": (1_549_963, 56),

@@ -184,6 +184,16 @@ class KRaftJoin(KRaft):
             max_values_per_epoch=0,
             doc="one of two voters is removed, be it the leader",
         ),
+        "leave-lost": voters(
+            2,
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_crashes=1,
+            max_disconnected_pairs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            doc="one of two voters is removed, and one is lost, perhaps the one that was asked",
+        ),
         "leave-after-election": voters(
             2,
             min_cluster_size=1,
@@ -210,6 +220,13 @@ class KRaftJoin(KRaft):
             start=Start.ELECTED,
             max_add_requests=2,
             doc="an administrator asks for a server to be added, and may ask the wrong one",
+        ),
+        "add-lost": observed(
+            max_epoch=1,
+            max_add_requests=1,
+            max_crashes=1,
+            max_disconnected_pairs=2,
+            doc="an administrator asks for a server to be added, and a voter is lost, perhaps the one that was asked",
         ),
         "add-during-removal": observed(
             min_cluster_size=1,
