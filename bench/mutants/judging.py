@@ -206,20 +206,31 @@ def _searched(protocol: type[Protocol], look: str, most: int, depth: int | None 
     }
 
 
-def _baseline(subject: Subject, look: str, most_states: int) -> Told:
+def _baseline(subject: Subject, look: str, most_states: int) -> Told | None:
+    """What a configuration says, and the lines that it runs; None for one that calls Python too often."""
+
     def task(tell: Callable[[Any], None]) -> None:
-        lines = trace_lines(subject)
         protocol = shipped(subject.name)
         told = _searched(protocol, look, most_states)
         if told["verdict"] == "not complete":
             told = _searched(protocol, f"{look}@{told['counts'][1] - 1}", most_states)
+        lines: Mapping[str, set[int]] = {}
+        if not _is_dear(subject, look, told["calls"]):  # Tracing makes Python many times slower.
+            lines = trace_lines(subject)
+            _searched(protocol, told["configuration"], most_states)
         tell({**told, "lines": {module: sorted(run) for module, run in lines.items()}})
 
     told, ended = in_child(task, 4 * LONGEST)
     assert told and "verdict" in told[0], f"{subject.name} is broken: {ended or told}"
     (one,) = told
+    if _is_dear(subject, look, one["calls"]):
+        return None
     lines = {module: frozenset(run) for module, run in one["lines"].items()}
     return Told(**{**one, "counts": tuple(one["counts"]), "taken": tuple(one["taken"]), "lines": lines})
+
+
+def _is_dear(subject: Subject, look: str, calls: int) -> bool:
+    return look not in subject.first and calls > MOST_CALLS
 
 
 def trace_lines(subject: Subject) -> Mapping[str, set[int]]:
@@ -252,8 +263,8 @@ def baselines(subject: Subject, first: bool, others: bool, most_states: int) -> 
 
     (names,), _ = in_child(lambda tell: tell(list(shipped(subject.name).configurations)), LONGEST)
     looks = [*(subject.first if first else ()), *(name for name in names if others and name not in subject.first)]
-    found = [_baseline(subject, look, most_states) for look in looks]
-    rest = [one for one in found if one.configuration not in subject.first and one.calls <= MOST_CALLS]
+    found = [one for look in looks if (one := _baseline(subject, look, most_states)) is not None]
+    rest = [one for one in found if one.configuration not in subject.first]
     return [one for one in found if one.configuration in subject.first] + sorted(rest, key=lambda one: one.calls)
 
 
