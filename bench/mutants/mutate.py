@@ -104,12 +104,20 @@ def _decorators(function: ast.FunctionDef) -> set[str]:
     return names
 
 
-def _mentioned(function: ast.FunctionDef) -> set[str]:
+def _mentioned(*nodes: ast.AST) -> set[str]:
     return {
-        node.id if isinstance(node, ast.Name) else node.attr
-        for statement in function.body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name | ast.Attribute)
+        inner.id if isinstance(inner, ast.Name) else inner.attr
+        for node in nodes
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name | ast.Attribute)
+    }
+
+
+def _tables(tree: ast.Module) -> dict[str, set[str]]:
+    """What the dicts of a module mention, such as one of functions by the events that they are for."""
+    assigned = [node for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)]
+    return {
+        node.target.id: _mentioned(node.value) for node in assigned if isinstance(node.target, ast.Name) and node.value
     }
 
 
@@ -117,12 +125,15 @@ def rules_of(sources: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The functions of these modules, (module, function), that actions reach by name; the first module has the
     protocol.
     """
-    known = [(module, name, node) for module, text in sources for name, node in _functions(ast.parse(text))]
+    trees = [(module, ast.parse(text)) for module, text in sources]
+    known = [(module, name, node) for module, tree in trees for name, node in _functions(tree)]
+    tables = {name: names for _, tree in trees for name, names in _tables(tree).items()}
     judges = {(m, n) for m, n, node in known if _decorators(node) & {*JUDGES}}
     reached = [(m, n, node) for m, n, node in known if _decorators(node) & {*ROOTS}]
     seen = {(m, n) for m, n, _ in reached}
     for _, _, node in reached:  # which grows meanwhile
-        names = _mentioned(node)
+        names = _mentioned(*node.body)
+        names |= {name for table in names & tables.keys() for name in tables[table]}
         for m, n, other in known:
             if n.rpartition(".")[2] in names and (m, n) not in seen | judges:
                 seen.add((m, n))

@@ -82,6 +82,11 @@ SUBJECTS: dict[str, Subject] = {
             "log",
         ),
         Subject(
+            "log-leader",
+            ("fencepost.log.checked.leading", "fencepost.log.roles.leader"),
+            ("trouble-later", "one-client", "ends", "trims", "seals", "trouble", "lost-answers"),
+        ),
+        Subject(
             "quorum",
             ("fencepost.quorum.checked.quorum", "fencepost.quorum.rules", "fencepost.quorum.transitions"),
             (

@@ -26,6 +26,7 @@ from fencepost.engines.options import (
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
 from fencepost.findings import ActionCount, Violation, Witness
 from fencepost.result import Result
+from fencepost.spec.actors import actor
 from fencepost.spec.constants import constant, model_values
 from fencepost.spec.context import one_of, require
 from fencepost.spec.declarations import (
@@ -95,6 +96,7 @@ __all__ = [
     "Violation",
     "Witness",
     "action",
+    "actor",
     "always_eventually",
     "assumption",
     "canonical",

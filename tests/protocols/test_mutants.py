@@ -28,6 +28,7 @@ CHAINING = "fencepost.protocols.ledger_chaining"
 LIMBO = "fencepost.protocols.bookkeeper.limbo"
 QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
+LEADER = "fencepost.log.roles.leader"
 CHECKED_LOG = "fencepost.log.checked.log"
 CHECKED_QUORUM = "fencepost.quorum.checked.quorum"
 KRAFT = "fencepost.protocols.kraft.kip_853"
@@ -67,6 +68,8 @@ VOTES_FOR_A_LOG_BEHIND = (
     "            self.server[third].become_voted(leader, me.current_epoch)\n",
     "            self.server[third].log = self.server[first].log\n",
 )
+CLOSES_NOTHING = "                self._go_on(after_closing(self._seals), now, effects)"
+GOES_ON = "            self.ledger = None\n            self._go_on(after_closing(self._seals), now, effects)\n"
 AHEAD = "parted:leaders_commit_what_they_have"
 
 PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
@@ -210,6 +213,126 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         "unanswered-batches",
         ((CHECKED_LOG, "                self.ledgers[number] = Ledger()\n", "                pass\n"),),
         "what_is_left_over_is_deleted",
+    ),
+    "a leader forgets at which append its ledger begins": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "self.base, self.ledger_size, self.begun = self.written, 0, now",
+                "self.ledger_size, self.begun = 0, now",
+            ),
+        ),
+        "nothing_is_forgotten",
+    ),
+    "a leader does not write again what its ledger was closed without": (
+        "log-leader",
+        "trouble",
+        (
+            (
+                LEADER,
+                "        self._under_way.clear()\n        self.written = self.acknowledged",
+                "        self._under_way.clear()",
+            ),
+        ),
+        "nothing_is_forgotten",
+    ),
+    "a leader deletes a ledger that may be in the chain": (
+        "log-leader",
+        "lost-answers",
+        (
+            (
+                LEADER,
+                "if self.ledger is not None and never_chained(self.chain, self.ledger, event.chain):",
+                "if self.ledger is not None:",
+            ),
+        ),
+        "only_the_last_ledger_is_open",
+    ),
+    "a leader takes answers to what it asked before it stepped down": (
+        "log-leader",
+        "default",
+        ((LEADER, "        self._next()  # what is still to be answered makes no difference\n", ""),),
+        "only_who_is_elected_goes_on",
+    ),
+    "a leader goes on whose ledger was closed by another": (
+        "log-leader",
+        "default",
+        ((LEADER, "            self._step_down(effects, Reason.FENCED)\n        else:", GOES_ON + "        else:"),),
+        "only_the_last_ledger_is_open",
+    ),
+    "a leader forgets the chain that it has written": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "        self.chain, self.version = chain, version\n        if self.ledger",
+                "        self.version = version\n        if self.ledger",
+            ),
+        ),
+        "acknowledged_entries_are_in_the_log",
+    ),
+    "a leader knows too much when it steps down": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "effects.append(Failed(first, written - first, reason, is_known=False))",
+                "effects.append(Failed(first, written - first, reason, is_known=True))",
+            ),
+        ),
+        "denied_entries_are_not_in_the_log",
+    ),
+    "a leader seals the log before all is written": (
+        "log-leader",
+        "seals",
+        ((LEADER, "self.last_wish is Reason.SEALED and not self.unacknowledged", "self.last_wish is Reason.SEALED"),),
+        "who_seals_has_written_all",
+    ),
+    "a leader does not try again": (
+        "log-leader",
+        "trouble",
+        (
+            (
+                LEADER,
+                "        effects.append(SetTimer((_AGAIN, self._next()), self.settings.pause, self.settings.pause))",
+                "        self._next()",
+            ),
+        ),
+        "who_waits_is_answered",
+    ),
+    "a leader closes no ledger of another": (
+        "log-leader",
+        "default",
+        ((LEADER, "                self._close_last(effects)", CLOSES_NOTHING),),
+        "only_the_last_ledger_is_open",
+    ),
+    "a leader acknowledges all when it hears of one": (
+        "log-leader",
+        "two-entries",
+        (
+            (
+                LEADER,
+                "self._acknowledge(effects, self.base + event.entry + 1)",
+                "self._acknowledge(effects, self.written)",
+            ),
+        ),
+        "acknowledged_entries_are_in_the_log",
+    ),
+    "a leader acknowledges all when its ledger is closed": (
+        "log-leader",
+        "trouble",
+        (
+            (
+                LEADER,
+                "        self._acknowledge(effects, self.base + there)\n",
+                "        self._acknowledge(effects, self.written)\n",
+            ),
+        ),
+        "acknowledged_entries_are_in_the_log",
     ),
     "the LAC of a bookie falls": (
         "store",

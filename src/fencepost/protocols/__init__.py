@@ -22,6 +22,7 @@ SHIPPED: dict[str, str] = {
     "booting-store": "fencepost.store.checked.booting:BootingStore",
     "running-store": "fencepost.store.checked.running:RunningStore",
     "log": "fencepost.log.checked.log:Log",
+    "log-leader": "fencepost.log.checked.leading:LogLeader",
     "running-quorum": "fencepost.quorum.checked.running:RunningQuorum",
     "running-log": "fencepost.log.checked.running:RunningLog",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",

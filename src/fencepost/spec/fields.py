@@ -421,6 +421,14 @@ class TableView(View, Table[K, V]):
         return len(self._cursor.read(self._shape.keys(self._path)))
 
 
+class ShapeOf:
+    """A declaration that knows its shape, once the constants are known."""
+
+    def shape(self, protocol: Any, keys: tuple[Any, ...]) -> Shape:
+        """Its shape; ``keys``: those of the maps that it is in, the outermost first."""
+        raise NotImplementedError
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerKeyOf:
     """A declaration by :func:`per_key`, until the constants are known."""
@@ -466,19 +474,24 @@ def table(initial: Mapping[Any, Any] | None = None) -> Any:
     return TableOf(initial or {})
 
 
-def shape_of(declared: Any, protocol: Any) -> Shape:
-    """The shape of a declaration, now that ``protocol`` knows its constants."""
+def shape_of(declared: Any, protocol: Any, within: tuple[Any, ...] = ()) -> Shape:
+    """The shape of a declaration, now that ``protocol`` knows its constants; ``within``: keys of the maps it is in."""
     if isinstance(declared, VariableOf):
-        return shape_of(declared.initial, protocol)
+        return shape_of(declared.initial, protocol, within)
+    if isinstance(declared, ShapeOf):
+        return declared.shape(protocol, within)
     if isinstance(declared, PerKeyOf):
         keys = resolve(declared.keys, protocol)
-        if type(keys) is range and keys:
+        differ = isinstance(_innermost(declared), ShapeOf)
+        if type(keys) is range and keys and not differ:
             return PerKeyShape(EachOf(keys, shape_of(declared.element, protocol)))
         elements: dict[Any, Shape] = {}
         element: Shape | None = None  # a shape knows its slots by their paths, so one serves all keys
         for key in map(_frozen_key, finite(keys, _KEYS_OF_MAP)):
             refuse_equal(elements, key, "per_key(...)")
-            elements[key] = element = element if element is not None else shape_of(declared.element, protocol)
+            if element is None or differ:
+                element = shape_of(declared.element, protocol, (*within, key))
+            elements[key] = element
         return PerKeyShape(elements)
     if isinstance(declared, TableOf):
         return TableShape(declared.default)
@@ -489,6 +502,12 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
     if isinstance(declared, Shape):
         return declared
     return Leaf(declared)
+
+
+def _innermost(declared: Any) -> Any:
+    while isinstance(declared, PerKeyOf):
+        declared = declared.element
+    return declared
 
 
 def _frozen_key(key: Any) -> Value:

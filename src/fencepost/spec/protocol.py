@@ -31,7 +31,7 @@ from fencepost.spec.constants import Constant
 from fencepost.spec.contents import content_of
 from fencepost.spec.context import Cursor
 from fencepost.spec.declarations import NO_VERDICT, Configuration, Declared, Fairness
-from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
+from fencepost.spec.fields import PerKeyOf, Shape, ShapeOf, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
 from fencepost.spec.values import NotAValue, Value, show_parameters
 
@@ -65,7 +65,7 @@ def _role(attribute: Any) -> str:
     """The kind of thing that a class attribute declares, in words; empty if it declares nothing."""
     if isinstance(attribute, Constant):
         return "a constant"
-    if isinstance(attribute, (Variable, VariableOf, PerKeyOf, TableOf, NetworkOf)):
+    if isinstance(attribute, (Variable, VariableOf, PerKeyOf, TableOf, ShapeOf, NetworkOf)):
         return "a state variable"
     if not isinstance(attribute, Declared):
         return ""
@@ -220,7 +220,7 @@ def _members(cls: type[Protocol]) -> _Members:
 
 
 def _add(members: _Members, owner: type, name: str, attribute: Any) -> None:
-    if isinstance(attribute, (VariableOf, PerKeyOf, TableOf, NetworkOf)):
+    if isinstance(attribute, (VariableOf, PerKeyOf, TableOf, ShapeOf, NetworkOf)):
         attribute = Variable(name, attribute)
         type.__setattr__(owner, name, attribute)
     if isinstance(attribute, Variable):

@@ -331,6 +331,18 @@ class Record:
     def __repr__(self) -> str:
         return show(self)
 
+    def __parts__(self) -> dict[str, Value]:
+        """The fields as a person reads them, by their names."""
+        return {name: getattr(self, name) for name in self._fields}
+
+    def __shown__(self) -> str:
+        """The record as a person reads it."""
+        parts = ", ".join(f"{name}={show(value)}" for name, value in self.__parts__().items())
+        return f"{self.__title__()}({parts})"
+
+    def __title__(self) -> str:
+        return type(self).__name__
+
 
 def _is_plain(cls: type[Record]) -> bool:
     """Whether the records of a class are made by assigning what is given to its fields, and nothing else."""
@@ -614,7 +626,7 @@ def show(value: Value) -> str:
     if isinstance(value, (frozenset, set)):
         return "{" + ", ".join(map(show, canonical(frozenset.__iter__(frozenset(value))))) + "}"
     if isinstance(value, Record):
-        return f"{type(value).__name__}(" + ", ".join(f"{n}={show(getattr(value, n))}" for n in value._fields) + ")"
+        return value.__shown__()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
     return repr(value)

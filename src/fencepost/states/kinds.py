@@ -45,8 +45,8 @@ def plain(value: Value) -> tuple[Kind, Plain]:
         (key, keys), (kind, parts) = _together(value), _together(value.values())
         return {"map": [key, kind]}, sorted(zip(keys, parts, strict=True), key=_order)
     if isinstance(value, Record) and value._fields:
-        fields = {name: plain(getattr(value, name)) for name in value._fields}
-        return {"struct": {name: kind for name, (kind, _) in fields.items()}, "of": cls.__name__}, {
+        fields = {name: plain(part) for name, part in value.__parts__().items()}
+        return {"struct": {name: kind for name, (kind, _) in fields.items()}, "of": value.__title__()}, {
             name: p for name, (_, p) in fields.items()
         }
     return "text", _readable(show(value))

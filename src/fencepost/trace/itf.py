@@ -80,7 +80,7 @@ def expression(value: Value) -> Any:
     if isinstance(value, (frozenset, set)):
         return {"#set": [expression(v) for v in canonical(frozenset(value))]}
     if isinstance(value, Record):
-        return {name: expression(getattr(value, name)) for name in value._fields}
+        return {name: expression(part) for name, part in value.__parts__().items()}
     if isinstance(value, Mapping):
         return {"#map": [[expression(key), expression(v)] for key, v in value.items()]}
     return {"#unserializable": repr(value)}

@@ -113,7 +113,7 @@ def plain(value: Value) -> Any:
     if isinstance(value, (frozenset, set)):
         return [plain(v) for v in canonical(frozenset(value))]
     if isinstance(value, Record):
-        return {name: plain(getattr(value, name)) for name in value._fields}
+        return {name: plain(part) for name, part in value.__parts__().items()}
     if isinstance(value, Mapping):
         keys = [_key(key) for key in value]
         if None in keys or len(set(keys)) < len(keys):

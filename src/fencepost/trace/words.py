@@ -13,9 +13,10 @@ from typing import Any
 
 from fencepost.spec.context import Slot
 from fencepost.spec.fields import KEYS, PerKeyShape, Shape, Struct, TableShape
+from fencepost.spec.kept import DICT, Kept
 from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import ModelValue, Record, Value, show
+from fencepost.spec.values import Map, ModelValue, Record, Value, show
 
 ARROW = " → "
 
@@ -148,10 +149,14 @@ def _differences(old: Value, new: Value) -> Iterator[str]:
             if key not in new:
                 yield f"[{show(key)}] removed"
     elif isinstance(old, Record) and type(old) is type(new):
-        for name in old._fields:
-            before, after = getattr(old, name), getattr(new, name)
-            if before != after:
-                yield f"{name} {change_text(before, after)}"
+        before, after = old.__parts__(), new.__parts__()
+        if isinstance(old, Kept) and isinstance(new, Kept) and not (old.names or new.names):
+            is_dict = old.kind == new.kind == DICT
+            yield from _differences(*((Map(old.parts), Map(new.parts)) if is_dict else (old.parts, new.parts)))
+        elif before.keys() == after.keys():
+            for name in before:
+                if before[name] != after[name]:
+                    yield f"{name} {change_text(before[name], after[name])}"
 
 
 def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
@@ -216,8 +221,8 @@ def _lines(value: Value, width: int) -> list[str]:
     if isinstance(value, Mapping) and value:
         return _bracketed("{", "}", [(show(key) + ": ", value[key]) for key in value], width)
     if isinstance(value, Record) and value._fields:
-        fields = [(f"{name}=", getattr(value, name)) for name in value._fields]
-        return _bracketed(type(value).__name__ + "(", ")", fields, width)
+        fields = [(f"{name}=", part) for name, part in value.__parts__().items()]
+        return _bracketed(value.__title__() + "(", ")", fields, width)
     return [whole]
 
 

@@ -1,0 +1,197 @@
+"""Objects that are no values, kept as values: what the attributes of an actor hold.
+
+Lists, deques and dicts are kept by their contents, in their order; sets by their contents; structs, data classes and
+plain objects by their fields. A value that is kept is immutable and has a content of its own, so what is made of it
+again is a copy. That is why a mutable object is refused that is held in two places: a change of one copy would not be
+one of the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import deque
+from functools import cache
+from types import MethodType
+from typing import Any
+
+from fencepost.spec.values import NotAValue, Record, Set, Value, canonical, freeze, full_name, show
+
+LIST, DEQUE, DICT, SET, METHOD = ".list", ".deque", ".dict", ".set", ".method"
+"""Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name."""
+
+CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, dict: DICT, set: SET}
+"""The classes of containers that are kept by their contents."""
+
+
+class Kept(Record):
+    """An object as a value. ``kind``: the full name of its class; ``names``: those of its ``parts``, or none."""
+
+    kind: str
+    names: tuple[str, ...]
+    parts: tuple[Value, ...]
+
+    def __parts__(self) -> dict[str, Value]:
+        return dict(zip(self.names, self.parts, strict=True)) if self.names else {"parts": self.parts}
+
+    def __title__(self) -> str:
+        return self.kind.rpartition(":")[2].rpartition(".")[2]
+
+    def __shown__(self) -> str:
+        """``LeaderSettings(pause=1)``, ``[1, 2]``, ``deque(1, 2)``, ``{b1: 2}``."""
+        if self.kind == DICT:
+            return "{" + ", ".join(f"{show(key)}: {show(value)}" for key, value in self.parts) + "}"
+        if self.names or self.kind not in _BRACKETS:
+            return super().__shown__()
+        return _BRACKETS[self.kind].format(", ".join(map(show, self.parts)))
+
+
+_BRACKETS = {LIST: "[{}]", SET: "{{{}}}", DEQUE: "deque({})", METHOD: "{}"}
+
+
+class Keeper:
+    """Turns what the attributes of one object hold into values, and back.
+
+    ``whole``: the object. ``classes``: those that it has met, by their full names. ``read_only``: what it restores can
+    not be changed, as such a change would be lost.
+    """
+
+    def __init__(self, whole: Any, classes: dict[str, type], read_only: bool = False) -> None:
+        self.whole = whole
+        self.classes = classes
+        self.read_only = read_only
+        self._met: dict[int, Any] = {}
+        """The mutable objects that it has met, which are kept so that their ids stay their own."""
+
+    def keep(self, thing: Any) -> Value:
+        """The value of a thing. Raises :class:`NotAValue`, which says what it is, and why it can not be one."""
+        kind: Any = type(thing)
+        if kind is tuple:
+            return tuple([self.keep(part) for part in thing])
+        if kind in (frozenset, Set):
+            return Set([self.keep(part) for part in frozenset.__iter__(thing)])
+        if isinstance(thing, MethodType) and thing.__self__ is self.whole:
+            return Kept(METHOD, (), (thing.__name__,))
+        if kind in CONTAINERS:
+            self._meet(thing)
+            return Kept(CONTAINERS[kind], (), self._contents(thing))
+        names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
+        if names is None:
+            return freeze(thing)
+        if not _is_frozen(kind):
+            self._meet(thing)
+        self.classes[full_name(kind)] = kind
+        return Kept(full_name(kind), names, tuple([self.keep(getattr(thing, name)) for name in names]))
+
+    def _contents(self, thing: Any) -> tuple[Value, ...]:
+        if isinstance(thing, dict):
+            return tuple([(self.keep(key), self.keep(value)) for key, value in thing.items()])
+        if isinstance(thing, deque) and thing.maxlen is not None:
+            raise NotAValue("a deque with a maxlen")
+        parts = [self.keep(part) for part in thing]
+        return tuple(canonical(parts) if isinstance(thing, set) else parts)
+
+    def _meet(self, thing: Any) -> None:
+        if id(thing) in self._met:
+            raise NotAValue(f"a {type(thing).__name__} that is held in two places: hold it in one, or copy it")
+        self._met[id(thing)] = thing
+
+    def restore(self, value: Value) -> Any:
+        """What was kept as this value: a copy."""
+        if type(value) is tuple:
+            return tuple([self.restore(part) for part in value])
+        if type(value) is Set:
+            return frozenset([self.restore(part) for part in value])
+        if not isinstance(value, Kept):
+            return value
+        if value.kind == METHOD:
+            return getattr(self.whole, value.parts[0])
+        parts = [self.restore(part) for part in value.parts]
+        make = _MAKE.get(value.kind)
+        if make is not None:
+            return (_read_only(make) if self.read_only else make)(parts)
+        kind: Any = self._class(value.kind)
+        made = _made(kind, dict(zip(value.names, parts, strict=True)))
+        if self.read_only and hasattr(made, "__dict__") and not _is_frozen(kind):
+            object.__setattr__(made, "__class__", _read_only(kind))
+        return made
+
+    def _class(self, name: str) -> type:
+        """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
+        found = self.classes.get(name)
+        if found is None:
+            module, _, path = name.rpartition(":")
+            inner: Any = sys.modules.get(module or type(self.whole).__module__)
+            for part in path.split("."):
+                inner = getattr(inner, part, None)
+            if not isinstance(inner, type):
+                raise NotAValue(f"an object of the class {name}, which is not there")
+            found = self.classes[name] = inner
+        return found
+
+
+_MAKE: dict[str, Any] = {LIST: list, DEQUE: deque, DICT: dict, SET: set}
+
+_CHANGING = (
+    "__delattr__", "__delitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__", "__setattr__",
+    "__setitem__", "add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft",
+    "insert", "intersection_update", "pop", "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort",
+    "symmetric_difference_update", "update",
+)  # fmt: skip
+"""What changes a container or an object."""
+
+
+def derived(kind: Any, body: dict[str, Any]) -> Any:
+    """A class that passes for the one that it is made from."""
+    names = {"__class__": property(lambda self: kind), "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**names, **body})
+
+
+@cache
+def _read_only(kind: Any) -> Any:
+    """The class of objects that are like those of another one, and can not be changed."""
+
+    def refuse(self: Any, *given: Any, **named: Any) -> Any:
+        raise NotAValue(f"a {kind.__name__} that was read from an actor and is changed: call a method of the actor")
+
+    names = _CHANGING if kind in CONTAINERS else ("__setattr__", "__delattr__")
+    refusing = {name: refuse for name in names if hasattr(kind, name)}
+    made = derived(kind, refusing)
+    if kind in CONTAINERS:
+        CONTAINERS[made] = CONTAINERS[kind]
+    return made
+
+
+def _field_names(thing: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a struct, a data class or a plain object; None for anything else."""
+    kind: Any = type(thing)
+    if isinstance(thing, Record):
+        return None
+    declared = _declared_fields(kind)
+    if declared is not None:
+        return declared
+    is_plain = kind.__init__ is not object.__init__ and kind.__new__ is object.__new__ and not callable(thing)
+    return tuple(vars(thing)) if is_plain and hasattr(thing, "__dict__") else None
+
+
+@cache
+def _declared_fields(kind: Any) -> tuple[str, ...] | None:
+    struct: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)  # of msgspec
+    if struct is None and dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return struct
+
+
+@cache
+def _is_frozen(kind: Any) -> bool:
+    config = getattr(kind, "__struct_config__", None) or getattr(kind, "__dataclass_params__", None)
+    return bool(getattr(config, "frozen", False))
+
+
+def _made(kind: type, fields: dict[str, Any]) -> Any:
+    if hasattr(kind, "__struct_fields__"):
+        return kind(**fields)
+    made: Any = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
