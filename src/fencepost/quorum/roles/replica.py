@@ -208,60 +208,6 @@ class Replica:
         self._entry: Node | None = None
         """Its entry among the voters that it has last looked at."""
         self._effects: list[Effect] = []
-        self._on_event = self._event_handlers()
-        self._on_request = self._request_handlers()
-        self._on_response = self._response_handlers()
-        self._on_timer = self._timer_handlers()
-
-    def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
-        return {
-            Started: self._started,
-            Resign: self._resign,
-            RequestReceived: self._request,
-            ResponseReceived: self._response,
-            Disconnected: self._disconnected,
-            TimerFired: self._timer,
-            Stored: self._log_stored,
-            Proposed: self._proposed,
-            SnapshotTaken: self._snapshot_taken,
-            SnapshotInstalled: self._snapshot_installed,
-            SnapshotDamaged: self._snapshot_damaged,
-            SendHighWatermark: self._send_high_watermark,
-        }
-
-    def _request_handlers(self) -> dict[type[Request], Callable[[int, Any], None]]:
-        return {
-            Vote: self._vote,
-            BeginQuorum: self._begin_quorum,
-            EndQuorum: self._end_quorum,
-            Fetch: self._fetch,
-            FetchSnapshot: self._fetch_snapshot,
-            AddVoter: self._add_voter,
-            RemoveVoter: self._remove_voter,
-            UpdateVoter: self._update_voter,
-            DescribeQuorum: self._describe,
-        }
-
-    def _response_handlers(self) -> dict[type[Response], Callable[[Any], None]]:
-        return {
-            VoteResponse: self._vote_response,
-            EndQuorumResponse: self._end_quorum_response,
-            FetchResponse: self._fetch_response,
-            FetchSnapshotResponse: self._fetch_snapshot_response,
-        }
-
-    def _timer_handlers(self) -> dict[Timer, Callable[[], None]]:
-        return {
-            Timer.ELECTION: self._election_timeout,
-            Timer.FETCH: self._fetch_timeout,
-            Timer.RETRY: self._retry,
-            Timer.VOTE_RETRY: self._ask_again,
-            Timer.CHECK_QUORUM: self._check_quorum,
-            Timer.BEGIN_QUORUM: self._look_after_voters,
-            Timer.WAITING_FETCHES: self._answer_all_waiting,
-            Timer.HIGH_WATERMARK: self._send_high_watermark_to_all,
-            Timer.JOIN: self._join,
-        }
 
     def receive(self, event: Event) -> list[Effect]:
         """Take an event. Returns the effects to carry out, in order.
@@ -270,7 +216,7 @@ class Replica:
         :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own; then the replica must be
         stopped, and none of it be done.
         """
-        self._on_event[type(event)](event)
+        _ON_EVENT[type(event)](self, event)
         effects, self._effects = self._effects, []
         return effects
 
@@ -511,7 +457,7 @@ class Replica:
     # -- timers --------------------------------------------------------------------------------------------------------
 
     def _timer(self, event: TimerFired) -> None:
-        self._on_timer[event.timer]()
+        _ON_TIMER[event.timer](self)
 
     def _election_timeout(self) -> None:
         if self.state not in _WITH_ELECTION_TIMER:
@@ -747,9 +693,9 @@ class Replica:
             return
         if response.error is not Error.NONE and (self.epoch, self.state) != before:
             return  # that was what there is to learn from a refusal
-        handler = self._on_response.get(type(response))
+        handler = _ON_RESPONSE.get(type(response))
         if handler is not None:
-            handler(response)
+            handler(self, response)
 
     # -- leading -------------------------------------------------------------------------------------------------------
 
@@ -1312,7 +1258,54 @@ class Replica:
         self._do(Reply(connection, answer))
 
     def _request(self, event: RequestReceived) -> None:
-        self._on_request[type(event.request)](event.connection, event.request)
+        _ON_REQUEST[type(event.request)](self, event.connection, event.request)
+
+
+_ON_EVENT: dict[type[Event], Callable[..., None]] = {
+    Started: Replica._started,
+    Resign: Replica._resign,
+    RequestReceived: Replica._request,
+    ResponseReceived: Replica._response,
+    Disconnected: Replica._disconnected,
+    TimerFired: Replica._timer,
+    Stored: Replica._log_stored,
+    Proposed: Replica._proposed,
+    SnapshotTaken: Replica._snapshot_taken,
+    SnapshotInstalled: Replica._snapshot_installed,
+    SnapshotDamaged: Replica._snapshot_damaged,
+    SendHighWatermark: Replica._send_high_watermark,
+}
+
+_ON_REQUEST: dict[type[Request], Callable[..., None]] = {
+    Vote: Replica._vote,
+    BeginQuorum: Replica._begin_quorum,
+    EndQuorum: Replica._end_quorum,
+    Fetch: Replica._fetch,
+    FetchSnapshot: Replica._fetch_snapshot,
+    AddVoter: Replica._add_voter,
+    RemoveVoter: Replica._remove_voter,
+    UpdateVoter: Replica._update_voter,
+    DescribeQuorum: Replica._describe,
+}
+
+_ON_RESPONSE: dict[type[Response], Callable[..., None]] = {
+    VoteResponse: Replica._vote_response,
+    EndQuorumResponse: Replica._end_quorum_response,
+    FetchResponse: Replica._fetch_response,
+    FetchSnapshotResponse: Replica._fetch_snapshot_response,
+}
+
+_ON_TIMER: dict[Timer, Callable[..., None]] = {
+    Timer.ELECTION: Replica._election_timeout,
+    Timer.FETCH: Replica._fetch_timeout,
+    Timer.RETRY: Replica._retry,
+    Timer.VOTE_RETRY: Replica._ask_again,
+    Timer.CHECK_QUORUM: Replica._check_quorum,
+    Timer.BEGIN_QUORUM: Replica._look_after_voters,
+    Timer.WAITING_FETCHES: Replica._answer_all_waiting,
+    Timer.HIGH_WATERMARK: Replica._send_high_watermark_to_all,
+    Timer.JOIN: Replica._join,
+}
 
 
 def _pair(end: OffsetAndEpoch) -> list[int]:
