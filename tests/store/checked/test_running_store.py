@@ -42,8 +42,7 @@ def test_the_page_says_how_much_is_explored() -> None:
 
 @pytest.mark.parametrize("name", VIOLATED)
 def test_without_a_protection_it_does_not(name: str) -> None:
-    configuration = RunningStore.configurations[name]
-    check(RunningStore(**configuration.constants), options=Options(workers=1)).must_violate(configuration.expect)
+    check(RunningStore.configured(name), symmetry=True).must_violate(RunningStore.configurations[name].expect)
 
 
 DEFERRED = {"write_quorum": 2, "ack_quorum": 1, "versions": 1, "deferred_sync": True, "power_losses": 1}

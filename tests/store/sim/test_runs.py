@@ -107,7 +107,7 @@ def test_a_fault_that_is_left_out_changes_no_other() -> None:
 FOUND_WITHIN = {
     "fenced_bookies_refuse": 2,
     "recovery_reads_fence": 12,
-    "recovery_keeps_fragments": 4,
+    "recovery_keeps_fragments": 6,
     "negatives_cover_quorum": 32,
     "write_back_before_close": 2,
     "conditional_updates": 6,
@@ -118,7 +118,7 @@ FOUND_WITHIN = {
     "limbo_is_unknown": 66,
     "keys_are_checked": 1,
     "recovery_reads_stay": 307,
-    "recovery_starts_at_fragment": 62,
+    "recovery_starts_at_fragment": 318,
     "fencing_covers_ensemble": 7,
 }
 """The first seed that breaks a promise when a protection is off, today. What is looked at is a few before it and many
