@@ -1,9 +1,14 @@
-"""How much the generated tests try: enough for every day, and with FENCEPOST_THOROUGH=1 much more."""
+"""How much the generated tests try: enough for every day, and with FENCEPOST_THOROUGH=1 much more.
+Also who runs what.
+"""
 
 import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+from work_units import OneSession
 
 _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("everyday", max_examples=60, derandomize=True, database=None, **_QUIET)  # type: ignore[arg-type]
@@ -12,3 +17,8 @@ settings.load_profile("thorough" if os.environ.get("FENCEPOST_THOROUGH") else "e
 
 # A process that a shell started in the background ignores Ctrl-C, and so would those that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSession | None:
+    return OneSession(config, log) if config.getvalue("dist") == "loadfile" else None

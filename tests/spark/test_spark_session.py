@@ -15,6 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 from spark.conftest import Here
+from work_units import SPARK, work_unit
 
 import fencepost
 from fencepost import OptionError, SearchOptions, SparkOptions, SystemFailure, check
@@ -198,3 +199,9 @@ def test_a_search_that_never_needs_spark_says_so() -> None:
     assert "Spark" not in str(
         check(shipped("ledger-chaining")(), engine="embedded", options=SearchOptions(workers=1, max_depth=4))
     )
+
+
+def test_all_that_need_a_session_go_to_one_worker(request: pytest.FixtureRequest) -> None:
+    files = {item.nodeid.partition("::")[0] for item in request.session.items if "spark" in item.fixturenames}  # type: ignore[attr-defined]
+    assert {work_unit(file) for file in files} <= {SPARK}
+    assert work_unit("tests/spark/test_files.py") == "tests/spark/test_files.py"
