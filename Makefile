@@ -26,8 +26,11 @@ COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy
 
 MAKEFLAGS += --no-print-directory
 
+# What is compiled is kept, whatever the environment says: all who run tests would compile all of them each time.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint loops interop bench bench-spark bench-store chaos lock clean FORCE
+.PHONY: help setup run test lint loops modules interop bench bench-spark bench-store chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -38,7 +41,7 @@ run: $(STAMP) ## Find the data loss of BookKeeper 4.13, run the store, hurt it, 
 	@$(BIN)/python -m demo
 
 test: ## Lint, check types and run the tests
-	@$(MAKE) --jobs 2 lint loops
+	@$(MAKE) --jobs 3 lint loops modules
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP) ## Run ruff and mypy
@@ -46,9 +49,13 @@ lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
-# Where they are not in the cache yet, all who run tests would compile the same at once.
+# Where they are not in the caches yet, all who run tests would compile the same at once.
 loops: $(STAMP) ## Compile the loops of the search
 	@$(BIN)/python -m fencepost check ledger-chaining > /dev/null
+
+# A test that can not be imported is told by those who run it.
+modules: $(STAMP) ## Compile the modules of the tests
+	@$(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
 
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
