@@ -11,7 +11,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from fencepost import check
+from fencepost import SearchOptions, check
 from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.log.checked.conformance import LogConformance
@@ -231,7 +231,11 @@ def test_a_log_that_was_made_and_never_written_is_untouched() -> None:
 
 
 def test_the_protocol_that_traces_are_held_to_keeps_what_it_promises() -> None:
-    assert check(RunningLog).holds and check(RunningLog, configuration="batches").holds
+    """Up to a level: a wrong count of what was trimmed shows deepest, at the 14th; and past it are four times as many
+    states as before.
+    """
+    assert check(RunningLog, options=SearchOptions(max_depth=20)).verdict == "not complete"
+    assert check(RunningLog, configuration="batches").holds
     for protection, violated in (
         ("remembered", "the_batch_is_in_the_log_once_and_whole"),
         ("whole", "the_batch_is_in_the_log_once_and_whole"),
