@@ -61,6 +61,7 @@ SUBJECTS: dict[str, Subject] = {
                 "without-fencing",
                 "protected",
                 "three-bookies",
+                "two-entries-recovered@18",
             ),
         ),
         Subject(
@@ -98,6 +99,7 @@ SUBJECTS: dict[str, Subject] = {
                 "restart",
                 "undisturbed",
                 "removed-leader-stays",
+                "three-epochs@14",
             ),
             "quorum",
         ),

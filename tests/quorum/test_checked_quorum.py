@@ -14,7 +14,18 @@ HOLDS = {
     "removal": 12_084,
     "removal-restart": 58_874,
     "removal-election": 157_004,
+    "removed-leader-stands": 91_214,
+    "removed-leader-restarts": 323_290,
+    "removal-pre-votes": 174_135,
+    "removal-crash": 80_314,
     "adding": 188_895,
+    "adding-restart": 14_682,
+    "single": 80,
+    "observer-parted": 93_221,
+    "observer-restarts": 6_872,
+    "two-observers": 103_192,
+    "three-epochs": 404_807,
+    "cut-off": 764,
     "undisturbed": 660,
     "parted": 204,
     "parted-again": 574,
@@ -45,7 +56,9 @@ def test_every_configuration_is_looked_at() -> None:
     assert set(HOLDS) | set(VIOLATED) == set(shipped("quorum").configurations)
 
 
-@pytest.mark.parametrize("name", ["default", "pre-votes", "undisturbed", "parted", "parted-again"])
+@pytest.mark.parametrize(
+    "name", ["default", "pre-votes", "three-epochs", "cut-off", "undisturbed", "parted", "parted-again"]
+)
 def test_it_is_the_published_protocol_where_that_has_a_step_for_everything(name: str) -> None:
     assert shipped("quorum").configurations[name].expect == "holds"
     protocol = shipped("quorum")(**shipped("quorum").configurations[name].constants)

@@ -53,6 +53,7 @@ from fencepost import (
     per_key,
     require,
     state,
+    step_invariant,
 )
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
@@ -656,6 +657,22 @@ class BookKeeperLimbo(SingleLedger):
         """A bookie that a recovery counts as fenced is fenced, and stays so where a crash does not undo it."""
         return all(self.bookie[b].fenced for b in self.client[c].fenced)
 
+    @step_invariant
+    def every_change_of_the_metadata_is_a_version(self, after: BookKeeperLimbo) -> bool:
+        """Whoever has read the metadata can tell that they have changed since: their version counts the changes."""
+        return self.meta == after.meta or after.meta.version == self.meta.version + 1
+
+    @step_invariant(c=clients)
+    def who_changes_the_metadata_has_read_them(self, after: BookKeeperLimbo, c: ModelValue) -> bool:
+        """A client changes the metadata on the version that it knows, or reads them as it begins."""
+        known = self.client[c].meta_version
+        return known in (None, self.meta.version) or self.meta == after.meta or self.client[c] == after.client[c]
+
+    @step_invariant
+    def what_is_closed_stays_as_it_is(self, after: BookKeeperLimbo) -> bool:
+        """The metadata of a closed ledger do not change: nobody closes it again, and gives it another end."""
+        return self.meta.status is not LedgerStatus.CLOSED or self.meta == after.meta
+
     @invariant(when=lambda protocol: not protocol.can_crash)
     def all_committed_entries_reach_ack_quorum(self) -> bool:
         """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its
@@ -690,6 +707,38 @@ class BookKeeperLimbo(SingleLedger):
         ),
         "two-entries": configuration(
             clients=1, send_limit=2, doc="nobody crashes, and the owner sends two entries", **NO_CRASH
+        ),
+        "replaced": configuration(
+            clients=1,
+            write_quorum=1,
+            send_limit=2,
+            doc="the same, and a bookie that does not answer is replaced: it may have the second entry alone",
+            **NO_CRASH,
+        ),
+        "replaced-after-a-crash": configuration(
+            clients=1, write_quorum=1, send_limit=2, doc="the same, and it may be fenced since a crash"
+        ),
+        "both-confirm": configuration(
+            ack_quorum=2,
+            doc="nobody crashes, and recovery reads once one of two bookies is fenced",
+            **NO_CRASH,
+        ),
+        "one-of-three": configuration(
+            bookies=3, write_quorum=3, doc="nobody crashes, and any one of three bookies commits an entry", **NO_CRASH
+        ),
+        "two-recoveries": configuration(
+            clients=3,
+            write_quorum=1,
+            doc="nobody crashes, two clients recover the ledger, and may replace its bookie",
+            **NO_CRASH,
+        ),
+        "two-entries-recovered": configuration(
+            bookies=1,
+            clients=3,
+            write_quorum=1,
+            send_limit=2,
+            doc="nobody crashes, and two clients recover two entries, from a LAC that may come late",
+            **NO_CRASH,
         ),
         "without-fencing": configuration(
             fence_on_unclean_shutdown=False,

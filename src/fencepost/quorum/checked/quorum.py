@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fencepost import (
     ModelValue,
@@ -28,11 +28,12 @@ from fencepost import (
     per_key,
     refines,
     require,
+    sometimes,
     step_invariant,
     weak,
 )
 from fencepost.protocols.kraft import server as kraft
-from fencepost.protocols.kraft.kip_853 import PARTED, PARTED_AGAIN, KRaft, NonMemberFetch, pairs, servers, voters
+from fencepost.protocols.kraft.kip_853 import PARTED, PARTED_AGAIN, KRaft, NonMemberFetch, Start, pairs, servers, voters
 from fencepost.protocols.kraft.server import (
     BeginQuorumEpochRequest,
     Command,
@@ -117,6 +118,15 @@ def _protections(switches: tuple[bool, ...], kept: bool, served: bool, one: bool
     )
 
 
+CUT_OFF: Mapping[str, Any] = {
+    "timeouts_need_reasons": True,
+    "max_connectivity_changes": 2,
+    "max_disconnected_pairs": 1,
+    "pair_by_pair": True,
+}
+"""One pair of replicas is disconnected, and connected again."""
+
+
 def values_of(protocol: KRaft) -> tuple[ModelValue, ...]:
     """The values that clients write."""
     return protocol.values
@@ -189,7 +199,39 @@ class Quorum(KRaft):
             max_remove_reconfigs=1,
             leaders_remove_themselves=False,
             max_values_per_epoch=0,
-            doc="a follower is removed, and stands for election, as the removal may not be committed",
+            doc="a follower is removed, and elections are held before that and after it",
+        ),
+        "removed-leader-stands": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_values_per_epoch=0,
+            **CUT_OFF,
+            doc="a leader removes itself, is cut off, resigns, and is elected once more to commit its removal",
+        ),
+        "removed-leader-restarts": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_restarts=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="the same, but it restarts",
+        ),
+        "removal-pre-votes": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            leaders_remove_themselves=False,
+            pre_votes=True,
+            max_values_per_epoch=0,
+            doc="a follower is removed, where pre-votes come before votes",
+        ),
+        "removal-crash": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_restarts=1,
+            losing_crashes=True,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            doc="one of two voters is removed, and a crash loses what is not synced, be it the removal",
         ),
         "adding": configuration(
             hosts=1,
@@ -199,6 +241,59 @@ class Quorum(KRaft):
             max_epoch=1,
             max_values_per_epoch=0,
             doc="a second voter is added once it has caught up",
+        ),
+        "adding-restart": configuration(
+            hosts=1,
+            init_cluster_size=1,
+            min_cluster_size=1,
+            max_add_reconfigs=1,
+            max_restarts=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="the same, and a replica restarts, be it before it has fetched anything",
+        ),
+        "single": voters(1, max_restarts=1, losing_crashes=True, doc="a single voter, which crashes"),
+        "observer-parted": configuration(
+            hosts=1,
+            init_cluster_size=1,
+            min_cluster_size=1,
+            max_cluster_size=1,
+            max_restarts=1,
+            losing_crashes=True,
+            timeouts_need_reasons=True,
+            start=Start.OBSERVED,
+            doc="an observer has fetched what a crash takes from its leader",
+        ),
+        "observer-restarts": configuration(
+            hosts=1,
+            init_cluster_size=1,
+            min_cluster_size=1,
+            max_cluster_size=1,
+            max_restarts=2,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            start=Start.OBSERVED,
+            doc="an observer and its leader restart, and the observer does not stand for election",
+        ),
+        "two-observers": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_spawned_servers=3,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            start=Start.OBSERVED,
+            doc="one of two voters is removed, be it the leader, and there is an observer already",
+        ),
+        "three-epochs": configuration(
+            max_epoch=3, pre_votes=True, max_values_per_epoch=0, doc="two voters, three epochs, pre-votes"
+        ),
+        "cut-off": configuration(
+            pre_votes=True,
+            max_values_per_epoch=0,
+            **CUT_OFF,
+            doc="the connection of two voters is cut, and comes back",
         ),
         "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
         "parted": PARTED,
@@ -725,8 +820,11 @@ class Quorum(KRaft):
         me = self.server[s]
         if me.state is ServerState.UNATTACHED and me.leader is not None:
             return False
-        stands = me.state is ServerState.CANDIDATE or self.standing[s].asks
-        return not stands or self._may_campaign(s)
+        if s in me.config.members or not (me.state is ServerState.CANDIDATE or self.standing[s].asks):
+            return True
+        removed = _voters_offset(me.log)
+        is_open = self.removed_voters_campaign and removed >= max(self.standing[s].committed, 1)
+        return is_open and s in latest_config(me.log[:removed], 0).members
 
     @invariant(pair=pairs)
     def logs_match(self, pair: tuple[ModelValue, ModelValue]) -> bool:
@@ -804,6 +902,23 @@ class Quorum(KRaft):
         if me.state is not ServerState.LEADER or now.state is ServerState.LEADER:
             return True
         return committed <= self.standing[s].committed or _voters_offset(me.log) < committed
+
+    @sometimes(when=lambda protocol: protocol.removed_voters_can_be_elected)
+    def removed_voters_are_elected(self) -> bool:
+        """A voter was elected after its own removal, which nobody else could be sure to commit."""
+        return any(self._is_elected_after_removal(me) and s not in me.config.members for s, me in self.server.items())
+
+    def _is_elected_after_removal(self, me: Server) -> bool:
+        return me.state is ServerState.LEADER and me.log[_voters_offset(me.log)].epoch < me.current_epoch
+
+    @property
+    def removed_voters_can_be_elected(self) -> bool:
+        """Whether a leader of two that has removed itself can lose its leadership, and there is an epoch to come."""
+        one_of_two = self.init_cluster_size == 2 and self.min_cluster_size == 1 and self.leaders_remove_themselves
+        may_be_cut_off = self.max_connectivity_changes > 1 and self.max_disconnected_pairs > 0
+        may_resign = self.max_restarts > 0 or may_be_cut_off or not self.needs_reasons
+        may_go = one_of_two and self.max_remove_reconfigs > 0 and may_resign
+        return self.removed_voters_campaign and may_go and self.max_epoch > 1
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
