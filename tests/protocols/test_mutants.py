@@ -57,6 +57,14 @@ CHANGES_WHAT_IS_NOT_OPEN = (
     "    if status is not LedgerStatus.OPEN:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
     "    if False:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
 )
+IS_IN_RECOVERY = "        require(self.meta.status is LedgerStatus.IN_RECOVERY)\n"
+HAS_ITS_FRAGMENTS = "        require(me.fragments == self.meta.fragments)\n"
+RECOVERS_WHAT_IS_CLOSED = (
+    LIMBO,
+    IS_IN_RECOVERY + IS_THE_VERSION + HAS_ITS_FRAGMENTS,
+    IS_THE_VERSION + HAS_ITS_FRAGMENTS,
+)
+RECOVERS_WHATEVER_IS_THERE = (LIMBO, IS_IN_RECOVERY + IS_THE_VERSION + HAS_ITS_FRAGMENTS, HAS_ITS_FRAGMENTS)
 TAKES_MORE_THAN_IT_HAS = (QUORUM, "end_epoch == epoch and offset <= end_offset", "end_epoch == epoch")
 COMMITS_MORE_THAN_IT_HAS = (
     CHECKED_QUORUM,
@@ -154,9 +162,39 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         "holds",
     ),
     "and does not compare the version": (
-        *("bookkeeper-limbo", "protected"),
+        *("bookkeeper-limbo", "protected:no_divergence_between_client_and_meta_data"),
         (CLOSES_WHATEVER_IS_THERE,),
         "no_divergence_between_client_and_meta_data",
+    ),
+    "a recovery closes a ledger that is closed": (
+        *("bookkeeper-limbo", "two-recoveries"),
+        (RECOVERS_WHAT_IS_CLOSED,),
+        "holds",
+    ),
+    "and compares no version either": (
+        *("bookkeeper-limbo", "two-recoveries:what_is_closed_stays_as_it_is"),
+        (RECOVERS_WHATEVER_IS_THERE,),
+        "what_is_closed_stays_as_it_is",
+    ),
+    "a bookie that is read is not fenced": (
+        *("bookkeeper-limbo", "both-confirm"),
+        ((LIMBO, "        self.bookie[b].fenced = True\n        entry =", "        pass\n        entry ="),),
+        "who_counts_as_fenced_is_fenced",
+    ),
+    "whoever votes counts": (
+        *("quorum", "removed-leader-restarts"),
+        ((QUORUM, "some & voters if protections.majority_of_voters else some", "some"),),
+        "never_two_leaders_in_same_epoch",
+    ),
+    "nobody stands for election who was removed": (
+        *("quorum", "removed-leader-stands"),
+        ((QUORUM, "return is_voter or (was_voter and not is_change_committed and", "return is_voter or (False and"),),
+        "removed_voters_are_elected",
+    ),
+    "an observer stands for election that was no voter": (
+        *("quorum", "observer-restarts"),
+        ((QUORUM, "(was_voter and not is_change_committed and", "(not is_change_committed and"),),
+        "states_match_roles",
     ),
     "a follower commits nothing": (
         *("quorum", "parted"),
