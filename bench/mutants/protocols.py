@@ -100,6 +100,7 @@ SUBJECTS: dict[str, Subject] = {
                 "undisturbed",
                 "removed-leader-stays",
                 "three-epochs@14",
+                "removal-at-any-time@12",
             ),
             "quorum",
         ),

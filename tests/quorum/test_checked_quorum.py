@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost import SearchOptions
 from fencepost.check import check
 from fencepost.protocols import shipped
 
@@ -31,6 +32,9 @@ HOLDS = {
     "parted-again": 574,
 }
 
+LARGE = {"removal-at-any-time": (12, 5_835)}
+"""Those that are too large for a test, up to a depth."""
+
 VIOLATED = {
     "voted-twice": ("never_two_leaders_in_same_epoch", 9),
     "log-behind": ("leader_has_all_acked_values", 11),
@@ -45,6 +49,13 @@ def test_a_quorum_keeps_its_promises(name: str) -> None:
     assert (result.verdict, result.distinct_states) == ("holds", HOLDS[name])
 
 
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_quorum_keeps_its_promises_for_a_while(name: str) -> None:
+    depth, states = LARGE[name]
+    result = check("quorum", configuration=name, options=SearchOptions(max_depth=depth))
+    assert result.violation is None and result.distinct_states == states
+
+
 @pytest.mark.parametrize("name", VIOLATED)
 def test_without_a_protection_a_promise_is_broken(name: str) -> None:
     result = check("quorum", configuration=name)
@@ -53,7 +64,7 @@ def test_without_a_protection_a_promise_is_broken(name: str) -> None:
 
 
 def test_every_configuration_is_looked_at() -> None:
-    assert set(HOLDS) | set(VIOLATED) == set(shipped("quorum").configurations)
+    assert set(HOLDS) | set(LARGE) | set(VIOLATED) == set(shipped("quorum").configurations)
 
 
 @pytest.mark.parametrize(

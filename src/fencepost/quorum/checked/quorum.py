@@ -201,6 +201,12 @@ class Quorum(KRaft):
             max_values_per_epoch=0,
             doc="a follower is removed, and elections are held before that and after it",
         ),
+        "removal-at-any-time": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_values_per_epoch=0,
+            doc="one of two voters is removed, be it the leader, before an election or after it: a large one",
+        ),
         "removed-leader-stands": configuration(
             min_cluster_size=1,
             max_remove_reconfigs=1,
