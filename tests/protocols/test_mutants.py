@@ -29,6 +29,7 @@ LIMBO = "fencepost.protocols.bookkeeper.limbo"
 QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
 LEADER = "fencepost.log.roles.leader"
+REPLICA = "fencepost.quorum.roles.replica"
 CHECKED_LOG = "fencepost.log.checked.log"
 CHECKED_QUORUM = "fencepost.quorum.checked.quorum"
 KRAFT = "fencepost.protocols.kraft.kip_853"
@@ -371,6 +372,60 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
             ),
         ),
         "acknowledged_entries_are_in_the_log",
+    ),
+    "a replica votes, and does not store it": (
+        "quorum-replica",
+        "default",
+        ((REPLICA, "                self._do(StoreState(election))", "                pass"),),
+        "epoch_and_vote_are_stored",
+    ),
+    "a replica that has cut off its log takes all of it for stored": (
+        "quorum-replica",
+        "succession",
+        ((REPLICA, "        self.stored_end = min(self.stored_end, offset)\n", ""),),
+        "the_index_is_that_of_the_log",
+    ),
+    "a replica says that it has stored what it has not": (
+        "quorum-replica",
+        "default",
+        ((REPLICA, "        elif self.stored_end < self.log.end_offset:", "        elif False:"),),
+        "what_is_committed_is_durable",
+    ),
+    "a replica takes a late answer": (
+        "quorum-replica",
+        "losses",
+        ((REPLICA, " or response.log_end != self._following.fetching:", ":"),),
+        "nobody_is_distrusted",
+    ),
+    "a replica forgets for whom it has voted": (
+        "quorum-replica",
+        "first-election",
+        (
+            (
+                REPLICA,
+                "        if granted and not request.pre_vote and self.state is not State.VOTED:",
+                "        if False:",
+            ),
+        ),
+        "epoch_and_vote_are_stored",
+    ),
+    "a candidate does not vote for itself": (
+        "quorum-replica",
+        "first-election",
+        (
+            (
+                REPLICA,
+                "self._change(Cause.PRE_VOTES_WON, self.epoch + 1, self.key, None)",
+                "self._change(Cause.PRE_VOTES_WON, self.epoch + 1, None, None)",
+            ),
+        ),
+        "epoch_and_vote_are_stored",
+    ),
+    "a replica does not cut off its log": (
+        "quorum-replica",
+        "succession",
+        ((REPLICA, "        self._do(Truncate(offset))\n", ""),),
+        "the_index_is_that_of_the_log",
     ),
     "the LAC of a bookie falls": (
         "store",

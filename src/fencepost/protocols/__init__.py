@@ -23,6 +23,7 @@ SHIPPED: dict[str, str] = {
     "running-store": "fencepost.store.checked.running:RunningStore",
     "log": "fencepost.log.checked.log:Log",
     "log-leader": "fencepost.log.checked.leading:LogLeader",
+    "quorum-replica": "fencepost.quorum.checked.replicas:Replicas",
     "running-quorum": "fencepost.quorum.checked.running:RunningQuorum",
     "running-log": "fencepost.log.checked.running:RunningLog",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",

@@ -56,11 +56,13 @@ class ActorShape(Struct):
         super().__init__(self.kind, {name: Leaf(value) for name, value in self._kept(initial).items()})
 
     def _kept(self, thing: Any) -> dict[str, Value]:
-        """What the attributes of an object hold, those that it has got, as values."""
-        keeper, found = Keeper(thing, self.classes), {}
+        """What the attributes of an object hold, those that it has got and that may have changed, as values."""
+        keeper, found = Keeper(thing, self.classes), dict[str, Value]()
+        loaded = getattr(thing, _LOADED, {})
         for name, held in vars(thing).items():
             try:
-                found[name] = keeper.keep(held)
+                if name not in loaded or loaded[name] is not held:
+                    found[name] = keeper.keep(held)
             except NotAValue as error:
                 raise NotAValue(f"a {self.kind.__name__} whose attribute {name} is {error}") from None
         return found
@@ -136,11 +138,22 @@ class ActorView(RecordView):
         kind: Any = shape.kind
         live: Any = object.__new__(_lazy(kind))
         keeper = Keeper(live, shape.classes)
-        object.__setattr__(live, _LOAD, lambda name: keeper.restore(shape.parts[name].get(cursor, (*path, name))))
+        fixed: dict[str, Any] = {}
+
+        def load(name: str) -> Any:
+            value = shape.parts[name].get(cursor, (*path, name))
+            thing = keeper.restore(value)
+            if keeper.is_fixed(value):
+                fixed[name] = thing
+            return thing
+
+        object.__setattr__(live, _LOAD, load)
+        object.__setattr__(live, _LOADED, fixed)
         return live
 
 
-_LOAD = "_fencepost_load"
+_LOAD, _LOADED = "_fencepost_load", "_fencepost_loaded"
+"""How an object reads an attribute of the state, and those that it has read and that can not change by themselves."""
 
 
 @cache
@@ -158,4 +171,4 @@ def _lazy(kind: Any) -> Any:
     def delete(self: Any, name: str) -> None:
         raise NotAValue(f"a {kind.__name__} whose attribute {name} is deleted: assign None to it")
 
-    return derived(kind, {"__slots__": (_LOAD,), "__getattr__": get, "__delattr__": delete})
+    return derived(kind, {"__slots__": (_LOAD, _LOADED), "__getattr__": get, "__delattr__": delete})

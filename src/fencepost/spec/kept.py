@@ -15,8 +15,9 @@ from functools import cache
 from types import MethodType
 from typing import Any
 
-from fencepost.spec.values import NotAValue, Record, Set, Value, canonical, freeze, full_name, show
+from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, full_name, show
 
+_FIXED = "_fixed"
 LIST, DEQUE, DICT, SET, METHOD = ".list", ".deque", ".dict", ".set", ".method"
 """Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name."""
 
@@ -116,6 +117,18 @@ class Keeper:
             object.__setattr__(made, "__class__", _read_only(kind))
         return made
 
+    def is_fixed(self, value: Value) -> bool:
+        """Whether what was kept as this value can not change, so that it needs to be kept once only."""
+        if type(value) in (tuple, Set):
+            return all(map(self.is_fixed, value))
+        if not isinstance(value, Kept):
+            return True
+        known: bool | None = value.__dict__.get(_FIXED)
+        if known is None:
+            is_mutable = value.kind in _MAKE or (value.kind != METHOD and not _is_frozen(self._class(value.kind)))
+            known = value.__dict__[_FIXED] = not is_mutable and all(map(self.is_fixed, value.parts))
+        return known
+
     def _class(self, name: str) -> type:
         """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
         found = self.classes.get(name)
@@ -165,13 +178,15 @@ def _read_only(kind: Any) -> Any:
 def _field_names(thing: Any) -> tuple[str, ...] | None:
     """The names of the fields of a struct, a data class or a plain object; None for anything else."""
     kind: Any = type(thing)
-    if isinstance(thing, Record):
+    if isinstance(thing, (ModelValue, Record, Map)):
         return None
     declared = _declared_fields(kind)
     if declared is not None:
         return declared
-    is_plain = kind.__init__ is not object.__init__ and kind.__new__ is object.__new__ and not callable(thing)
-    return tuple(vars(thing)) if is_plain and hasattr(thing, "__dict__") else None
+    if kind.__init__ is object.__init__ or kind.__new__ is not object.__new__ or callable(thing):
+        return None
+    slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
+    return (*(name for name in slots if hasattr(thing, name)), *getattr(thing, "__dict__", ()))
 
 
 @cache

@@ -259,6 +259,10 @@ class Replica:
             return snapshot
         return OffsetAndEpoch(self.stored_end, self.log.epoch_ahead_of(self.stored_end))
 
+    def forget_rounds(self) -> None:
+        """The next election is put off no longer for those that were lost before it."""
+        self._ballot.rounds = 0
+
     def _do(self, *effects: Effect) -> None:
         self._effects += effects
 
