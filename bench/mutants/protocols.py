@@ -44,11 +44,23 @@ SUBJECTS: dict[str, Subject] = {
     subject.name: subject
     for subject in (
         Subject("ledger-chaining", ("fencepost.protocols.ledger_chaining",), ("small", "as-the-log")),
-        Subject("bookkeeper-4.13", ("fencepost.protocols.bookkeeper.v4_13",), ("defect-1-small", "defect-2", "small")),
+        Subject(
+            "bookkeeper-4.13",
+            ("fencepost.protocols.bookkeeper.v4_13",),
+            ("defect-1-small", "defect-2", "small", "three-copies", "two-entries"),
+        ),
         Subject(
             "bookkeeper",
             ("fencepost.protocols.bookkeeper.current", "fencepost.protocols.bookkeeper.ledger"),
-            ("fragments-at-once", "one-copy", "reads-without-fencing-by-delay", "reader@14"),
+            (
+                "fragments-at-once",
+                "one-copy",
+                "reads-without-fencing-by-delay",
+                "reader@14",
+                "reader-of-two-entries",
+                "any-stripes",
+                "as-the-store",
+            ),
         ),
         Subject(
             "bookkeeper-limbo",

@@ -55,6 +55,8 @@ CONFIGURATIONS: dict[str, Any] = {
     "published": 20,
     "fixed": 3_505_063,
     "small": 12_973,
+    "two-entries": 43_971,
+    "three-copies": 12_473,
     "medium": 539_313,
     "defect-1-small": 16,
     "defect-1-by-delay": 20,

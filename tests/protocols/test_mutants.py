@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 BOOT = "fencepost.protocols.bookkeeper.boot"
 CHAINING = "fencepost.protocols.ledger_chaining"
 LIMBO = "fencepost.protocols.bookkeeper.limbo"
+CURRENT = "fencepost.protocols.bookkeeper.current"
 QUORUM = "fencepost.quorum.rules"
 LOG = "fencepost.log.rules"
 LEADER = "fencepost.log.roles.leader"
@@ -125,6 +126,11 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
             ),
         ),
         "what_is_closed_stays_as_it_is",
+    ),
+    "recovery keeps new fragments to itself for ever": (
+        *("bookkeeper", "one-copy"),
+        ((CURRENT, "        self.meta.fragments = client.fragments\n", ""),),
+        "who_closes_the_ledger_tells_its_fragments",
     ),
     "fence requests do not fence": (
         "bookkeeper-limbo",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost import Options, Protocol, check
+from fencepost.protocols.bookkeeper.current import BookKeeper
 from fencepost.store.checked.store import PUBLISHED, Store
 
 DECLARED: Any = next(one for one in Store.declared("refinement"))
@@ -94,6 +95,13 @@ def test_the_original_is_too_narrow(original: dict[str, Any], constants: dict[st
     mapping = {**DECLARED.mapping, **NOTED.get(constant, {})}
     narrow = variant(constants={**DECLARED.constants, **original}, mapping=mapping)
     assert len(check(narrow(**constants), invariants=[NAME]).must_violate(NAME)) == states
+
+
+def test_a_configuration_of_bookkeeper_has_none_of_the_original() -> None:
+    given = BookKeeper.configurations["as-the-store"].constants
+    assert {constant: given[constant] for row in ORIGINAL for constant in row[0]} == {
+        constant: not original for row in ORIGINAL for constant, original in row[0].items()
+    }
 
 
 @pytest.mark.parametrize(("constants", "states"), MORE, ids=str)

@@ -739,6 +739,12 @@ class BookKeeper(SingleLedger):
     def _stores(self, b: ModelValue, entry_id: int) -> bool:
         return self.bookie[b].entry(entry_id) is not None
 
+    @invariant
+    def who_closes_the_ledger_tells_its_fragments(self) -> bool:
+        """A closed ledger has the fragments that its closer knows of, with the ensembles that it has written to."""
+        closers = [client for client in self.client.values() if client.status is ClientStatus.CLOSED]
+        return all(client.fragments == self.meta.fragments for client in closers)
+
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
         """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
@@ -803,6 +809,25 @@ class BookKeeper(SingleLedger):
         "any-ensemble": configuration(
             bookies=3, write_quorum=1, ack_quorum=1, choose_ensembles=True, doc="any bookie may be the next"
         ),
+        "any-stripes": configuration(
+            clients=1,
+            ensemble_size=2,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            choose_ensembles=True,
+            doc="entries striped over any two of four bookies, which may be replaced",
+        ),
+        "sent-again": configuration(
+            bookies=2,
+            clients=1,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            inflight_limit=2,
+            adds_keep_lac=True,
+            doc="the owner sends two entries again, with the LAC that they were first sent with",
+        ),
         "reader": configuration(
             bookies=2,
             readers=1,
@@ -811,6 +836,52 @@ class BookKeeper(SingleLedger):
             message_loss=False,
             recovery_waits_needlessly=False,
             doc="somebody reads while the ledger is written and recovered",
+        ),
+        "reader-of-two-entries": configuration(
+            bookies=2,
+            clients=1,
+            readers=1,
+            write_quorum=2,
+            ack_quorum=1,
+            send_limit=2,
+            doc="somebody reads either of two entries while nobody recovers the ledger",
+        ),
+        "frozen-lac": configuration(
+            bookies=1,
+            readers=1,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            inflight_limit=2,
+            recovery_freezes_lac=True,
+            doc="recovery writes carry the LAC that recovery began with, and somebody reads",
+        ),
+        "recovered-twice": configuration(
+            bookies=1,
+            clients=3,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            inflight_limit=2,
+            message_loss=False,
+            bookies_keep_highest_lac=True,
+            bookies_tell_lac_of_last=True,
+            doc="two clients recover two entries, and write them back with different LACs",
+        ),
+        "as-the-store": configuration(
+            bookies=2,
+            readers=1,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            recovery_waits_needlessly=False,
+            recovery_freezes_lac=True,
+            recovery_marks_first=True,
+            recovery_watches_metadata=False,
+            bookies_keep_highest_lac=True,
+            bookies_tell_lac_of_last=True,
+            adds_keep_lac=True,
+            doc="what the store's own clients and bookies do, and the store refines",
         ),
         "reads-without-fencing": configuration(
             bookies=2,

@@ -617,6 +617,21 @@ class BookKeeper413(SingleLedger):
             doc="two bookies, no ensemble to change to",
         ),
         "medium": configuration(write_quorum=2, recovery_reads_fence=True, doc="three bookies, ensembles of two"),
+        "two-entries": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=2,
+            send_limit=2,
+            recovery_reads_fence=True,
+            message_loss=False,
+            doc="two entries, so that recovery need not begin with the first",
+        ),
+        "three-copies": configuration(
+            ack_quorum=1,
+            recovery_reads_fence=True,
+            message_loss=False,
+            doc="three copies of one entry, which one bookie may have alone",
+        ),
         "defect-1-small": configuration(
             bookies=2,
             write_quorum=2,
