@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from fencepost import Message, ModelValue, Network, PerKey, Protocol, Record, assumption, one_of, require, subsets
+from fencepost import (
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    Record,
+    assumption,
+    one_of,
+    require,
+    step_invariant,
+    subsets,
+)
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
 from fencepost.store.rules import adding, ensembles
 from fencepost.store.rules.ensembles import is_committed, still_confirmed
@@ -299,3 +311,13 @@ class SingleLedger(LedgerProtocol):
         """How many bookies of its ensemble store an entry."""
         ensemble = ensembles.fragment_of(self.meta.fragments, entry_id).ensemble
         return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
+
+    @step_invariant
+    def every_change_of_the_metadata_is_a_version(self, after: SingleLedger) -> bool:
+        """Whoever has read the metadata can tell that they have changed since: their version counts the changes."""
+        return self.meta == after.meta or after.meta.version == self.meta.version + 1
+
+    @step_invariant
+    def what_is_closed_stays_as_it_is(self, after: SingleLedger) -> bool:
+        """The metadata of a closed ledger do not change: nobody closes it again, and gives it another end."""
+        return self.meta.status is not LedgerStatus.CLOSED or self.meta == after.meta
