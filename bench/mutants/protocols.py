@@ -79,7 +79,17 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "bookkeeper-boot",
             ("fencepost.protocols.bookkeeper.boot",),
-            ("one-confirmation", "small", "fenced-once-more", "with-the-journal", "scenario-1", "too-many-crashes"),
+            (
+                "one-confirmation",
+                "small",
+                "fenced-once-more",
+                "with-the-journal",
+                "new-bookie",
+                "nothing-to-forget",
+                "as-the-store",
+                "scenario-1",
+                "too-many-crashes",
+            ),
         ),
         Subject(
             "log",

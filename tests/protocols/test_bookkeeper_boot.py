@@ -48,6 +48,8 @@ CONFIGURATIONS: dict[str, int] = {
     "small": 59_489,
     "one-confirmation": 14_832,
     "fenced-once-more": 55_468,
+    "older-lacs": 15_316,
+    "two-recoverers": 796_102,
     "three-bookies": 42_002_648,  # it takes minutes, and is checked up to symmetry
     "two-crashes": 1_268_844,
     "two-entries": 1_023_460,
@@ -56,11 +58,17 @@ CONFIGURATIONS: dict[str, int] = {
     "old-disks": 302_172,
     "clean-end-marked": 1_609_184,
     "journaling-varies": 974_368,
+    "as-the-store": 123_516,
     "fences-fail": 333_892,
     "reader": 337_092,
+    "reader-in-limbo": 96_228,
     "cookies-not-fixed": 195_972,
     "operator-fixes": 249_860,  # as many as "default": it makes no difference who lets the bookie boot
     "operator-deletes": 266_772,
+    "operator-deletes-all": 132_047,
+    "new-bookie": 20_878,
+    "nothing-to-forget": 40_026,
+    "not-needed": 133_847,
     "with-the-journal": 67_648,
     "scenario-1": 27,
     "scenario-1-closed-ledger": 21,
@@ -82,6 +90,8 @@ CONFIGURATIONS: dict[str, int] = {
     "limbo-left-unrecovered": 16,
     "limbo-left-early": 12,
     "an-ack-quorum-to-recover": 19,
+    "an-ack-quorum-to-recover-small": 19,
+    "reader-denied": 12,
     "too-many-crashes": 8,
 }
 
@@ -104,6 +114,18 @@ WITH_IT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "taken-for-new": ({"phase_one_of_new_bookies": True}, {"fix_cookies": False, "operator_deletes_cookies": True}),
     "cookies-before-marks": ({"cookie_after_marks": True}, {"max_crashes": 2}),
     "limbo-left-early": ({"repair_before_leaving_limbo": True}, {"max_crashes": 2}),
+    "reader-denied": (
+        {"limbo_of_closed_ledgers": True},
+        {
+            "readers": 1,
+            "send_limit": 2,
+            "stored_at_first": 1,
+            "sends_when": frozenset({"closed"}),
+            "max_crashes": 2,
+            "crashes_when": frozenset({"closed"}),
+            "clean_shutdown": False,
+        },
+    ),
     "fences-not-journaled": (
         {"journal_fences": True},
         {"journal_adds": True, "detect_unclean_shutdown": False, "fix_cookies": False},
@@ -222,14 +244,8 @@ def test_every_action_is_taken() -> None:
     """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it
     is not set before; phase one fences by itself only if it is done in steps.
     """
-    late = check(BookKeeperBoot(mark_before_serving=False, max_crashes=0), options=Options(workers=1)).must_hold()
-    stepwise = check(BookKeeperBoot.configured("small", marks_in_steps=True), options=Options(workers=1)).must_hold()
-    named = ("two-entries", "fences-fail", "reader", "operator-fixes", "operator-deletes", "clean-end-marked")
-    found = [
-        a
-        for result in (late, stepwise, *(result_of(BookKeeperBoot.configured(name)) for name in named))
-        for a in result.actions
-    ]
+    named = ("default", "as-the-store", "fences-fail", "reader", "operator-fixes", "operator-deletes-all", "not-needed")
+    found = [a for name in named for a in result_of(BookKeeperBoot.configured(name)).actions]
     assert {a.name for a in found if a.taken} == {a.name for a in found}
     assert len({a.name for a in found}) == 32
 
@@ -262,6 +278,13 @@ def test_it_holds_with_what_a_real_bookie_does_besides(constants: dict[str, Any]
 def test_limbo_cuts_nothing_off_whatever_is_destroyed(ack_quorum: int) -> None:
     reckless = BookKeeperBoot(ack_quorum=ack_quorum, max_crashes=2, copies_at_risk=2)
     check(reckless, invariants=[CUT_OFF], options=Options(workers=1)).must_hold()
+
+
+def test_a_reader_may_be_denied_what_always_had_a_copy() -> None:
+    """By two bookies that crash in turn, of which the first has been repaired."""
+    told = result_of(BookKeeperBoot.configured("reader-denied")).must_violate(DENIED)
+    assert all(any(1 in bookie.entries for bookie in at.variables()["bookie"].values()) for at in told.states)
+    assert "bookie_copies_entry" in [step.action for step in told.steps]
 
 
 def test_what_readers_are_told_when_everything_is_destroyed() -> None:

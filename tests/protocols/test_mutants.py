@@ -102,6 +102,12 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         (COPIES_EARLY, ENDS_LATE),
         "only_closed_ledgers_are_repaired",
     ),
+    "a second recovery closes the ledger again": (
+        "bookkeeper-boot",
+        "two-recoverers",
+        ((BOOT, "        require(self.meta.status is LedgerStatus.IN_RECOVERY)\n", ""),),
+        "no_closed_ledger_changes",
+    ),
     "a boot does not fence": (
         "bookkeeper-boot",
         "fenced-once-more",

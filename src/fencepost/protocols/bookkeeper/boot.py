@@ -1069,6 +1069,11 @@ class BookKeeperBoot(Protocol):
         """What a recovery takes for confirmed stays so: it starts at the highest LAC of any bookie."""
         return after.recovery[r].lac >= self.recovery[r].lac
 
+    @step_invariant
+    def no_closed_ledger_changes(self, after: BookKeeperBoot) -> bool:
+        """A closed ledger stays closed, and ends where it did: readers rely on that."""
+        return self.meta.status is not LedgerStatus.CLOSED or after.meta == self.meta
+
     @step_invariant(b=bookies)
     def only_closed_ledgers_are_repaired(self, after: BookKeeperBoot, b: ModelValue) -> bool:
         """Until the ledger is closed, a bookie stores only what it is sent: what it copied before could be cut off, or
@@ -1124,6 +1129,17 @@ class BookKeeperBoot(Protocol):
             clean_shutdown=False,
             doc="scenario 1 in its own size with all protections: a disk that forgot the fence comes back fenced",
         ),
+        "older-lacs": configuration(
+            send_limit=2,
+            stored_at_first=1,
+            max_crashes=0,
+            clean_shutdown=False,
+            lac_may_be_older=True,
+            doc="nothing goes wrong, and a bookie may tell an older LAC than its last entry came with",
+        ),
+        "two-recoverers": configuration(
+            recoverers=2, max_crashes=0, clean_shutdown=False, doc="two recover the ledger, and one of them closes it"
+        ),
         "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
         "two-crashes": configuration(
             max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
@@ -1143,14 +1159,80 @@ class BookKeeperBoot(Protocol):
         "journaling-varies": configuration(
             journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
         ),
+        "as-the-store": configuration(
+            sends_when=frozenset({"open"}),
+            crashes_when=frozenset({"open"}),
+            disks=2,
+            mark_loss=True,
+            clean_shutdown=False,
+            journal_adds_varies=True,
+            marks_in_steps=True,
+            limbo_tells_last_entry=True,
+            lac_may_be_older=True,
+            mark_tells_of_journaling=True,
+            mark_on_every_disk=False,
+            clean_end_is_marked=True,
+            doc="what the bookies of Fencepost's store do otherwise",
+        ),
         "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
         "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
+        "reader-in-limbo": configuration(
+            bookies=3,
+            readers=1,
+            write_quorum=2,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            max_crashes=2,
+            crashes_when=frozenset({"closed"}),
+            disk_loss=False,
+            clean_shutdown=False,
+            limbo_of_closed_ledgers=True,
+            doc="bookies crash in turn after the ledger is closed, and it is in limbo then: no reader is told a lie",
+        ),
         "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
         "operator-fixes": configuration(
             fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
         ),
         "operator-deletes": configuration(
             fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
+        ),
+        "operator-deletes-all": configuration(
+            disks=2,
+            clean_shutdown=False,
+            fix_cookies=False,
+            operator_deletes_cookies=True,
+            doc="the same where another disk still has something",
+        ),
+        "new-bookie": configuration(
+            sends_when=frozenset({"in recovery"}),
+            max_crashes=2,
+            crashes_when=frozenset({"open"}),
+            clean_shutdown=False,
+            cookie_in_metadata=False,
+            phase_one_of_new_bookies=False,
+            doc="a bookie that loses its disk before it has anything is taken for a new one",
+        ),
+        "nothing-to-forget": configuration(
+            disk_loss=False,
+            clean_shutdown=False,
+            journal_adds=True,
+            fence_closed_ledgers=False,
+            limbo_answers_unknown=False,
+            marks_in_steps=True,
+            doc="everything is journaled and disks stay, so that nothing depends on phase one, which is done in steps",
+        ),
+        "not-needed": configuration(
+            clean_shutdown=False,
+            journal_fences=False,
+            mark_before_serving=False,
+            detect_while_journaling=False,
+            check_every_disk=False,
+            compare_cookies=False,
+            phase_one_of_new_bookies=False,
+            cookie_after_marks=False,
+            limbo_in_index=False,
+            doc="one crash or empty disk and nothing else: without all that only more needs",
         ),
         "with-the-journal": configuration(
             journal_adds=True,
@@ -1272,6 +1354,27 @@ class BookKeeperBoot(Protocol):
             copies_to_recover=2,
             expect="recovery_reads_are_decided",
             doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
+        ),
+        "an-ack-quorum-to-recover-small": configuration(
+            bookies=3,
+            sends_when=frozenset({"open"}),
+            crashes_when=frozenset({"open"}),
+            disk_loss=False,
+            clean_shutdown=False,
+            copies_to_recover=2,
+            expect="recovery_reads_are_decided",
+            doc="the same, and a bookie only crashes, while the ledger is open",
+        ),
+        "reader-denied": configuration(
+            readers=1,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            max_crashes=2,
+            crashes_when=frozenset({"closed"}),
+            clean_shutdown=False,
+            expect="no_acknowledged_entry_is_denied",
+            doc="one bookie crashes and is repaired, then the other: each has denied the entry once",
         ),
         "too-many-crashes": configuration(
             max_crashes=2,
