@@ -153,6 +153,14 @@ def test_an_attribute_is_assigned_and_the_object_replaced() -> None:
 
     after = run(Plain(Roles()), changes)
     assert look(after, lambda s: (s.alone.name, s.role[ModelValue("n2", 1)].seen)) == (9, {1})
+
+    def moves(s: Any) -> None:
+        s.role[NODE].box = s.alone.box
+        s.role[NODE].queue = s.role[NODE].queue
+        s.role[NODE].touch()
+        s.role[NODE].receive(Put(2))
+
+    assert look(run(after, moves), lambda s: (s.role[NODE].box.full, s.role[NODE].size)) == (True, 2)
     again = run(after, lambda s: s.role.__setitem__(NODE, Role(NODE)))
     assert look(again, lambda s: s.role[NODE].seen) == set()
 
@@ -233,7 +241,7 @@ def test_another_class_and_missing_attributes_are_refused() -> None:
     class Bare(Protocol):
         number: int = actor(lambda protocol: 3)
 
-    with pytest.raises(NotAProtocol, match=r"actor\(...\) made a int, which has no attributes that can be kept"):
+    with pytest.raises(NotAProtocol, match=r"actor\(...\) made a int, which has no attributes"):
         Bare()
 
 

@@ -52,7 +52,7 @@ class ActorShape(Struct):
         self.kind = type(initial)
         self.classes: dict[str, type] = {}
         if not hasattr(initial, "__dict__"):
-            raise NotAProtocol(f"actor(...) made a {self.kind.__name__}, which has no attributes that can be kept")
+            raise NotAProtocol(f"actor(...) made a {self.kind.__name__}, which has no attributes")
         super().__init__(self.kind, {name: Leaf(value) for name, value in self._kept(initial).items()})
 
     def _kept(self, thing: Any) -> dict[str, Value]:
@@ -153,7 +153,7 @@ class ActorView(RecordView):
 
 
 _LOAD, _LOADED = "_fencepost_load", "_fencepost_loaded"
-"""How an object reads an attribute of the state, and those that it has read and that can not change by themselves."""
+"""How an object reads an attribute of the state, and those that it has read and that cannot change by themselves."""
 
 
 @cache

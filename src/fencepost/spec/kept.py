@@ -21,7 +21,7 @@ _FIXED = "_fixed"
 LIST, DEQUE, DICT, SET, METHOD = ".list", ".deque", ".dict", ".set", ".method"
 """Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name."""
 
-CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, dict: DICT, set: SET}
+_CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, dict: DICT, set: SET}
 """The classes of containers that are kept by their contents."""
 
 
@@ -53,8 +53,8 @@ _BRACKETS = {LIST: "[{}]", SET: "{{{}}}", DEQUE: "deque({})", METHOD: "{}"}
 class Keeper:
     """Turns what the attributes of one object hold into values, and back.
 
-    ``whole``: the object. ``classes``: those that it has met, by their full names. ``read_only``: what it restores can
-    not be changed, as such a change would be lost.
+    ``whole``: the object. ``classes``: those that it has met, by their full names. ``read_only``: what it restores
+    cannot be changed, as such a change would be lost.
     """
 
     def __init__(self, whole: Any, classes: dict[str, type], read_only: bool = False) -> None:
@@ -65,17 +65,17 @@ class Keeper:
         """The mutable objects that it has met, which are kept so that their ids stay their own."""
 
     def keep(self, thing: Any) -> Value:
-        """The value of a thing. Raises :class:`NotAValue`, which says what it is, and why it can not be one."""
-        kind: Any = type(thing)
+        """The value of a thing. Raises :class:`NotAValue`, which says what it is, and why it cannot be one."""
+        kind: Any = thing.__class__  # of what was read from an actor, the class that it passes for
         if kind is tuple:
             return tuple([self.keep(part) for part in thing])
         if kind in (frozenset, Set):
             return Set([self.keep(part) for part in frozenset.__iter__(thing)])
         if isinstance(thing, MethodType) and thing.__self__ is self.whole:
             return Kept(METHOD, (), (thing.__name__,))
-        if kind in CONTAINERS:
+        if kind in _CONTAINERS:
             self._meet(thing)
-            return Kept(CONTAINERS[kind], (), self._contents(thing))
+            return Kept(_CONTAINERS[kind], (), self._contents(thing))
         names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
         if names is None:
             return freeze(thing)
@@ -118,7 +118,7 @@ class Keeper:
         return made
 
     def is_fixed(self, value: Value) -> bool:
-        """Whether what was kept as this value can not change, so that it needs to be kept once only."""
+        """Whether what was kept as this value cannot change, so that it needs to be kept once only."""
         if type(value) in (tuple, Set):
             return all(map(self.is_fixed, value))
         if not isinstance(value, Kept):
@@ -162,22 +162,19 @@ def derived(kind: Any, body: dict[str, Any]) -> Any:
 
 @cache
 def _read_only(kind: Any) -> Any:
-    """The class of objects that are like those of another one, and can not be changed."""
+    """The class of objects that are like those of another one, and cannot be changed."""
 
     def refuse(self: Any, *given: Any, **named: Any) -> Any:
         raise NotAValue(f"a {kind.__name__} that was read from an actor and is changed: call a method of the actor")
 
-    names = _CHANGING if kind in CONTAINERS else ("__setattr__", "__delattr__")
+    names = _CHANGING if kind in _CONTAINERS else ("__setattr__", "__delattr__")
     refusing = {name: refuse for name in names if hasattr(kind, name)}
-    made = derived(kind, refusing)
-    if kind in CONTAINERS:
-        CONTAINERS[made] = CONTAINERS[kind]
-    return made
+    return derived(kind, refusing)
 
 
 def _field_names(thing: Any) -> tuple[str, ...] | None:
     """The names of the fields of a struct, a data class or a plain object; None for anything else."""
-    kind: Any = type(thing)
+    kind: Any = thing.__class__
     if isinstance(thing, (ModelValue, Record, Map)):
         return None
     declared = _declared_fields(kind)

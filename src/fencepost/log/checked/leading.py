@@ -395,7 +395,7 @@ class LogLeader(Protocol):
 
     @action(c=clients)
     def request_fails(self, c: ModelValue) -> None:
-        """A request can not be carried out now."""
+        """A request cannot be carried out now."""
         require(self.troubles < self.failures)
         self.troubles += 1
         asked = self._taken(c, role.ReadChain | role.CreateLedger | role.CloseLedger)  # type: ignore[arg-type]

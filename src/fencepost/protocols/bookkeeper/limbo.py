@@ -657,21 +657,11 @@ class BookKeeperLimbo(SingleLedger):
         """A bookie that a recovery counts as fenced is fenced, and stays so where a crash does not undo it."""
         return all(self.bookie[b].fenced for b in self.client[c].fenced)
 
-    @step_invariant
-    def every_change_of_the_metadata_is_a_version(self, after: BookKeeperLimbo) -> bool:
-        """Whoever has read the metadata can tell that they have changed since: their version counts the changes."""
-        return self.meta == after.meta or after.meta.version == self.meta.version + 1
-
     @step_invariant(c=clients)
     def who_changes_the_metadata_has_read_them(self, after: BookKeeperLimbo, c: ModelValue) -> bool:
         """A client changes the metadata on the version that it knows, or reads them as it begins."""
         known = self.client[c].meta_version
         return known in (None, self.meta.version) or self.meta == after.meta or self.client[c] == after.client[c]
-
-    @step_invariant
-    def what_is_closed_stays_as_it_is(self, after: BookKeeperLimbo) -> bool:
-        """The metadata of a closed ledger do not change: nobody closes it again, and gives it another end."""
-        return self.meta.status is not LedgerStatus.CLOSED or self.meta == after.meta
 
     @invariant(when=lambda protocol: not protocol.can_crash)
     def all_committed_entries_reach_ack_quorum(self) -> bool:
