@@ -6,10 +6,20 @@ from typing import Any
 import pytest
 from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
 
-from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, check, per_key
+from fencepost import ModelValue, PerKey, SearchOptions, SimulationOptions, action, check, per_key
 from fencepost.protocols.kraft import server as kraft
-from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, Start, reconfigurations, servers
-from fencepost.protocols.kraft.server import BESIDES, TRANSITIONS, Cause, Members, Role, Server, ServerState, transition
+from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, Start, later_servers, reconfigurations, servers
+from fencepost.protocols.kraft.server import (
+    BESIDES,
+    TRANSITIONS,
+    Cause,
+    Identity,
+    Members,
+    Role,
+    Server,
+    ServerState,
+    transition,
+)
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 
@@ -50,7 +60,6 @@ COUNTS: list[tuple[int, dict[str, Any], int, int]] = [
     ),
     (2, {"max_values_per_epoch": 0, "min_cluster_size": 1, "max_remove_reconfigs": 1}, 91_830, 48),
     (2, {"max_restarts": 1}, 232_925, 41),
-    (2, {"max_epoch": 3, "max_values_per_epoch": 0}, 391_004, 46),
     (3, {"test_liveness": True}, 660, 24),
 ]
 if THOROUGH:
@@ -84,6 +93,23 @@ CONFIGURATIONS = {
     "removed-follower": (26, 13),
     "disk-loss": (5_250_604, 51),
     "disk-loss-elections": (7_811_230, 65),
+    "three-epochs": (391_004, 46),
+    "restart-with-reasons": (30_762, 40),
+    "removed-leader-restarts": (188_333, 47),
+    "cuts": (6_128, 20),
+    "cuts-pair-by-pair": (4_604, 21),
+    "cuts-with-reasons": (13_247, 40),
+    "lost-voter": (104, 14),
+    "observers": (5_257, 39),
+    "one-of-two-added": (175_185, 44),
+    "one-of-three-removed": (25_252, 41),
+    "replacement": (147_282, 46),
+    "addition-after-election": (37_145, 43),
+    "addition-while-cut": (17_696, 35),
+    "removal-refused": (6, 6),
+    "removed-leader-keeps-vote": (194_393, 47),
+    "cuts-and-elections": (5_184, 27),
+    "one-of-three-rejected": (852, 24),
 }
 LARGE = {"disk-loss", "disk-loss-elections"}
 # What those that are violated have by then, and how many states the shortest counterexample has.
@@ -552,6 +578,14 @@ class VotesAgain(Server):
         self.current_epoch = epoch
 
 
+class Elects(Server):
+    """A candidate does not vote for itself."""
+
+    def become_candidate(self, me: ModelValue) -> None:
+        Server.become_candidate(self, me)
+        self.voted_for = None
+
+
 class Deaf(Server):
     """A configuration command is added to the log and not obeyed."""
 
@@ -581,6 +615,46 @@ def test_a_removed_leader_that_stays_is_found() -> None:
     check(StaysLeader(**constants)).must_violate("removed_leaders_step_down")
 
 
+class ForgetsWriters(KRaft):
+    """Who leads no more does not tell who waits."""
+
+    def fail_pending_writes(self, me: Server) -> None:
+        for v in self.values:
+            me.pending_ack[v] = False
+
+
+class SameDisks(KRaft):
+    """Disks that are new have the id of the first ones."""
+
+    @action(s=later_servers, host=KRaft.hosts, leader=servers)
+    def start_new_server(self, s: ModelValue, host: ModelValue, leader: ModelValue) -> None:
+        super().start_new_server(s, host, leader)
+        me = self.server[s]
+        me.identity = Identity(host, 0)
+
+
+class KeepsLogs(KRaft):
+    """Who loses its state still has its log."""
+
+    @action(s=servers)
+    def crash_lose_state(self, s: ModelValue) -> None:
+        log = self.server[s].log
+        super().crash_lose_state(s)
+        self.server[s].log = log
+
+
+@pytest.mark.parametrize(
+    ("kind", "configuration", "violated"),
+    [
+        (KeepsLogs, "lost-voter", "lost_servers_have_nothing"),
+        (ForgetsWriters, "small", "writers_wait_or_are_told"),
+        (SameDisks, "observers", "identities_differ"),
+    ],
+)
+def test_what_writers_and_disks_are_promised(kind: type[KRaft], configuration: str, violated: str) -> None:
+    check(kind(**KRaft.configured(configuration).constants)).must_violate(violated)
+
+
 def with_servers(kind: type[Server], **constants: Any) -> KRaft:
     class Broken(KRaft):
         server: PerKey[ModelValue, Server] = per_key(servers, kind)
@@ -602,6 +676,7 @@ def of(count: int, **constants: Any) -> dict[str, Any]:
         (KeepsLeader, of(2), "states_match_roles"),
         (StillFollows, of(3), "no_illegal_state"),
         (VotesAgain, of(3), "never_two_leaders_in_same_epoch"),
+        (Elects, of(2), "candidates_vote_for_themselves"),
         (Deaf, of(2, min_cluster_size=1, max_remove_reconfigs=1), "roles_match_logs"),
         (Resigns, of(2), "only_transitions_of_the_table"),
     ],

@@ -402,6 +402,161 @@ class KRaft(Protocol):
                 " after it"
             ),
         ),
+        "three-epochs": voters(2, max_epoch=3, max_values_per_epoch=0, doc="two voters, three epochs, no value"),
+        "restart-with-reasons": voters(
+            2,
+            max_epoch=3,
+            max_restarts=1,
+            timeouts_need_reasons=True,
+            fence_stale_votes=True,
+            doc="two voters, three epochs, one restart, and an election only for a reason; stale votes are fenced",
+        ),
+        "removed-leader-restarts": voters(
+            2,
+            min_cluster_size=1,
+            max_restarts=2,
+            max_remove_reconfigs=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="one of two voters is removed, and there are two restarts",
+        ),
+        "removed-leader-keeps-vote": voters(
+            2,
+            min_cluster_size=1,
+            max_restarts=2,
+            max_remove_reconfigs=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            observers_keep_votes=True,
+            doc="the same, and an observer that leads no more remembers its vote",
+        ),
+        "cuts": voters(
+            3,
+            max_epoch=1,
+            max_crashes=1,
+            max_connectivity_changes=2,
+            max_disconnected_pairs=3,
+            max_values_per_epoch=0,
+            doc="three voters are disconnected from one another, any of them at once, and one is lost",
+        ),
+        "cuts-pair-by-pair": voters(
+            3,
+            max_epoch=1,
+            max_crashes=1,
+            max_connectivity_changes=3,
+            max_disconnected_pairs=2,
+            pair_by_pair=True,
+            max_values_per_epoch=0,
+            doc="the same pair by pair, of which two may be disconnected",
+        ),
+        "cuts-with-reasons": voters(
+            2,
+            values=2,
+            max_connectivity_changes=2,
+            max_disconnected_pairs=1,
+            timeouts_need_reasons=True,
+            doc="two voters are disconnected and connected again, with an election only for a reason",
+        ),
+        "cuts-and-elections": voters(
+            3,
+            max_connectivity_changes=1,
+            max_disconnected_pairs=1,
+            pair_by_pair=True,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="two of three voters are disconnected for good, with an election only for a reason",
+        ),
+        "lost-voter": voters(
+            2,
+            max_crashes=1,
+            max_disconnected_pairs=1,
+            timeouts_need_reasons=True,
+            doc="one of two voters is lost, with what clients wait for",
+        ),
+        "observers": voters(
+            1,
+            max_spawned_servers=3,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="two servers start, and fetch from the only voter",
+        ),
+        "one-of-two-added": voters(
+            1,
+            max_cluster_size=3,
+            max_spawned_servers=3,
+            max_add_reconfigs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            start=Start.OBSERVED,
+            doc="an observer has caught up, another starts, and one of them is added",
+        ),
+        "one-of-three-removed": voters(
+            3,
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            doc="three voters, one epoch, one removed",
+        ),
+        "replacement": voters(
+            2,
+            min_cluster_size=1,
+            max_spawned_servers=3,
+            max_add_reconfigs=1,
+            max_remove_reconfigs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            leaders_remove_themselves=False,
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            start=Start.OBSERVED,
+            doc="one of two voters is removed, and an observer takes its place: more than two there can not be",
+        ),
+        "addition-after-election": voters(
+            2,
+            max_cluster_size=3,
+            max_spawned_servers=3,
+            max_add_reconfigs=1,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            start=Start.ELECTED,
+            doc="an observer is added by a leader of which it has not heard",
+        ),
+        "addition-while-cut": voters(
+            2,
+            max_cluster_size=3,
+            max_spawned_servers=3,
+            max_add_reconfigs=1,
+            max_connectivity_changes=1,
+            max_disconnected_pairs=1,
+            max_epoch=1,
+            limit_epochs=True,
+            max_values_per_epoch=0,
+            test_liveness=True,
+            leaders_resign=False,
+            start=Start.OBSERVED,
+            doc="an observer is added to two voters, of whom one may be disconnected for good",
+        ),
+        "removal-refused": _like(
+            REMOVED_FOLLOWER,
+            remaining_majority=False,
+            doc="as published, a removal takes a majority of the voters before it: of two none is removed",
+        ),
+        "one-of-three-rejected": _like(
+            REMOVED_FOLLOWER,
+            hosts=3,
+            init_cluster_size=3,
+            min_cluster_size=2,
+            max_cluster_size=3,
+            max_spawned_servers=3,
+            max_epoch=1,
+            limit_epochs=True,
+            non_member_fetch=NonMemberFetch.REJECT,
+            doc="one of three voters is removed, and the leader refuses it, without elections",
+        ),
     }
 
     # -- what is assumed of the constants ------------------------------------------------------------------------------
@@ -1150,6 +1305,36 @@ class KRaft(Protocol):
         if not self.inv_pos_acked[v]:
             return True
         return any(self.server[s].role is Role.VOTER and _has_value(self.server[s].log, v) for s in servers(self))
+
+    @invariant(v=values)
+    def writers_wait_or_are_told(self, v: ModelValue) -> bool:
+        """Who wrote a value waits, or was told once what became of it; and nobody else."""
+        waiting = sum(self.server[s].pending_ack[v] for s in servers(self))
+        return waiting + self.inv_pos_acked[v] + self.inv_neg_acked[v] == self.inv_sent[v]
+
+    @invariant(pair=pairs)
+    def identities_differ(self, pair: Pair) -> bool:
+        """No two servers are the same host with the same disk."""
+        one, other = (self.server[s].identity for s in pair)
+        return one is None or one != other
+
+    @invariant(s=servers)
+    def lost_servers_have_nothing(self, s: ModelValue) -> bool:
+        """A server that has lost its state has no role, knows of no epoch, vote, configuration or entry, and no client
+        waits for it.
+        """
+        me = self.server[s]
+        if me.state is not ServerState.DEAD_NO_STATE:
+            return True
+        forgot = me.current_epoch == 0 and me.leader is None and me.voted_for is None and not me.votes_recv
+        knows = len(me.config.members) + len(me.flwr_end_offset) + len(me.log) + me.hwm
+        return forgot and me.role is None and knows == 0 and not any(me.pending_ack[v] for v in self.values)
+
+    @invariant(s=servers)
+    def candidates_vote_for_themselves(self, s: ModelValue) -> bool:
+        """Who stands for election has voted, for itself."""
+        me = self.server[s]
+        return me.state is not ServerState.CANDIDATE or (me.voted_for == s and s in me.votes_recv)
 
     @step_invariant(when=lambda protocol: False, s=servers)
     def only_transitions_of_the_table(self, after: KRaft, s: ModelValue) -> bool:
