@@ -20,6 +20,12 @@ COUNTS = {
     "trims": (11_566, 35),
     "seals": (61_262, 51),
     "ends": (25_605, 36),
+    "trims-while-rolling": (86, 32),
+    "deleted": (17_080, 35),
+    "full": (112, 31),
+    "old": (111, 26),
+    "impatient": (39_478, 38),
+    "refusals": (1_782, 26),
 }
 
 

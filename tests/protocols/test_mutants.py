@@ -439,6 +439,48 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((REPLICA, "        self._do(Truncate(offset))\n", ""),),
         "the_index_is_that_of_the_log",
     ),
+    "a leader that steps down says nothing of what it has not written": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "            effects.append(Failed(written, appended - written, reason, is_known=True))\n",
+                "            pass\n",
+            ),
+        ),
+        "who_is_answered_is_told",
+    ),
+    "a leader takes more than may wait": (
+        "log-leader",
+        "refusals",
+        ((LEADER, "if why is None and not self.has_room(size, count):", "if False:"),),
+        "what_waits_is_counted",
+    ),
+    "a leader takes an update of the past for its own": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "        if event.txn != self._txn:\n            return\n        if event.outcome is Outcome.OK:",
+                "        if event.outcome is Outcome.OK:",
+            ),
+        ),
+        "raised",
+    ),
+    "a leader does not say that it steps down": (
+        "log-leader",
+        "ends",
+        ((LEADER, "        effects.append(SteppedDown(reason))\n", ""),),
+        "raised",
+    ),
+    "a leader that was asked to seal ends when it steps down": (
+        "log-leader",
+        "seals",
+        ((LEADER, "        if self.last_wish is Reason.CLOSED and self.ended is None:", "        if self.last_wish:"),),
+        "who_ends_has_a_reason",
+    ),
     "the LAC of a bookie falls": (
         "store",
         "appends-while-changing",

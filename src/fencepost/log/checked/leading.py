@@ -41,12 +41,15 @@ from fencepost import (
 from fencepost.log.chain import Chain
 from fencepost.log.checked.log import SWITCHES, Ledger
 from fencepost.log.roles import leader as role
-from fencepost.log.rules import Failure, Protections, Status, fences, takes_update
+from fencepost.log.rules import Failure, Limits, Protections, Status, fences, takes_update
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 from fencepost.store.rules.metadata import LedgerStatus
 
 LATEST, PAST = 0, -1
 """The number of the latest request of a leader, and of all that are older."""
+
+AGE = 1
+"""The time when a ledger is old enough, where it grows old. All else happens at time 0."""
 
 Request = role.ReadChain | role.WriteChain | role.CreateLedger | role.CloseLedger
 Answer = role.ChainRead | role.ChainWritten | role.LedgerCreated | role.LedgerClosed
@@ -56,13 +59,15 @@ class Desk:
     """What is under way between a leader and the world.
 
     ``requests``: what is asked and not carried out. ``answer``: to its latest request. ``timer``: the latest.
-    ``handles``: ledgers that it has open. ``appends``: the entries that were given to it, by their numbers.
+    ``ages``: ledgers whose age is timed. ``handles``: ledgers that it has open. ``appends``: the entries that it has
+    taken, by their numbers.
     """
 
     def __init__(self) -> None:
         self.requests: tuple[Request, ...] = ()
         self.answer: Answer | None = None
         self.timer: str | None = None
+        self.ages: frozenset[int] = frozenset()
         self.handles: frozenset[int] = frozenset()
         self.appends: tuple[int, ...] = ()
 
@@ -93,6 +98,11 @@ class LogLeader(Protocol):
     trims: bool = constant(False, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(False, "whether leaders are asked to seal the log")
     closing: bool = constant(False, "whether leaders are asked to end")
+    deletion: bool = constant(False, "whether the log is deleted")
+    most_entries: int = constant(0, "entries after which a leader rolls over, 0 for none")
+    ages: bool = constant(False, "whether ledgers grow so old that leaders roll over")
+    impatient: bool = constant(False, "whether a leader steps down as soon as something fails")
+    refusals: bool = constant(False, "whether one entry may wait, and more are appended, also at a leader that ends")
 
     last_ledger_is_closed: bool = constant(True, "whether a leader closes the last ledger before it creates one")
     closing_fences: bool = constant(True, "whether a leader that closes the ledger of another fences it")
@@ -108,7 +118,7 @@ class LogLeader(Protocol):
     seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a log that is sealed")
 
     leader: PerKey[ModelValue, role.Leader] = per_key(
-        clients, actor(lambda protocol, c: role.Leader(role.LeaderSettings(), protocol.protections))
+        clients, actor(lambda protocol, c: role.Leader(protocol.settings, protocol.protections))
     )
     desk: PerKey[ModelValue, Desk] = per_key(clients, actor(lambda protocol, c: Desk()))
 
@@ -118,6 +128,7 @@ class LogLeader(Protocol):
     next_ledger: int = state(1, held_by="metadata")
     trimmed: tuple[int, ...] = state(())
     """The ledgers that were trimmed, which nobody has to remember."""
+    deleted: bool = state(False, held_by="metadata")
     sealer: ModelValue | None = state(None)
     """The client whose update has sealed the log."""
     ledgers: PerKey[int, Ledger] = state(per_key(_ledger_ids, Ledger), held_by="bookies")
@@ -150,6 +161,34 @@ class LogLeader(Protocol):
         "trims": configuration(trims=True, elections=1, doc="the oldest ledger is trimmed"),
         "seals": configuration(sealing=True, elections=1, doc="leaders seal the log"),
         "ends": configuration(closing=True, elections=1, doc="leaders are asked to end"),
+        "trims-while-rolling": configuration(
+            clients=1,
+            entries=2,
+            next_ledger_limit=5,
+            elections=0,
+            trims=True,
+            doc="one client, whose oldest ledger is trimmed while it rolls over",
+        ),
+        "deleted": configuration(deletion=True, elections=1, doc="the log is deleted"),
+        "full": configuration(
+            clients=1,
+            entries=3,
+            next_ledger_limit=5,
+            elections=0,
+            most_entries=2,
+            doc="ledgers are full with two entries",
+        ),
+        "old": configuration(clients=1, entries=2, next_ledger_limit=5, elections=0, ages=True, doc="ledgers grow old"),
+        "impatient": configuration(
+            failures=1, elections=1, impatient=True, doc="a leader steps down as soon as something fails"
+        ),
+        "refusals": configuration(
+            entries=3,
+            elections=0,
+            closing=True,
+            refusals=True,
+            doc="one entry may wait, and more are appended, also at a leader that ends",
+        ),
         "last-ledger-left-open": configuration(
             last_ledger_is_closed=False,
             expect="only_the_last_ledger_is_open",
@@ -200,6 +239,16 @@ class LogLeader(Protocol):
         """The protections that are switched on."""
         return Protections(**{name: getattr(self, name) for name in SWITCHES if name in self.constants})
 
+    @property
+    def settings(self) -> role.LeaderSettings:
+        """How a leader writes the log."""
+        usual = role.LeaderSettings()
+        return role.LeaderSettings(
+            limits=Limits(entries=self.most_entries, age=AGE if self.ages else 0),
+            most_appends=1 if self.refusals else usual.most_appends,
+            patience=0 if self.impatient else None,
+        )
+
     def all_ledgers(self) -> list[int]:
         """The ledgers of the log in their order, those that were trimmed too."""
         return [*self.trimmed, *[link.ledger for link in self.chain.links]]
@@ -216,10 +265,15 @@ class LogLeader(Protocol):
 
     # -- the role and its driver ---------------------------------------------------------------------------------------
 
-    def _give(self, c: ModelValue, event: Event) -> None:
+    def _give(self, c: ModelValue, event: Event, now: int = 0) -> None:
         """The leader takes an event, and its driver does what comes of it."""
         leader, desk = self.leader[c], self.desk[c]
-        effects = leader.receive(event, 0)
+        status, ended = leader.status, leader.ended
+        effects = leader.receive(event, now)
+        stops = leader.ended != ended or (leader.status is Status.WAITING and status is not Status.WAITING)
+        assert not stops or _has(effects, role.SteppedDown), "it does not say that it steps down"
+        leads = leader.status is Status.HAS_OPEN_LEDGER and status is not Status.HAS_OPEN_LEDGER
+        assert not leads or _has(effects, role.Leads), "it does not say that it leads"
         latest = leader._txn
         if latest != LATEST:
             leader._txn = LATEST
@@ -238,9 +292,12 @@ class LogLeader(Protocol):
                     desk.requests = (*desk.requests, msgspec.structs.replace(effect, txn=number))
             case SetTimer():
                 kind, number = effect.key
-                if number == latest:
+                if kind == role._AGE:
+                    desk.ages = desk.ages | {number}
+                elif number == latest:
                     desk.timer = kind
             case role.Abandon():
+                assert effect.ledger is not None, "it abandons what it does not have"
                 desk.handles = desk.handles - {effect.ledger}
             case role.DeleteLedger():
                 self.ledgers[effect.ledger] = Ledger()
@@ -248,8 +305,13 @@ class LogLeader(Protocol):
                 self._store(effect.ledger, desk.appends[effect.first : effect.first + effect.count])
             case role.Acknowledged():
                 self._acknowledge(effect, desk.appends)
+            case role.Refused():
+                taken = self.leader[c].appended
+                self.failed |= {*desk.appends[taken:]}
+                desk.appends = desk.appends[:taken]
             case role.Failed():
                 entries = {*desk.appends[effect.first : effect.first + effect.count]}
+                assert entries, "it says of nothing that it failed"
                 if effect.is_known:
                     self.failed |= entries
                 else:
@@ -294,8 +356,7 @@ class LogLeader(Protocol):
     def append(self, c: ModelValue) -> None:
         """Somebody appends entries by this client, one or all that are left at once."""
         require(self.next_entry <= self.entries)
-        require(self.leader[c].ended is None)
-        require(self.leader[c].last_wish is None)
+        require(self.refusals or (self.leader[c].ended is None and self.leader[c].last_wish is None))
         left = self.entries + 1 - self.next_entry
         count = one_of((1, left) if left > 1 else (1,))
         self.desk[c].appends = (*self.desk[c].appends, *range(self.next_entry, self.next_entry + count))
@@ -334,6 +395,13 @@ class LogLeader(Protocol):
         self.desk[c].timer = None
         self._give(c, TimerFired((kind, LATEST)))
 
+    @action(c=clients)
+    def ledger_is_old(self, c: ModelValue) -> None:
+        """A ledger has its age, and is the leader's, or was."""
+        number = one_of(sorted(self.desk[c].ages))
+        self.desk[c].ages = self.desk[c].ages - {number}
+        self._give(c, TimerFired((role._AGE, number)), AGE)
+
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def _taken(self, c: ModelValue, kind: type[Request]) -> Any:
@@ -353,14 +421,17 @@ class LogLeader(Protocol):
     def chain_is_read(self, c: ModelValue) -> None:
         """The metadata service reads the chain for a leader."""
         asked = self._taken(c, role.ReadChain)
-        self._answer(c, asked, role.ChainRead(LATEST, Outcome.OK, self.chain, self.version))
+        if self.deleted:
+            self._answer(c, asked, role.ChainRead(LATEST, Outcome.NO_LEDGER))
+        else:
+            self._answer(c, asked, role.ChainRead(LATEST, Outcome.OK, self.chain, self.version))
 
     @action(c=clients, by="metadata")
     def chain_is_updated(self, c: ModelValue) -> None:
         """The metadata service replaces the chain, or refuses to; the answer comes, or is lost."""
         asked = self._taken(c, role.WriteChain)
-        outcome = Outcome.BAD_VERSION
-        if takes_update(asked.version, self.version, self.protections):
+        outcome = Outcome.NO_LEDGER if self.deleted else Outcome.BAD_VERSION
+        if not self.deleted and takes_update(asked.version, self.version, self.protections):
             self.chain, self.version, outcome = asked.chain, self.version + 1, Outcome.OK
             if asked.chain.sealed:
                 self.sealer = c
@@ -424,6 +495,13 @@ class LogLeader(Protocol):
         require(len(self.chain.links) > 1)
         self.trimmed = (*self.trimmed, self.chain.links[0].ledger)
         self.chain, self.version = self.chain.without_first(1), self.version + 1
+
+    @action(by="metadata")
+    def log_is_deleted(self) -> None:
+        """Somebody deletes the log."""
+        require(self.deletion)
+        require(not self.deleted)
+        self.deleted = True
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -519,6 +597,22 @@ class LogLeader(Protocol):
         )
 
     @invariant(c=clients)
+    def who_is_answered_is_told(self, c: ModelValue) -> bool:
+        """Of the entries that a leader has taken, those are answered that it counts as answered, and no others."""
+        leader, appends = self.leader[c], self.desk[c].appends
+        told = self.failed | self.unknown | {one.entry for one in self.acknowledged}
+        answered = tuple(entry for entry in appends if entry in told)
+        return answered == appends[: leader.acknowledged] and len(appends) == leader.appended
+
+    @invariant(c=clients)
+    def what_waits_is_counted(self, c: ModelValue) -> bool:
+        """A leader has the sizes of all entries that wait or are under way, and these are no more than may be."""
+        leader = self.leader[c]
+        under_way, waiting = len(leader._under_way), len(leader._waiting)
+        are_all = (under_way, waiting) == (leader.written - leader.acknowledged, leader.appended - leader.written)
+        return are_all and leader.bytes == under_way + waiting <= leader.settings.most_appends
+
+    @invariant(c=clients)
     def the_log_has_appends_in_order(self, c: ModelValue) -> bool:
         """Read ledger after ledger, the entries of a client come in the order in which it appended them, none twice."""
         appends = self.desk[c].appends
@@ -558,6 +652,33 @@ class LogLeader(Protocol):
         return self.leader[c].is_elected or self.leader[c].status is Status.WAITING
 
     @invariant(c=clients)
+    def who_ends_has_a_reason(self, c: ModelValue) -> bool:
+        """A client that has ended does nothing of a leader; it was asked to, or its log is sealed or deleted."""
+        leader = self.leader[c]
+        is_true = {
+            role.Reason.CLOSED: leader.last_wish is role.Reason.CLOSED,
+            role.Reason.SEALED: self.chain.sealed,
+            role.Reason.NO_LOG: self.deleted,
+        }
+        return leader.ended is None or (is_true[leader.ended] and leader.status is Status.WAITING)
+
+    @invariant(c=clients)
+    def what_is_past_makes_no_difference(self, c: ModelValue) -> bool:
+        """A leader makes nothing of an answer that it does not wait for any more, of an old timer, of a ledger that it
+        does not have, of what it knows, and, if it has ended, of anything. What it changes nevertheless is an error: a
+        property changes nothing.
+        """
+        leader = self.leader[c]
+        events = list(OF_THE_PAST)
+        if leader.is_elected and leader.status is not Status.WAITING:
+            events += [role.Elected()]
+        if leader.status is not Status.HAS_OPEN_LEDGER or leader.written == leader.base:
+            events += [role.RollOver()]
+        if leader.ended is not None:
+            events += [role.Seal(), role.Close(), TimerFired((role._BEGIN, LATEST))]
+        return not any(leader.receive(event, 0) for event in events)
+
+    @invariant(c=clients)
     def nothing_is_forgotten(self, c: ModelValue) -> bool:
         """A leader with an open ledger has written to it what it counts as written, and all that waits."""
         leader = self.leader[c]
@@ -575,6 +696,31 @@ class LogLeader(Protocol):
             return True
         is_asked = any(request.txn == LATEST for request in desk.requests)
         return is_asked or desk.answer is not None or desk.timer is not None
+
+
+NONE = 0
+"""No ledger has this number."""
+
+OF_THE_PAST: tuple[Event, ...] = (
+    role.ChainRead(PAST, Outcome.OK, Chain().as_sealed(), 0),
+    role.ChainRead(PAST, Outcome.UNKNOWN),
+    role.ChainWritten(PAST, Outcome.OK, 0),
+    role.ChainWritten(PAST, Outcome.BAD_VERSION),
+    role.LedgerCreated(PAST, None),
+    role.LedgerClosed(PAST, role.Closing.CLOSED, -1),
+    role.LedgerClosed(PAST, role.Closing.FAILED),
+    TimerFired((role._BEGIN, PAST)),
+    TimerFired((role._AGAIN, PAST)),
+    TimerFired((role._AGE, NONE)),
+    role.Confirmed(NONE, 0),
+    role.WriteFailed(NONE, Failure.FENCED),
+    role.WriteFailed(NONE, Failure.TROUBLE),
+)
+"""What a leader may get at any time, since nobody takes it back."""
+
+
+def _has(effects: Iterable[Effect], kind: type[Effect]) -> bool:
+    return any(isinstance(effect, kind) for effect in effects)
 
 
 def _matters(request: Request) -> bool:
