@@ -40,6 +40,7 @@ from fencepost import (
     per_key,
     require,
     state,
+    step_invariant,
 )
 from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
@@ -744,6 +745,11 @@ class BookKeeper(SingleLedger):
         """A closed ledger has the fragments that its closer knows of, with the ensembles that it has written to."""
         closers = [client for client in self.client.values() if client.status is ClientStatus.CLOSED]
         return all(client.fragments == self.meta.fragments for client in closers)
+
+    @step_invariant(c=clients)
+    def no_lac_of_a_client_falls(self, after: BookKeeper, c: ModelValue) -> bool:
+        """What a client once takes for committed it does from then on: its next fragment begins after that."""
+        return after.client[c].lac >= self.client[c].lac
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
