@@ -114,6 +114,8 @@ SUBJECTS: dict[str, Subject] = {
                 "full",
                 "old",
                 "refusals",
+                "deleted-at-the-end",
+                "tried-again",
                 "ends",
                 "trims",
                 "deleted",

@@ -170,6 +170,17 @@ class LogLeader(Protocol):
             doc="one client, whose oldest ledger is trimmed while it rolls over",
         ),
         "deleted": configuration(deletion=True, elections=1, doc="the log is deleted"),
+        "deleted-at-the-end": configuration(
+            clients=1,
+            entries=2,
+            elections=0,
+            deletion=True,
+            sealing=True,
+            closing=True,
+            refusals=True,
+            doc="one client that is asked to seal the log or to end, and whose log is deleted; one entry may wait",
+        ),
+        "tried-again": configuration(clients=1, failures=3, elections=0, doc="one client, to whom three requests fail"),
         "full": configuration(
             clients=1,
             entries=3,
@@ -249,6 +260,10 @@ class LogLeader(Protocol):
             patience=0 if self.impatient else None,
         )
 
+    def created(self, ledger: int) -> int:
+        """The time at which a ledger is created, where ages count."""
+        return ledger if self.ages else 0
+
     def all_ledgers(self) -> list[int]:
         """The ledgers of the log in their order, those that were trimmed too."""
         return [*self.trimmed, *[link.ledger for link in self.chain.links]]
@@ -268,12 +283,14 @@ class LogLeader(Protocol):
     def _give(self, c: ModelValue, event: Event, now: int = 0) -> None:
         """The leader takes an event, and its driver does what comes of it."""
         leader, desk = self.leader[c], self.desk[c]
-        status, ended = leader.status, leader.ended
+        status, ended, reminded = leader.status, leader.ended, leader._reminds_at > 0
         effects = leader.receive(event, now)
         stops = leader.ended != ended or (leader.status is Status.WAITING and status is not Status.WAITING)
         assert not stops or _has(effects, role.SteppedDown), "it does not say that it steps down"
         leads = leader.status is Status.HAS_OPEN_LEDGER and status is not Status.HAS_OPEN_LEDGER
         assert not leads or _has(effects, role.Leads), "it does not say that it leads"
+        tries_again = any(isinstance(effect, SetTimer) and effect.key[0] == role._AGAIN for effect in effects)
+        assert _has(effects, role.Waits) == (tries_again and not reminded), "it does not say once that it waits"
         latest = leader._txn
         if latest != LATEST:
             leader._txn = LATEST
@@ -298,14 +315,21 @@ class LogLeader(Protocol):
                     desk.timer = kind
             case role.Abandon():
                 assert effect.ledger is not None, "it abandons what it does not have"
+                assert self.ledgers[effect.ledger].status is not None, "it abandons what it has deleted"
                 desk.handles = desk.handles - {effect.ledger}
             case role.DeleteLedger():
                 self.ledgers[effect.ledger] = Ledger()
             case role.Write():
+                assert effect.count > 0, "it writes nothing"
                 self._store(effect.ledger, desk.appends[effect.first : effect.first + effect.count])
             case role.Acknowledged():
                 self._acknowledge(effect, desk.appends)
+            case role.SteppedDown():
+                ended = self.leader[c].ended
+                assert effect.reason not in role.FINAL or ended is effect.reason, "it ends for another reason"
             case role.Refused():
+                why = self.leader[c].ended or self.leader[c].last_wish or role.Reason.NO_ROOM
+                assert effect.reason is why, "it refuses for another reason"
                 taken = self.leader[c].appended
                 self.failed |= {*desk.appends[taken:]}
                 desk.appends = desk.appends[:taken]
@@ -325,6 +349,7 @@ class LogLeader(Protocol):
     def _acknowledge(self, effect: role.Acknowledged, appends: tuple[int, ...]) -> None:
         ledger, place = effect.position.ledger, effect.position.entry
         entries = appends[effect.first : effect.first + effect.count]
+        assert entries, "it acknowledges nothing"
         told = [Acknowledgement(entry, ledger, place + index) for index, entry in enumerate(entries)]
         self.acknowledged = (*self.acknowledged, *told)
 
@@ -460,9 +485,9 @@ class LogLeader(Protocol):
         self.ledgers[number].status = LedgerStatus.OPEN
         if asked.txn == LATEST:
             self.desk[c].handles = self.desk[c].handles | {number}
-            self.desk[c].answer = role.LedgerCreated(LATEST, number)
+            self.desk[c].answer = role.LedgerCreated(LATEST, number, self.created(number))
         else:
-            self._give(c, role.LedgerCreated(PAST, number))
+            self._give(c, role.LedgerCreated(PAST, number, self.created(number)))
 
     @action(c=clients)
     def request_fails(self, c: ModelValue) -> None:
@@ -521,9 +546,13 @@ class LogLeader(Protocol):
     @action(c=clients, by="bookies")
     def ledger_is_closed(self, c: ModelValue) -> None:
         """A ledger is closed for a leader, at any entry that has all behind it that were confirmed; or was closed, or
-        is recovered, by somebody else.
+        is recovered, by somebody else. With the log its ledgers are gone.
         """
         asked = self._taken(c, role.CloseLedger)
+        if self.deleted:
+            self.desk[c].handles = self.desk[c].handles - {asked.ledger}
+            self._answer(c, asked, role.LedgerClosed(LATEST, role.Closing.GONE))
+            return
         ledger = self.ledgers[asked.ledger]
         require(asked.is_own or ledger.status is not LedgerStatus.OPEN)
         closing, last = role.Closing.CLOSED, ledger.last_entry
@@ -645,6 +674,18 @@ class LogLeader(Protocol):
     def ledgers_of_the_log_are_there(self) -> bool:
         """No ledger of the log is deleted."""
         return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
+
+    @invariant
+    def the_chain_tells_ages(self) -> bool:
+        """A link has the time at which its ledger was created."""
+        return all(link.created == self.created(link.ledger) for link in self.chain.links)
+
+    @invariant(c=clients)
+    def the_status_says_what_is_asked(self, c: ModelValue) -> bool:
+        """A leader that closes the ledger of another, or its own, says so."""
+        asked = [one for one in self.desk[c].requests if isinstance(one, role.CloseLedger) and one.txn == LATEST]
+        status = self.leader[c].status
+        return all(status is (Status.CLOSE_OWN_LEDGER if one.is_own else Status.CLOSE_LAST_LEDGER) for one in asked)
 
     @invariant(c=clients)
     def only_who_is_elected_goes_on(self, c: ModelValue) -> bool:
