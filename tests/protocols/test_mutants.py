@@ -481,6 +481,36 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((LEADER, "        if self.last_wish is Reason.CLOSED and self.ended is None:", "        if self.last_wish:"),),
         "who_ends_has_a_reason",
     ),
+    "a leader forgets when its ledger was created": (
+        "log-leader",
+        "old",
+        ((LEADER, "self.ledger, self.created = event.ledger, event.created", "self.ledger = event.ledger"),),
+        "the_chain_tells_ages",
+    ),
+    "a leader closes the ledger of another, and does not say so": (
+        "log-leader",
+        "default",
+        (
+            (
+                LEADER,
+                "CLOSE_LAST_LEDGER:\n                self.status = step\n",
+                "CLOSE_LAST_LEDGER:\n",
+            ),
+        ),
+        "the_status_says_what_is_asked",
+    ),
+    "a leader that ends because its log is deleted says that it was asked to": (
+        "log-leader",
+        "deleted-at-the-end",
+        (
+            (
+                LEADER,
+                "        if self.last_wish is Reason.CLOSED and self.ended is None:",
+                "        if self.last_wish is Reason.CLOSED:",
+            ),
+        ),
+        "raised",
+    ),
     "the LAC of a bookie falls": (
         "store",
         "appends-while-changing",
