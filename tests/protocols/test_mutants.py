@@ -80,6 +80,7 @@ VOTES_FOR_A_LOG_BEHIND = (
 )
 CLOSES_NOTHING = "                self._go_on(after_closing(self._seals), now, effects)"
 GOES_ON = "            self.ledger = None\n            self._go_on(after_closing(self._seals), now, effects)\n"
+COUNTED = "        client.lac = reached\n"
 AHEAD = "parted:leaders_commit_what_they_have"
 
 PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
@@ -132,6 +133,11 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
             ),
         ),
         "what_is_closed_stays_as_it_is",
+    ),
+    "a LAC is what is counted": (
+        *("bookkeeper", "frozen-lac"),
+        ((CURRENT, "        if reached > client.lac:\n            client.lac = reached\n", COUNTED),),
+        "no_lac_of_a_client_falls",
     ),
     "recovery keeps new fragments to itself for ever": (
         *("bookkeeper", "one-copy"),
