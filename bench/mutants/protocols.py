@@ -176,7 +176,7 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "booting-store",
             ("fencepost.store.checked.booting", *BOOT_RULES),
-            ("boot-without-limbo", "limbo-denies", "note-lost", "reader"),
+            ("one-bookie", "boot-without-limbo", "limbo-denies", "note-lost", "reader", "any-order@9"),
             "store",
             ("no-journal",),
         ),

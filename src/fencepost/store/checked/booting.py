@@ -436,6 +436,15 @@ class BootingStore(Store):
         "cookies-not-stamped": configuration(
             stamp_missing_cookies=False, doc="a bookie that has lost a directory does not start"
         ),
+        "one-bookie": configuration(
+            bookies=1,
+            write_quorum=1,
+            ack_quorum=1,
+            **CRASHES,
+            note_loss=True,
+            journal_adds=True,
+            doc="the only bookie crashes with all adds in its journal, and loses its note: it is in limbo",
+        ),
         "any-order": configuration(
             **CRASHES, connections_in_order=False, doc="what goes over a connection overtakes what was sent before"
         ),
