@@ -17,9 +17,18 @@ C1 = ModelValue("c1", 0)
 STRANGERS = frozenset({W1})
 
 
-UNTYPED = ("kraft-kip-853", "kraft-kip-853-join", "quorum", "running-store", "running-log", "running-quorum")
-"""The original of the first two has no type invariant, and so has `quorum`, which is made of them; the last two have
-those of `store` and `log`, which do not name what they have besides.
+UNTYPED = (
+    "kraft-kip-853",
+    "kraft-kip-853-join",
+    "quorum",
+    "running-store",
+    "running-log",
+    "running-quorum",
+    "log-leader",
+    "quorum-replica",
+)
+"""The original of the first two has no type invariant, and so has `quorum`, which is made of them; the next have those
+of `store` and `log`, which do not name what they have besides. The roles of the last two are typed by mypy.
 """
 
 
