@@ -169,7 +169,17 @@ SUBJECTS: dict[str, Subject] = {
         Subject(
             "store",
             ("fencepost.store.checked.store", *STORE_RULES),
-            ("at-once", "marks-again", "reads-ahead", "unconditional-updates", "lac-runs-ahead"),
+            (
+                "at-once",
+                "marks-again",
+                "reads-ahead",
+                "unconditional-updates",
+                "lac-runs-ahead",
+                "one-of-two",
+                "reader-of-two-entries",
+                "lost-answers",
+                "overtaken",
+            ),
             "store",
             ("everything", "races"),
         ),

@@ -22,10 +22,13 @@ HOLDS: dict[str, tuple[int, int]] = {
     "lost-answers": (13_663, 30),
     "marks-again": (27_693, 33),
     "at-once": (6_175, 25),
+    "overtaken": (42_907, 39),
+    "one-of-two": (639, 14),
     "reads-ahead": (59_609, 32),
     "appends-while-changing": (114_372, 24),
     "striped": (884_763, 41),
     "reader": (242_181, 35),
+    "reader-of-two-entries": (26_704, 19),
     "crash": (260_221, 33),
 }
 

@@ -561,6 +561,17 @@ class Store(LedgerProtocol):
         "at-once": configuration(
             **ONE_COPY, metadata_lags=False, doc="metadata are read, written and answered at once"
         ),
+        "overtaken": configuration(
+            bookies=1,
+            clients=3,
+            write_quorum=1,
+            ack_quorum=1,
+            message_loss=False,
+            doc="two recoveries besides the owner, one of which overtakes the other",
+        ),
+        "one-of-two": configuration(
+            bookies=3, clients=1, ack_quorum=1, doc="one of two copies is enough, and another bookie to change to"
+        ),
         "reads-ahead": configuration(
             bookies=1,
             write_quorum=1,
@@ -589,6 +600,14 @@ class Store(LedgerProtocol):
         ),
         "reader": configuration(
             bookies=2, readers=1, message_loss=False, doc="somebody reads while the ledger is written and recovered"
+        ),
+        "reader-of-two-entries": configuration(
+            bookies=2,
+            clients=1,
+            readers=1,
+            ack_quorum=1,
+            send_limit=2,
+            doc="somebody reads one of two entries, of which a bookie may have none, and answers are lost",
         ),
         "crash": configuration(
             bookies=2,
