@@ -179,6 +179,7 @@ SUBJECTS: dict[str, Subject] = {
                 "reader-of-two-entries",
                 "lost-answers",
                 "overtaken",
+                "two-entries@12",
             ),
             "store",
             ("everything", "races"),
