@@ -37,6 +37,7 @@ def directories(*found: Cookie | None, is_empty: bool = False) -> list[Stamped]:
         (None, (OTHER, None), True, Boot.OTHER_BOOKIE),
         (OWN, (OWN, OWN.replace(instance_id="")), False, Boot.OTHER_CLUSTER),
         (OWN.replace(ledger_directories=("/l", "/m")), (OWN, OWN), False, Boot.OTHER_DIRECTORIES),
+        (OWN, (OWN, OWN.replace(token="before")), False, Boot.OTHER_TIME),
     ],
 )
 def test_a_bookie_starts_where_all_cookies_are_its_own(
