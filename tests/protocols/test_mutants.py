@@ -36,6 +36,7 @@ CHECKED_QUORUM = "fencepost.quorum.checked.quorum"
 KRAFT = "fencepost.protocols.kraft.kip_853"
 ADDING = "fencepost.store.rules.adding"
 METADATA = "fencepost.store.rules.metadata"
+STORE = "fencepost.store.checked.store"
 
 Change = tuple[str, str, str]
 
@@ -59,6 +60,8 @@ CHANGES_WHAT_IS_NOT_OPEN = (
     "    if status is not LedgerStatus.OPEN:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
     "    if False:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
 )
+SOMEBODY_FAILED = (STORE, "        require(len(failed) > 0)\n", "")
+RECOVERY_ASKS = (STORE, "        require(needs_change(self.client_ensemble(c), failed))\n", "")
 IS_IN_RECOVERY = "        require(self.meta.status is LedgerStatus.IN_RECOVERY)\n"
 HAS_ITS_FRAGMENTS = "        require(me.fragments == self.meta.fragments)\n"
 RECOVERS_WHAT_IS_CLOSED = (
@@ -523,6 +526,14 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         ((ADDING, "return max(known, carried)", "return carried"),),
         "no_lac_of_a_bookie_falls",
     ),
+    "a recovery that was overtaken takes the ledger for closed by itself": (
+        "store",
+        "overtaken",
+        ((STORE, "elif written or (update.answer is Answer.LOST and version == update.version):", "elif True:"),),
+        "whoever_closes_the_ledger_knows_its_end",
+    ),
+    "a client changes the ensemble though nobody has failed": ("store", "at-once", (SOMEBODY_FAILED,), "holds"),
+    "nor does a recovery ask": ("store", "at-once", (SOMEBODY_FAILED, RECOVERY_ASKS), "refines_bookkeeper"),
 }
 """A fault: the protocol, who is asked, the changes of the source, and what is said. What holds is a guard that
 another one stands behind; the next row has both removed."""
