@@ -296,7 +296,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
                 "        self._under_way.clear()",
             ),
         ),
-        "nothing_is_forgotten",
+        "what_waits_is_counted",
     ),
     "a leader deletes a ledger that may be in the chain": (
         "log-leader",
@@ -362,7 +362,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
                 "        self._next()",
             ),
         ),
-        "who_waits_is_answered",
+        "raised",
     ),
     "a leader closes no ledger of another": (
         "log-leader",
