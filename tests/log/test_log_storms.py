@@ -194,7 +194,7 @@ def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monke
         begin(leader, settings, protections.replace(**{name: False}), traces)
 
     monkeypatch.setattr(Leader, "__init__", unprotected)
-    with pytest.raises(AssertionError, match="is open|there twice|the trace says"):
+    with pytest.raises(AssertionError, match="is open|there twice|the trace says|accepted=False"):
         for seed in range(3):
             with monkeypatch.context() as each:
                 test_what_is_acknowledged_is_there_once_and_in_order(tmp_path / str(seed), seed, each)
