@@ -324,7 +324,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     ),
     "a leader forgets the chain that it has written": (
         "log-leader",
-        "default",
+        "default:acknowledged_entries_are_in_the_log",
         (
             (
                 LEADER,

@@ -29,7 +29,6 @@ from fencepost import (
     actor,
     configuration,
     constant,
-    constraint,
     initial,
     invariant,
     model_values,
@@ -39,7 +38,7 @@ from fencepost import (
     state,
 )
 from fencepost.log.chain import Chain
-from fencepost.log.checked.log import SWITCHES, Ledger
+from fencepost.log.checked.log import SWITCHES, ChainedLedgers, Ledger, ledger_ids
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure, Limits, Protections, Status, fences, takes_update
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
@@ -80,11 +79,7 @@ class Acknowledgement(Record):
     place: int
 
 
-def _ledger_ids(protocol: LogLeader) -> Iterable[int]:
-    return range(1, protocol.next_ledger_limit)
-
-
-class LogLeader(Protocol):
+class LogLeader(ChainedLedgers, Protocol):
     """Clients take turns as leader of one log, each by the role that writers of a log run."""
 
     name: ClassVar[str] = "log-leader"
@@ -131,7 +126,7 @@ class LogLeader(Protocol):
     deleted: bool = state(False, held_by="metadata")
     sealer: ModelValue | None = state(None)
     """The client whose update has sealed the log."""
-    ledgers: PerKey[int, Ledger] = state(per_key(_ledger_ids, Ledger), held_by="bookies")
+    ledgers: PerKey[int, Ledger] = state(per_key(ledger_ids, Ledger), held_by="bookies")
 
     next_entry: int = state(1)
     acknowledged: tuple[Acknowledgement, ...] = state(())
@@ -140,8 +135,7 @@ class LogLeader(Protocol):
     """Entries of which somebody knows that they are not in the log."""
     unknown: frozenset[int] = state(frozenset())
     """Entries of which nobody knows whether they are in the log."""
-    held: int = state(0)
-    """How often another client was elected."""
+    elections_held: int = state(0)
     troubles: int = state(0)
     unanswered: int = state(0)
 
@@ -264,15 +258,6 @@ class LogLeader(Protocol):
         """The time at which a ledger is created, where ages count."""
         return ledger if self.ages else 0
 
-    def all_ledgers(self) -> list[int]:
-        """The ledgers of the log in their order, those that were trimmed too."""
-        return [*self.trimmed, *[link.ledger for link in self.chain.links]]
-
-    def in_the_log(self, ledger: int) -> tuple[int, ...]:
-        """The entries that a ledger has, or may have yet if it is not closed."""
-        found = self.ledgers[ledger]
-        return found.entries[: found.last_entry + 1] if found.status is LedgerStatus.CLOSED else found.entries
-
     @initial
     def no_ledgers(self) -> None:
         """No ledger yet, and a client that is elected but has not heard of it."""
@@ -359,8 +344,8 @@ class LogLeader(Protocol):
     def leader_chosen(self, c: ModelValue) -> None:
         """Another client is elected, for whatever reason. Nobody is told."""
         require(self.elected != c)
-        require(self.held < self.elections)
-        self.held += 1
+        require(self.elections_held < self.elections)
+        self.elections_held += 1
         self.elected = c
 
     @action(c=clients)
@@ -596,11 +581,6 @@ class LogLeader(Protocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @constraint
-    def ledger_limit(self) -> bool:
-        """Bounds the number of ledgers, and with it the number of states."""
-        return self.next_ledger < self.next_ledger_limit
-
     @invariant
     def acknowledged_entries_are_in_the_log(self) -> bool:
         """An entry that was acknowledged is in the log at its position, and stays there."""
@@ -648,32 +628,10 @@ class LogLeader(Protocol):
         there = [entry for ledger in self.all_ledgers() for entry in self.in_the_log(ledger) if entry in appends]
         return there == sorted({*there})
 
-    @invariant(ledger=_ledger_ids)
-    def what_is_written_is_in_the_chain(self, ledger: int) -> bool:
-        """A ledger with entries is in the chain, or was: nothing is written where no reader would look."""
-        return not self.ledgers[ledger].entries or ledger in self.all_ledgers()
-
-    @invariant
-    def only_the_last_ledger_is_open(self) -> bool:
-        """Of the ledgers in the chain only the last one may still change."""
-        return all(self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links[:-1])
-
-    @invariant
-    def a_sealed_log_is_closed(self) -> bool:
-        """A log that is sealed has no ledger that is open, so that a reader knows its end."""
-        return not self.chain.sealed or all(
-            self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
-        )
-
     @invariant
     def who_seals_has_written_all(self) -> bool:
         """A log is sealed behind all that was appended by the client that seals it."""
         return self.sealer is None or not self.leader[self.sealer].unacknowledged
-
-    @invariant
-    def ledgers_of_the_log_are_there(self) -> bool:
-        """No ledger of the log is deleted."""
-        return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
 
     @invariant
     def the_chain_tells_ages(self) -> bool:

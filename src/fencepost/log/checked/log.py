@@ -143,7 +143,8 @@ def _protections(switches: tuple[bool, ...]) -> Protections:
     return Protections(**dict(zip(SWITCHES, switches, strict=True)))
 
 
-def _ledger_ids(protocol: Log) -> Iterable[int]:
+def ledger_ids(protocol: Any) -> Iterable[int]:
+    """The ids that ledgers may have."""
     return range(1, protocol.next_ledger_limit)
 
 
@@ -195,6 +196,52 @@ TYPES: Mapping[str, Test] = {
     "acknowledged": each(at_least(1)),
     "denied": each(at_least(1)),
 }
+
+
+class ChainedLedgers:
+    """The part of a protocol that is about a chain and its ledgers, whoever writes them."""
+
+    next_ledger_limit: int
+    chain: Chain
+    trimmed: tuple[int, ...]
+    next_ledger: int
+    ledgers: PerKey[int, Ledger]
+
+    def all_ledgers(self) -> list[int]:
+        """The ledgers of the log in their order, those that were trimmed too."""
+        return [*self.trimmed, *[link.ledger for link in self.chain.links]]
+
+    def in_the_log(self, ledger: int) -> tuple[int, ...]:
+        """The entries that a ledger has, or may have yet if it is not closed."""
+        found = self.ledgers[ledger]
+        return found.entries[: found.last_entry + 1] if found.status is LedgerStatus.CLOSED else found.entries
+
+    @constraint
+    def ledger_limit(self) -> bool:
+        """Bounds the number of ledgers, and with it the number of states."""
+        return self.next_ledger < self.next_ledger_limit
+
+    @invariant(ledger=ledger_ids)
+    def what_is_written_is_in_the_chain(self, ledger: int) -> bool:
+        """A ledger with entries is in the chain, or was: nothing is written where no reader would look."""
+        return not self.ledgers[ledger].entries or ledger in self.all_ledgers()
+
+    @invariant
+    def only_the_last_ledger_is_open(self) -> bool:
+        """Of the ledgers in the chain only the last one may still change."""
+        return all(self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links[:-1])
+
+    @invariant
+    def a_sealed_log_is_closed(self) -> bool:
+        """A log that is sealed has no ledger that is open, so that a reader knows its end."""
+        return not self.chain.sealed or all(
+            self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
+        )
+
+    @invariant
+    def ledgers_of_the_log_are_there(self) -> bool:
+        """No ledger of the log is deleted."""
+        return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
 
 
 # -- what `ledger-chaining` makes of a state ---------------------------------------------------------------------------
@@ -282,7 +329,7 @@ ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
 BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}
 
 
-class Log(Protocol):
+class Log(ChainedLedgers, Protocol):
     """Clients take turns as leader of one log, by the rules that writers of a log run."""
 
     name: ClassVar[str] = "log"
@@ -321,7 +368,7 @@ class Log(Protocol):
     trimmed: tuple[int, ...] = state(())
     """The ledgers that were trimmed, which nobody has to remember."""
 
-    ledgers: PerKey[int, Ledger] = state(per_key(_ledger_ids, Ledger), held_by="bookies")
+    ledgers: PerKey[int, Ledger] = state(per_key(ledger_ids, Ledger), held_by="bookies")
     next_entry: int = state(1)
     begun: tuple[int, ...] = state(())
     """The ledgers that were written to, in the order in which they were."""
@@ -477,15 +524,6 @@ class Log(Protocol):
     def protections(self) -> Protections:
         """The protections that are switched on."""
         return _protections(tuple([getattr(self, name) for name in SWITCHES]))
-
-    def all_ledgers(self) -> list[int]:
-        """The ledgers of the log in their order, those that were trimmed too."""
-        return [*self.trimmed, *[link.ledger for link in self.chain.links]]
-
-    def in_the_log(self, ledger: int) -> tuple[int, ...]:
-        """The entries that a ledger has, or may have yet if it is not closed."""
-        found = self.ledgers[ledger]
-        return found.entries[: found.last_entry + 1] if found.status is LedgerStatus.CLOSED else found.entries
 
     @initial
     def no_ledgers(self) -> None:
@@ -915,14 +953,9 @@ class Log(Protocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @constraint
-    def ledger_limit(self) -> bool:
-        """Bounds the number of ledgers, and with it the number of states."""
-        return self.next_ledger < self.next_ledger_limit
-
     @invariant(
         part=lambda self: parts(
-            TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": _ledger_ids(self)}
+            TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": ledger_ids(self)}
         )
     )
     def type_ok(self, part: Path) -> bool:
@@ -956,23 +989,6 @@ class Log(Protocol):
                 last = entry
         return True
 
-    @invariant(ledger=_ledger_ids)
-    def what_is_written_is_in_the_chain(self, ledger: int) -> bool:
-        """A ledger with entries is in the chain, or was: nothing is written where no reader would look."""
-        return not self.ledgers[ledger].entries or ledger in self.all_ledgers()
-
-    @invariant
-    def only_the_last_ledger_is_open(self) -> bool:
-        """Of the ledgers in the chain only the last one may still change."""
-        return all(self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links[:-1])
-
-    @invariant
-    def a_sealed_log_is_closed(self) -> bool:
-        """A log that is sealed has no ledger that is open, so that a reader knows its end."""
-        return not self.chain.sealed or all(
-            self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
-        )
-
     @invariant(c=clients, when=lambda protocol: protocol.seal_is_final)
     def nobody_goes_on_with_a_sealed_log(self, c: ModelValue) -> bool:
         """A client that has seen the seal makes nothing of the chain: it neither writes to a ledger of it nor appends
@@ -992,11 +1008,6 @@ class Log(Protocol):
             [log.index(ledger) if ledger in log else -2 * len(log) for ledger in attempt.ledgers] for attempt in there
         ]
         return all(second == first + 1 for each in places for first, second in pairwise(each))
-
-    @invariant
-    def ledgers_of_the_log_are_there(self) -> bool:
-        """No ledger of the log is deleted."""
-        return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
 
     @invariant(when=lambda protocol: protocol.most_attempts > 0)
     def what_is_left_over_is_deleted(self) -> bool:
