@@ -230,7 +230,8 @@ def test_what_an_actor_may_not_do_is_told(method: str, problem: str) -> None:
 
 def test_another_class_and_missing_attributes_are_refused() -> None:
     bare = Role.__new__(Role)
-    for given, problem in ((3, "3 where a Role belongs"), (bare, "a Role without the attribute name")):
+    wrong = {"a int where": 3, "a Twice where": Twice(), "a Role without the attribute name": bare}
+    for problem, given in wrong.items():
         with pytest.raises(NotAValue, match=problem):
             run(Plain(Roles()), lambda s, given=given: s.role.__setitem__(NODE, given))
     with pytest.raises(AttributeError, match="Role has no attribute 'gone'"):

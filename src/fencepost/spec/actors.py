@@ -75,8 +75,8 @@ class ActorShape(Struct):
             value = value.live()
             for name in self.parts:
                 getattr(value, name)
-        if not isinstance(value, self.kind):
-            raise NotAValue(f"{value!r} where a {self.kind.__name__} belongs")
+        if value.__class__ is not self.kind:  # what a subclass does otherwise would be lost
+            raise NotAValue(f"a {value.__class__.__name__} where a {self.kind.__name__} belongs")
         missing = [name for name in self.parts if name not in vars(value)]
         if missing:
             raise NotAValue(f"a {self.kind.__name__} without the attribute {missing[0]}")
