@@ -53,7 +53,7 @@ lint: $(STAMP) ## Run ruff and mypy
 loops: $(STAMP) ## Compile the loops of the search
 	@$(BIN)/python -m fencepost check ledger-chaining > /dev/null
 
-# A test that can not be imported is told by those who run it.
+# A test that cannot be imported is told by those who run it.
 modules: $(STAMP) ## Compile the modules of the tests
 	@$(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
 

@@ -292,7 +292,7 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
 
     limits = Limits(given.patience, given.idle)
 
-    @cache
+    @cache  # the time begins with the first question
     def end() -> float:
         return math.inf if given.seconds is None else time.monotonic() + float(given.seconds)
 

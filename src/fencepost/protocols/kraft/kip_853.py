@@ -513,7 +513,7 @@ class KRaft(Protocol):
             leaders_remove_themselves=False,
             non_member_fetch=NonMemberFetch.ACCEPT,
             start=Start.OBSERVED,
-            doc="one of two voters is removed, and an observer takes its place: more than two there can not be",
+            doc="one of two voters is removed, and an observer takes its place: more than two there cannot be",
         ),
         "addition-after-election": voters(
             2,
