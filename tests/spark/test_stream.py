@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from fencepost import ProtocolRaised
 from fencepost.conform.outcome import Outcome
+from fencepost.conform.tail import Tail
 from fencepost.conform.watch import Limits
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.stream import follow
+from fencepost.spark.stream import Feeder, follow
 from fencepost.spark.validate import Request
-from fencepost.tracing import RunsFile, TraceError, TraceWriter
+from fencepost.tracing import RunsFile, TraceError, TraceEvent, TraceWriter
 
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
 
@@ -79,3 +81,20 @@ def test_the_time_that_it_takes_begins_after_the_first_batch(spark: object, tmp_
     with closing(Cluster()) as cluster:
         follow(cluster, [str(tmp_path)], Request(CONFORMANCE), Limits(patience=0), told.extend, lambda: True)
     assert [outcome.verdict for outcome in told] == ["rejected"]
+
+
+def test_what_is_there_already_is_in_the_first_batch(tmp_path: Path) -> None:
+    class Slow(Tail):
+        def poll(self) -> list[TraceEvent]:
+            time.sleep(0.2)
+            return super().poll()
+
+    with TraceWriter(tmp_path / "trace", node="a", run="r") as a:
+        a.emit("reads", "bad", {"value": 1})
+    feeder = Feeder(Slow([str(tmp_path / "trace")]), tmp_path / "events")
+    feeder.start()
+    try:
+        assert [file.name for file in (tmp_path / "events").glob("*.parquet")] == ["00000000.parquet"]
+    finally:
+        feeder.stop()
+    assert feeder.failure is None
