@@ -28,8 +28,8 @@ from fencepost.conform import registry
 from fencepost.conform.outcome import judged
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
+from fencepost.simulation.seeds import traced
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.seeds import traced
 from fencepost.store.sim.workload import Campaign, simulate
 from fencepost.tracing import RunsFile
 

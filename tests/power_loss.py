@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.store.sim.disk import SimDisk, SimHandle
+from fencepost.simulation.disk import SimDisk, SimHandle
 
 
 class PowerLoss(Exception):

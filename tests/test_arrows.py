@@ -26,6 +26,7 @@ ABOVE = {
     "result": ("check",),
     "store": ("client", "log", "metadata_service", "quorum"),
     "log": ("client", "metadata_service", "quorum", "spark"),
+    "simulation": ("client", "log", "metadata_service", "quorum", "spark"),
     "tracing": ("client", "conform", "log", "metadata_service", "quorum", "spark", "store"),
     "client": ("conform", "metadata_service", "quorum", "spark"),
 }

@@ -26,7 +26,7 @@ def simulate(subject: Subject, seeds: range, traced: int) -> Iterator[dict[str, 
     """Runs, up to the first that breaks a promise, and the events of the first ``traced`` of each profile."""
     campaign = import_module(CAMPAIGNS[subject.simulator]).Campaign
     protections = campaign.__dataclass_fields__["protections"].default
-    from fencepost.store.sim.trace import SimTrace
+    from fencepost.simulation.trace import SimTrace
 
     for profile in subject.profiles or ("",):
         one = campaign(seeds, protections, **({"profile": profile} if profile else {}))

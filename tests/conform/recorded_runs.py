@@ -14,6 +14,7 @@ import msgspec
 
 from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.checked.recorded_conformance import RecordedConformance
 from fencepost.store.messages import Request, Response
 from fencepost.store.record import observer
@@ -23,7 +24,6 @@ from fencepost.store.sim import network as sim_network
 from fencepost.store.sim.case import Case, drawn
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.network import Connection, SimNetwork
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.workload import Workload
 from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import LENGTH_SIZE

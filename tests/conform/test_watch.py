@@ -17,10 +17,10 @@ from fencepost.conform.tail import Tail
 from fencepost.conform.traces import in_order
 from fencepost.conform.validate import Validator
 from fencepost.conform.watch import Kept, Limits, Watch
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.workload import simulate
 from fencepost.tracing import TraceError, TraceWriter
 

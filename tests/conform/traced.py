@@ -10,11 +10,11 @@ import msgspec
 
 from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim.case import Case, drawn
 from fencepost.store.sim.cluster import Outcome
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.workload import simulate
 
 LEDGER = "7"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.workload import simulate
 from fencepost.tracing import RunsFile
 

@@ -19,7 +19,7 @@ from fencepost.log.checked.running import RunningLog
 from fencepost.log.rules import ALL, Protections
 from fencepost.log.sim.environment import LOG, Broken
 from fencepost.log.sim.world import World
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation.trace import SimTrace
 
 VALIDATOR = Validator(LogConformance, keep_path=False)
 SEEDS = 150

@@ -24,7 +24,7 @@ from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import drawn
 from fencepost.quorum.sim.cluster import Cluster, simulate
 from fencepost.quorum.sim.host import TRACED_AS
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation.trace import SimTrace
 
 VALIDATOR = Validator(QuorumConformance, keep_path=False)
 SEEDS = (*range(1, 9), 20)

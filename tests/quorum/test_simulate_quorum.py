@@ -10,7 +10,7 @@ import pytest
 from fencepost.cli import main
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.sim.cluster import Campaign
-from fencepost.store.sim.seeds import run
+from fencepost.simulation.seeds import run
 
 
 def test_seeds_are_held(capsys: pytest.CaptureFixture[str]) -> None:

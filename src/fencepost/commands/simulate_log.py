@@ -12,8 +12,8 @@ from fencepost import numbers
 from fencepost.commands import simulating
 from fencepost.log.rules import ALL, Protections
 from fencepost.log.sim.world import PROMISES, Campaign, World, simulated
-from fencepost.store.sim.seeds import Run, without_of
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation.seeds import Run, without_of
+from fencepost.simulation.trace import SimTrace
 
 COMMAND = "simulate-log"
 

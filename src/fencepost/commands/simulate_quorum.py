@@ -9,7 +9,7 @@ from fencepost import numbers
 from fencepost.commands import simulating
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.cluster import Campaign, Outcome, run_of, simulate
-from fencepost.store.sim.seeds import Run, without_of
+from fencepost.simulation.seeds import Run, without_of
 
 COMMAND = "simulate-quorum"
 

@@ -9,12 +9,12 @@ from fencepost import errors, numbers, output
 from fencepost.commands import simulating
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
+from fencepost.simulation.seeds import Tally
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim import report
 from fencepost.store.sim.case import PROFILES, drawn, with_settings
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.judge import PROMISES
-from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
 from fencepost.store.sim.workload import Campaign, simulate

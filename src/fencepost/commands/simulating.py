@@ -15,10 +15,10 @@ from fencepost import arguments, errors, numbers, output
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.progress import Seeds
+from fencepost.simulation import seeds
+from fencepost.simulation.seeds import Campaign, Run, Tally, without_of
+from fencepost.simulation.trace import SimTrace
 from fencepost.spec.values import Record
-from fencepost.store.sim import seeds
-from fencepost.store.sim.seeds import Campaign, Run, Tally, without_of
-from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ import pytest
 from faulty_files import FaultyFiles
 from small_bookie import SmallBookie as PlainBookie
 
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk.files import Files
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
-from fencepost.store.sim.disk import SimDisk
 
 STEPS = 30
 

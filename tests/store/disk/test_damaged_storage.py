@@ -13,10 +13,10 @@ from random import Random
 import pytest
 from small_bookie import SmallBookie
 
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk.journal import SECTOR, Damage, LaterFormat
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
-from fencepost.store.sim.disk import SimDisk
 
 Confirmed = dict[tuple[int, int], bytes]
 

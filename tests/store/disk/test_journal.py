@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
-from fencepost.store.sim.disk import SimDisk
 
 records = st.lists(st.binary(max_size=700), max_size=5)
 groups = st.lists(records, max_size=6)

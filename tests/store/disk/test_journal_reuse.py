@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_bookie import SmallBookie
 
+from fencepost.simulation.disk import SimDisk, SimFile
 from fencepost.store.disk import journal
 from fencepost.store.disk.files import File
 from fencepost.store.disk.journal import SECTOR, Damage, Tail, Writer, recover, scan
 from fencepost.store.disk.journal_files import SPARE, JournalFiles, name_of
 from fencepost.store.disk.reserve import Reserve
 from fencepost.store.records import EntryAdded
-from fencepost.store.sim.disk import SimDisk, SimFile
 
 records = st.lists(st.binary(max_size=700), max_size=4)
 groups = st.lists(records, max_size=6)

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_bookie import SmallBookie
 
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk import entry_logs
 from fencepost.store.disk.entry_logs import NO_LIMIT
 from fencepost.store.disk.files import OsFiles
@@ -30,7 +31,6 @@ from fencepost.store.rows import found
 from fencepost.store.rows.found import MISS, FoundRows
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.reading import batch
-from fencepost.store.sim.disk import SimDisk
 
 Keys = list[tuple[int, int]]
 
@@ -372,7 +372,7 @@ def test_entries_that_a_disk_must_be_waited_for_are_missing_without_waiting(
     keys = [(1, entry_id) for entry_id in range(entries)]
     held = 24 + len(b"entry 00")
     monkeypatch.setattr(
-        "fencepost.store.sim.disk.SimHandle.read_now",
+        "fencepost.simulation.disk.SimHandle.read_now",
         lambda file, offset, buffer: min(held, file.read_into(offset, buffer)),
     )
     now = unpacked(bookie.ledgers.rows_now(*columns(keys)))

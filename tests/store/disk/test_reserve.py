@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fencepost.simulation.disk import CAPACITY, SimDisk
 from fencepost.store.disk import files
 from fencepost.store.disk.entry_logs import Bodies, EntryLogs
 from fencepost.store.disk.files import NoRoom, OsFiles
@@ -19,7 +20,6 @@ from fencepost.store.disk.journal import SECTOR
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.reserve import LEAST, PLENTY, Reserve
 from fencepost.store.rules.codes import Code
-from fencepost.store.sim.disk import CAPACITY, SimDisk
 
 UNIT = 4 * LEAST
 NAME = "reserve"

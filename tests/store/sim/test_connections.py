@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from fencepost.schedule import Schedule
+from fencepost.simulation.schedule import Schedule
 from fencepost.store.messages import ReadLac, ReadLacResponse, Request, Response
 from fencepost.store.roles import interface as i
 from fencepost.store.rules.codes import Code

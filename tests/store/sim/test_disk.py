@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.simulation.disk import DiskFull, SimDisk, SimFile
 from fencepost.store.disk.journal import SECTOR
-from fencepost.store.sim.disk import DiskFull, SimDisk, SimFile
 
 writes = st.lists(st.tuples(st.integers(0, 4 * SECTOR), st.binary(min_size=1, max_size=2 * SECTOR)), max_size=6)
 

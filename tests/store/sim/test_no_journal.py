@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from fencepost.simulation import seeds
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk.journal_files import JournalFiles, name_of, read_what_is_left
 from fencepost.store.rules.boot import CLEAN_END, Run, Step
 from fencepost.store.rules.protections import ALL
-from fencepost.store.sim import boots, seeds
+from fencepost.store.sim import boots
 from fencepost.store.sim.boots import BootingBookie, Directory
 from fencepost.store.sim.case import drawn, with_settings
 from fencepost.store.sim.cluster import Cluster
-from fencepost.store.sim.disk import SimDisk
 from fencepost.store.sim.judge import Judge
 from fencepost.store.sim.workload import Campaign, simulate
 

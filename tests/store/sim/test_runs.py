@@ -18,14 +18,14 @@ from patience import PATIENCE
 
 from fencepost.commands.simulating import exit_code
 from fencepost.errors import OptionError
+from fencepost.simulation import seeds
+from fencepost.simulation.seeds import Tally
 from fencepost.store.roles.interface import Call
 from fencepost.store.rules.protections import ALL
-from fencepost.store.sim import seeds
 from fencepost.store.sim.case import EVERYTHING, FAULTS, PROFILES, SETTINGS, drawn, settings_of, with_settings
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.faults import Faults, planned
 from fencepost.store.sim.report import replay_command
-from fencepost.store.sim.seeds import Tally
 from fencepost.store.sim.shrink import shrunk
 from fencepost.store.sim.story import Story
 from fencepost.store.sim.workload import Campaign, simulate

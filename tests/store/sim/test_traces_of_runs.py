@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli import main
-from fencepost.store.sim import seeds
-from fencepost.store.sim.seeds import run
+from fencepost.simulation import seeds
+from fencepost.simulation.seeds import run
 from fencepost.store.sim.workload import Campaign
 from fencepost.tracing import read, table
 

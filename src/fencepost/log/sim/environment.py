@@ -9,10 +9,10 @@ from typing import Any
 
 from fencepost.log.chain import SUBJECT, Chain, Position
 from fencepost.log.rules import Protections
-from fencepost.schedule import Schedule
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.roles.interface import Effect, Event
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.sim.trace import SimTrace
 
 MS = 1_000
 LOG = f"{SUBJECT}simulated"

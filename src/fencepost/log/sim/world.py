@@ -63,10 +63,10 @@ from fencepost.log.rules import (
 )
 from fencepost.log.sim.batches import Batches
 from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
+from fencepost.simulation import seeds
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
-from fencepost.store.sim import seeds
-from fencepost.store.sim.trace import SimTrace
 
 OPERATOR = "operator"
 END = 3_000 * MS

@@ -20,9 +20,9 @@ from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
 from fencepost.quorum.sim.host import Environment, Report, SimHost
 from fencepost.quorum.sim.judge import Violation
-from fencepost.schedule import Schedule
-from fencepost.store.sim import seeds
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation import seeds
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 
 SECOND = 1_000_000
 

@@ -55,8 +55,8 @@ from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
-from fencepost.schedule import Schedule
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 
 TRACED_AS = f"{SUBJECT}simulated"
 """The name of the quorum in traces."""

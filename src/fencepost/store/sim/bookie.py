@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from fencepost.simulation.disk import SimDisk
 from fencepost.store.disk.collection import Collection
 from fencepost.store.disk.entry_logs import EntryLogs, known_journals
 from fencepost.store.disk.entry_logs import name_of as name_of_log
@@ -48,7 +49,6 @@ from fencepost.store.roles.interface import (
     Trace,
 )
 from fencepost.store.rules.codes import Code
-from fencepost.store.sim.disk import SimDisk
 from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
 
@@ -301,7 +301,7 @@ class BookieProcess:
     def _trace(self, effect: Trace) -> None:
         """An answer of a bookie to a client; the name of the connection says whose it is."""
         label = None if effect.connection is None else self.environment.network.label(effect.connection)
-        self.environment.trace.role_did(self.name, effect, label)
+        self.environment.role_did(self.name, effect, label)
 
     def _result(self, result: Result) -> None:
         """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there

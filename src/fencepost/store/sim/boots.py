@@ -464,7 +464,7 @@ class BootingBookie(BookieProcess):
         if effect.action == roles.MAY_LACK and effect.ledger is not None:
             stored = runs_of(self.ledgers.entries_of(effect.ledger))
             effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})
-        self.environment.trace.role_did(self.name, effect)
+        self.environment.role_did(self.name, effect)
 
     def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
         """Do something when the metadata service has had time for it."""

@@ -171,7 +171,7 @@ class ClientProcess:
         self.environment.metadata.request(self, operation)
 
     def trace_effect(self, effect: Trace) -> None:
-        self.environment.trace.role_did(self.name, effect)
+        self.environment.role_did(self.name, effect)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
         self.confirmed(confirmed.entry_id)

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fencepost.simulation.disk import CAPACITY
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.boots import BootingBookie
 from fencepost.store.sim.case import DEADLINE, HORIZON, PROFILES, Case
-from fencepost.store.sim.disk import CAPACITY
 from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.faults import Faults
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.trace import SimTrace
 
 LIMIT = 40_000
 """Events after which a run is given up: something goes round in circles."""

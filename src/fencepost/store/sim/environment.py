@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fencepost.schedule import Schedule
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 from fencepost.spec.values import Record, show
 from fencepost.store.entries import Digests
 from fencepost.store.records import EntryAdded
-from fencepost.store.roles.interface import Effect, Event, Role
+from fencepost.store.roles.interface import Effect, Event, Role, Trace
 from fencepost.store.rules.cookies import Cookie
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim import metadata, network
 from fencepost.store.sim.case import Case
 from fencepost.store.sim.judge import Judge, Violation
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import VERSION_2
 
 SLOW_MESSAGES = 0.06
@@ -96,6 +96,11 @@ class Environment:
         if self.story is not None:
             self.story.happens(self.schedule.now, who, what)
             self.story.add_line(what)
+
+    def role_did(self, who: str, effect: Trace, connection: str | None = None) -> None:
+        """A role has done something that is traced."""
+        parameters = effect.fields if connection is None else {**effect.fields, "connection": connection}
+        self.trace.node_did(who, effect.action, parameters, None if effect.ledger is None else str(effect.ledger))
 
     def entry_durable(self, bookie: str, record: EntryAdded) -> None:
         """An entry is on the disk of a bookie."""

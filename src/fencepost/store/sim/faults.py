@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
+from fencepost.simulation.disk import CAPACITY
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.boots import BootingBookie
 from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
-from fencepost.store.sim.disk import CAPACITY
 from fencepost.store.sim.environment import Environment
 
 MOST = 8

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from fencepost.schedule import Schedule
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.roles.interface import (
     BookiesChanged,
     CreateMetadata,
@@ -28,7 +29,6 @@ from fencepost.store.rules.metadata import LedgerMetadata, takes_update
 from fencepost.store.rules.protections import Protections
 from fencepost.store.sim.judge import Judge
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.trace import SimTrace
 
 Operation = CreateMetadata | ReadMetadata | WriteMetadata
 

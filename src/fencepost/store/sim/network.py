@@ -11,10 +11,10 @@ from collections import deque
 from random import Random
 from typing import Protocol
 
-from fencepost.schedule import Schedule
+from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.messages import Request, Response
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import Wire
 
 PATIENCE = 200_000

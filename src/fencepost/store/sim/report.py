@@ -9,10 +9,10 @@ from typing import Any
 from fencepost import numbers
 from fencepost.report.sequence import written
 from fencepost.report.svg import STYLE, draw
+from fencepost.simulation.seeds import without_of
 from fencepost.store.sim.case import DEFAULT, PROFILES, SETTINGS, Case, settings_of
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.judge import PROMISES
-from fencepost.store.sim.seeds import without_of
 from fencepost.store.sim.story import Story
 
 

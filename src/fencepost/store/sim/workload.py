@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fencepost.simulation import seeds
+from fencepost.simulation.trace import SimTrace
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry, Request
 from fencepost.store.roles.interface import Effect, Error, Event, Result
@@ -16,13 +18,11 @@ from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.sim import seeds
 from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
 from fencepost.store.sim.client import ClientProcess, Reading
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
-from fencepost.store.sim.trace import SimTrace
 
 LEDGER = 7
 """The ledger that a run is about."""

@@ -14,7 +14,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from fencepost.store.sim.trace import SimTrace
+from fencepost.simulation.trace import SimTrace
 from fencepost.tracing import RunsFile
 
 T = TypeVar("T")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from fencepost.store.roles.interface import Trace
-
 Emit: TypeAlias = Callable[[str, int, int, str, str | None, Mapping[str, Any]], None]
 """Takes an event: the node, its incarnation, its number from 1 on, the action, the subject and the parameters."""
 
@@ -31,8 +29,3 @@ class SimTrace:
             incarnation, number = self._numbers[node]
             self._numbers[node] = incarnation, number + 1
             self._emit(node, incarnation, number + 1, action, subject, parameters)
-
-    def role_did(self, node: str, effect: Trace, connection: str | None = None) -> None:
-        """A role has done something."""
-        parameters = effect.fields if connection is None else {**effect.fields, "connection": connection}
-        self.node_did(node, effect.action, parameters, None if effect.ledger is None else str(effect.ledger))
