@@ -179,11 +179,6 @@ def is_up_to_date(candidate: tuple[int, int], mine: tuple[int, int], protections
     return candidate >= mine or not protections.logs_are_compared
 
 
-def is_stale(asked: int, epoch: int) -> bool:
-    """Whether a vote is asked for in an epoch that is over: FENCED_LEADER_EPOCH, and nothing changes."""
-    return asked < epoch
-
-
 def grants_vote(
     state: State, voted: K | None, leader: K | None, candidate: K, up_to_date: bool, protections: Protections = ALL
 ) -> bool:
@@ -340,15 +335,10 @@ def follower_high_watermark(known: int, reported: int, log_end: int) -> int:
 # -- reconfiguration ---------------------------------------------------------------------------------------------------
 
 
-def is_ready(high_watermark: int, epoch_start: int) -> bool:
-    """Whether a leader has committed a record of its own epoch."""
-    return high_watermark > epoch_start
-
-
 def _refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, protections: Protections) -> Error:
     if voters_offset >= high_watermark and protections.one_change_at_a_time:
         return Error.RECONFIG_IN_PROGRESS
-    if not is_ready(high_watermark, epoch_start) and protections.commit_before_change:
+    if high_watermark <= epoch_start and protections.commit_before_change:
         return Error.LEADER_NOT_READY
     return Error.NONE
 

@@ -494,7 +494,7 @@ class Quorum(KRaft):
         me, other, standing = self.server[s], self.server[peer], self.standing[s]
         require(standing.asks and peer in me.config.members and peer not in standing.granted)
         require(self._is_alive(peer) and self.network.connected(s, peer))
-        require(not rules.is_stale(me.current_epoch, other.current_epoch))
+        require(me.current_epoch >= other.current_epoch)
         up_to_date = rules.is_up_to_date(_end(me.log), _end(other.log), self.protections)
         in_my_epoch = other.current_epoch == me.current_epoch
         theirs = self._state_of(peer) if in_my_epoch else State.UNATTACHED
@@ -541,7 +541,7 @@ class Quorum(KRaft):
         me = self.server[s]
         request = self.receive_from(RequestVoteRequest, s, peer)
         asked, state_before = request.message, me.state
-        if rules.is_stale(asked.epoch, me.current_epoch):
+        if asked.epoch < me.current_epoch:
             refusal = RequestVoteResponse(
                 me.current_epoch, me.leader, vote_granted=False, error=kraft.Error.FENCED_LEADER_EPOCH
             )
@@ -595,9 +595,8 @@ class Quorum(KRaft):
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A replica learns who leads."""
         me = self.server[s]
-        require(rules.accepts_begin_quorum(me.role is Role.VOTER, only_voters=False))
         announcement = self.receive_from(
-            BeginQuorumEpochRequest, s, peer, where=lambda begin: not rules.is_stale(begin.epoch, me.current_epoch)
+            BeginQuorumEpochRequest, s, peer, where=lambda begin: begin.epoch >= me.current_epoch
         ).message
         self.maybe_transition(s, peer, announcement.epoch)
         me.fetch_state.reset()

@@ -583,7 +583,7 @@ class RunningQuorum(Protocol):
                 require(stands.state is State.PROSPECTIVE and stands.epoch == epoch)
                 require((s, candidate) not in self.pre_votes[epoch])
         require(asked is None or rules.is_meant_for(asked, s, self.protections))
-        require(not rules.is_stale(epoch, me.epoch))
+        require(epoch >= me.epoch)
         require(epoch == me.epoch)
         if self.is_traced:
             end = one_of(range(1 << 62)), one_of(range(self.epochs))

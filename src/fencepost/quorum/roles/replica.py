@@ -569,7 +569,7 @@ class Replica:
         epoch = request.epoch
         if not rules.is_meant_for(request.voter, self.key, self.protections):
             return self._answer_vote(connection, request, Error.INVALID_VOTER_KEY)
-        if rules.is_stale(epoch, self.epoch):
+        if epoch < self.epoch:
             return self._answer_vote(connection, request, Error.FENCED_LEADER_EPOCH)
         if request.log_end.epoch > epoch or request.candidate == self.key or rules.is_far_ahead(self.epoch, epoch):
             return self._answer_vote(connection, request, Error.INVALID_REQUEST)
@@ -810,7 +810,7 @@ class Replica:
         if self.traces:
             self._trace("commit", offset=agreed)
         self._commit(agreed)
-        if not led.is_up and rules.is_ready(agreed, led.epoch_start):
+        if not led.is_up and agreed > led.epoch_start:
             led.is_up = True
             self._do(BecameLeader(self.epoch))
         if led.change is not None and self.log.voters_offset < agreed:

@@ -62,7 +62,7 @@ from fencepost.store.rules.ensembles import Fragment, covers_ensemble
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import ReadOutcome, answer_to_read, ordinary_read, outcome_of_read
-from fencepost.store.rules.recovery import answer_to_fence, fencing, is_fenced_by_read, says_fenced
+from fencepost.store.rules.recovery import fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.replication import belonging, sources
 
 
@@ -629,7 +629,6 @@ class BootingStore(Store):
         """A bookie is fenced, and answers with its last entry. In limbo it does not say that it has none."""
         bookie = self._serving(b)
         self._asked(Fence, b, c)
-        require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
         if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
             bookie.fenced = True
         code = self._answer_to_read(bookie, self._stores_any(b))

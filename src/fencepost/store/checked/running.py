@@ -63,12 +63,12 @@ from fencepost.store.checked.store import (
     Store,
     Update,
 )
-from fencepost.store.rules.adding import is_beyond, is_forced, lac_of_owner, may_replace_bookies, outlives_connection
+from fencepost.store.rules.adding import is_forced, lac_of_owner, outlives_connection
 from fencepost.store.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import chosen, fragment_of, replaced
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, Next, end_of, ends_at, takes_update, to_close
-from fencepost.store.rules.reading import is_readable, lac_of_reader, ordinary_read
+from fencepost.store.rules.reading import is_readable, ordinary_read
 from fencepost.store.rules.recovery import is_fenced_by_read
 from fencepost.store.rules.replication import belonging
 
@@ -590,7 +590,7 @@ class RunningStore(Store):
     def _may_change_ensemble(self, c: ModelValue) -> bool:
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
-        if not may_replace_bookies(self.deferred_sync):
+        if self.deferred_sync:
             return False
         return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
 
@@ -639,7 +639,7 @@ class RunningStore(Store):
         """The owner asks all bookies to make durable what they have confirmed."""
         client = self.client[c]
         require(self.deferred_sync and client.status is Status.OPEN and not self.done_adding[c])
-        require(is_beyond(client.lac, self._lac(c)))
+        require(client.lac > self._lac(c))
         number = self.forces[c] + 1
         require(number <= self.force_limit)
         self.forces[c] = number
@@ -671,7 +671,7 @@ class RunningStore(Store):
         assert force is not None
         force = force.replace(forced=force.forced | {b})
         self.force[c][number] = force
-        if is_forced(force.forced, self.client_ensemble(c)) and is_beyond(force.entry_id, self.forced[c]):
+        if is_forced(force.forced, self.client_ensemble(c)) and force.entry_id > self.forced[c]:
             self.forced[c] = force.entry_id
 
     @action(c=Store.clients, b=Store.bookies)
@@ -854,11 +854,11 @@ class RunningStore(Store):
         follower = self.follower[f]
         require(follower.seen is not None)
         lac = one_of(self.entry_ids)
-        require(is_beyond(lac_of_reader(follower.lac, lac), follower.lac))
+        require(lac > follower.lac)
         require(
             any(self._lac(c) >= lac for c in self.clients if self.client[c].recovery_phase is RecoveryPhase.NOT_STARTED)
         )
-        follower.lac = lac_of_reader(follower.lac, lac)
+        follower.lac = lac
 
     @action(b=Store.bookies)
     def bookie_answers_reader(self, b: ModelValue) -> None:

@@ -75,13 +75,10 @@ from fencepost.protocols.bookkeeper.ledger import (
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.adding import (
-    AddOutcome,
     answer_to_add,
-    counts,
     lac_of_bookie,
     lac_reached,
     may_append,
-    outcome_of_add,
 )
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.ensembles import (
@@ -124,7 +121,6 @@ from fencepost.store.rules.reading import (
     recovery_read,
 )
 from fencepost.store.rules.recovery import (
-    answer_to_fence,
     confirmed_before,
     ensemble_to_read,
     fencing,
@@ -863,7 +859,6 @@ class Store(LedgerProtocol):
         before. In limbo it does not say that it has none: then nobody takes it for fenced.
         """
         self.network.receive(FenceRequest, source=c, to=b)
-        require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
         bookie = self.bookie[b]
         if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
             bookie.fenced = True
@@ -1038,7 +1033,6 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: not add.success)
-        require(outcome_of_add(Code.FENCED) is AddOutcome.FENCED)
         require(b in self.write_set(add.entry.id, self.client_ensemble(c)) and not self._is_leaving(c, b))
         client.status = Status.WITHDRAWN
 
@@ -1331,8 +1325,7 @@ class Store(LedgerProtocol):
         """
         client = self.client[c]
         add = self._next_add(self.add_entry_response, b, c, where=lambda add: add.success)
-        require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
-        require(counts(b in self.write_set(add.entry.id, self.client_ensemble(c)), is_pending=True))
+        require(b in self.write_set(add.entry.id, self.client_ensemble(c)))
         if self.lac_waits_for_change and self.confirmations_withdrawn:
             require(not self._is_leaving(c, b))
         client.confirmed[add.entry.id] |= {b}

@@ -24,7 +24,7 @@ from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rows import found
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import MISS, FoundRows, missing
-from fencepost.store.rules.adding import is_beyond, lac_of_bookie
+from fencepost.store.rules.adding import lac_of_bookie
 from fencepost.store.rules.codes import Code
 
 
@@ -84,7 +84,7 @@ class LedgerStore:
             if state is None:
                 state = self.states[ledger] = LedgerState(ledger)
                 self._changed.add(ledger)
-            if is_beyond(lac, state.lac):
+            if lac > state.lac:
                 state.lac = lac_of_bookie(state.lac, lac)
                 self._changed.add(ledger)
 

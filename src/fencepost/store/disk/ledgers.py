@@ -8,7 +8,7 @@ import msgspec
 
 from fencepost.store.messages import NO_ENTRY_YET
 from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
-from fencepost.store.rules.adding import is_beyond, lac_of_bookie
+from fencepost.store.rules.adding import lac_of_bookie
 
 
 class LedgerState(msgspec.Struct, array_like=True):
@@ -32,7 +32,7 @@ class LedgerState(msgspec.Struct, array_like=True):
             self.fenced = True
         elif type(record) is LimboChanged:
             self.limbo = record.limbo
-        elif type(record) is LacWritten and is_beyond(record.lac, self.lac):
+        elif type(record) is LacWritten and record.lac > self.lac:
             self.lac = self.explicit_lac = record.lac
             self.lac_body = record.body
 
@@ -45,5 +45,5 @@ class LedgerState(msgspec.Struct, array_like=True):
             yield LedgerFenced(self.ledger)
         if self.lac_body is not None:
             yield LacWritten(self.ledger, self.explicit_lac, self.lac_body)
-        if is_beyond(self.lac, self.explicit_lac):
+        if self.lac > self.explicit_lac:
             yield LacWritten(self.ledger, self.lac, b"")

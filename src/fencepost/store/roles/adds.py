@@ -15,18 +15,16 @@ import msgspec
 from fencepost.store.entries import Digests, Entry, Runs, runs_of
 from fencepost.store.messages import AddEntry
 from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Trace, Unanswered
-from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
+from fencepost.store.rules.adding import AddOutcome, lac_reached, outcome_of_add
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import (
     is_committed,
     is_in_write_set,
-    is_sent_anew,
     may_be_committed,
     newly_asked,
     preferred,
     replaced,
     still_confirmed,
-    works_again,
     write_set,
 )
 from fencepost.store.rules.protections import ALL, Protections
@@ -132,7 +130,7 @@ class PlainLoops:
         """See :class:`AddLoops`."""
         confirmed, pushed = pending
         for entry_id in entry_ids:
-            if counts(is_in_write_set(place, entry_id, *quorums), confirmed < entry_id <= pushed):
+            if confirmed < entry_id <= pushed and is_in_write_set(place, entry_id, *quorums):
                 masks[entry_id & len(masks) - 1] |= 1 << number
 
     def reached(
@@ -274,7 +272,7 @@ class Adds:
         code = event.response.code if type(event) is Received else None
         if outcome_of_add(code) is AddOutcome.CONFIRMED:
             is_asked = event.bookie in write_set(entry_id, self.ensemble, self.write_quorum)
-            if counts(is_asked, self.confirmed < entry_id <= self.pushed):
+            if is_asked and self.confirmed < entry_id <= self.pushed:
                 self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
         return self._outcome(event.bookie, (entry_id,), code)
 
@@ -349,15 +347,17 @@ class Adds:
         failure.pushed, failure.is_over = self.pushed, False
         place, quorums = self.ensemble.index(bookie), (len(self.ensemble), self.write_quorum)
         for entry_id in map(int, entry_ids):
-            if counts(is_in_write_set(place, entry_id, *quorums), self._is_missed(bookie, entry_id)):
+            if is_in_write_set(place, entry_id, *quorums) and self._is_missed(bookie, entry_id):
                 failure.missed.add(entry_id)
         if len(failure.missed) > 2 * (self.pushed - self.confirmed):
             failure.missed = {entry_id for entry_id in failure.missed if self._is_missed(bookie, entry_id)}
 
     def _works(self, failure: Failure, entry_ids: Sequence[int]) -> None:
-        """A bookie that had failed has confirmed entries."""
+        """A bookie that had failed has confirmed entries. It works again if one of them was sent after it was known to
+        fail: its answer to an earlier one may have been on its way then.
+        """
         failure.missed.difference_update(map(int, entry_ids))
-        failure.is_over = failure.is_over or works_again(int(max(entry_ids)), failure.pushed)
+        failure.is_over = failure.is_over or int(max(entry_ids)) > failure.pushed
 
     def _is_missed(self, bookie: str, entry_id: int) -> bool:
         """Whether an entry is pending, and a bookie has not confirmed it."""
@@ -375,7 +375,7 @@ class Adds:
             for first, add in self.pending.items():
                 while wanted and wanted[0] < first + len(add.adds):
                     entry_id = wanted.popleft()
-                    if is_sent_anew(self.masks[entry_id & len(self.masks) - 1].bit_count(), self.ack_quorum):
+                    if not is_committed(self.masks[entry_id & len(self.masks) - 1].bit_count(), self.ack_quorum):
                         anew.append(entry_id)
                         self._send(bookie, add.adds[entry_id - first], effects)
             if anew:

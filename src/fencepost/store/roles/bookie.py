@@ -79,7 +79,7 @@ from fencepost.store.roles.interface import (
     TimerFired,
     Trace,
 )
-from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, is_beyond, key_matches, lac_of_bookie
+from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
@@ -90,7 +90,6 @@ from fencepost.store.rules.reading import (
     how_many_may_begin,
     is_poll_over,
     is_readable,
-    may_begin,
     size_of_batch,
 )
 from fencepost.store.rules.recovery import answer_to_fence, is_fenced_by_read
@@ -283,7 +282,7 @@ class Bookie:
 
     def _wait(self, asked: Asked, request: ReadEntry, ledger: Ledger, effects: list[Effect]) -> None:
         limits = self.limits
-        if may_begin(len(self.polls), limits.polls) and may_begin(len(ledger.polls), limits.polls_of_ledger):
+        if len(self.polls) < limits.polls and len(ledger.polls) < limits.polls_of_ledger:
             self.number += 1
             ledger.polls[self.number] = asked
             self.polls[self.number] = request.ledger
@@ -678,7 +677,7 @@ class Bookie:
     def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
         before = ledger.lac
         ledger.lac = lac_of_bookie(before, lac)
-        if is_beyond(ledger.lac, before):
+        if ledger.lac > before:
             ledger.lac_body = body or ledger.lac_body
             if ledger.polls:
                 self._end_polls(ledger, effects)
@@ -714,7 +713,7 @@ class Bookie:
 
     def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
         """Count what waits for storage, under a new number; or answer that too much does."""
-        if may_begin(len(self.look_ups) + self.reads_under_way, self.limits.look_ups):
+        if len(self.look_ups) + self.reads_under_way < self.limits.look_ups:
             self.number += 1
             self.look_ups[self.number] = asked
             if self.traces:

@@ -46,7 +46,6 @@ from fencepost.store.roles.interface import (
     Unanswered,
 )
 from fencepost.store.roles.metadata import MetadataView, Seen
-from fencepost.store.rules.adding import is_beyond
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import Ensemble, fragment_of, write_set
 from fencepost.store.rules.metadata import DigestType, current_ensemble, end_of, may_open
@@ -54,7 +53,6 @@ from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
     ReadOutcome,
     is_readable,
-    lac_of_reader,
     lac_read,
     may_be_elsewhere,
     next_to_ask,
@@ -335,7 +333,7 @@ class Reader(OfLedger):
             assert entry is not None and response is not None
             del self.reads[read.token]
             effects.append(Result(read.token, entry if read.with_header else entry.data))
-            self._learn(lac_of_reader(entry.lac, response.lac), now, effects)
+            self._learn(max(entry.lac, response.lac), now, effects)
         elif verdict is Verdict.WAITING:
             self._ask_next(read, False, effects)
         else:
@@ -362,14 +360,14 @@ class Reader(OfLedger):
     # -- the LAC -------------------------------------------------------------------------------------------------------
 
     def _learn(self, lac: int, now: int, effects: list[Effect]) -> None:
-        before, self.lac = self.lac, lac_of_reader(self.lac, lac)
-        if is_beyond(self.lac, before):
+        before, self.lac = self.lac, max(self.lac, lac)
+        if self.lac > before:
             if self.traces:
                 self._trace_lac(self.lac, effects)
             self._serve_tails(now, effects)
 
     def _trace_lac(self, lac: int, effects: list[Effect]) -> None:
-        if is_beyond(lac, self.traced_lac):
+        if lac > self.traced_lac:
             self.traced_lac = lac
             effects.append(Trace("reader_learns_lac", self.ledger, {"lac": lac}))
 
@@ -452,7 +450,7 @@ class Reader(OfLedger):
             self._learn(response.lac, now, effects)
         if self.poll is not None or not self.tails:
             return
-        if now < poll.over_at and not is_beyond(self.lac, poll.lac):
+        if now < poll.over_at and self.lac <= poll.lac:
             # A bookie that is fenced, or lacks the ledger, or is gone answers at once: it is not asked in a loop.
             self.poll = poll
             effects.append(SetTimer(("poll", self.polled), self.settings.speculation_delay))

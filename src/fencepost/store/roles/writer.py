@@ -45,11 +45,9 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.rules.adding import (
     AddOutcome,
-    is_beyond,
     is_forced,
     lac_of_owner,
     may_append,
-    may_replace_bookies,
     outcome_of_add,
     outlives_connection,
     room,
@@ -334,10 +332,13 @@ class Writer(OfLedger):
         self._close_when_drained(effects)
 
     def _replace_bookies(self, effects: list[Effect]) -> None:
-        """Begin to replace the bookies that failed; those that fail until that is done are replaced after them."""
+        """Begin to replace the bookies that failed; those that fail until that is done are replaced after them.
+
+        With deferred sync a replaced bookie may hold all there is of an entry that was confirmed.
+        """
         if self.changing_ensemble:
             return
-        if may_replace_bookies(self.settings.deferred_sync):
+        if not self.settings.deferred_sync:
             self.changing_ensemble = True
             self._change_ensemble(effects)
         else:
@@ -371,7 +372,7 @@ class Writer(OfLedger):
     # -- force, and the explicit LAC -----------------------------------------------------------------------------------
 
     def _force(self, token: int | None, effects: list[Effect]) -> None:
-        if token is not None and not is_beyond(self.adds.confirmed, self.lac):
+        if token is not None and self.adds.confirmed <= self.lac:
             effects.append(Result(token, self.lac))
             return
         self.forces_begun += 1
@@ -402,7 +403,7 @@ class Writer(OfLedger):
             return
         force.forced.append(event.bookie)
         is_done = is_forced(force.forced, self.adds.ensemble)
-        if is_done and is_beyond(force.entry_id, self.forced):
+        if is_done and force.entry_id > self.forced:
             self.forced, self.forced_length = force.entry_id, force.length
         self._trace(
             effects, "client_receives_force_response", {"force": force.number, "bookie": event.bookie, "lac": self.lac}
@@ -415,13 +416,13 @@ class Writer(OfLedger):
 
     def _lac_moved(self, effects: list[Effect]) -> None:
         interval = self.settings.explicit_lac_interval
-        if interval and not self.is_lac_timer_set and is_beyond(self.lac, self.sent_lac):
+        if interval and not self.is_lac_timer_set and self.lac > self.sent_lac:
             self.is_lac_timer_set = True
             effects.append(SetTimer("tell LAC", interval))
 
     def _send_lac(self, effects: list[Effect]) -> None:
         self.is_lac_timer_set = False
-        if self.status is WriterStatus.OPEN and is_beyond(self.lac, self.sent_lac):
+        if self.status is WriterStatus.OPEN and self.lac > self.sent_lac:
             self.sent_lac = self.lac
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
             effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
@@ -442,7 +443,7 @@ class Writer(OfLedger):
     def _close_when_drained(self, effects: list[Effect]) -> None:
         if self.status is not WriterStatus.DRAINING or self.adds.pending or self.appends or self.changing_ensemble:
             return
-        if is_beyond(self.adds.confirmed, self.lac) and not self.error:
+        if self.adds.confirmed > self.lac and not self.error:
             if not self.forces:
                 self._force(None, effects)
             return

@@ -25,7 +25,7 @@ from fencepost.store.rows.native import (
     store_int32,
     store_int64,
 )
-from fencepost.store.rules import adding, ensembles
+from fencepost.store.rules import ensembles
 from fencepost.store.rules.metadata import DigestType
 
 FIRST_TXN, END_TXN = 1 << 28, 1 << 35
@@ -83,8 +83,6 @@ _HEADER = 32
 # The rules, compiled as they are.
 _is_in_write_set = inner(ensembles.is_in_write_set)
 _is_committed = inner(ensembles.is_committed)
-_counts = inner(adding.counts)
-_goes_on = inner(adding.goes_on)
 
 
 @inner
@@ -209,7 +207,7 @@ def confirm(masks, entry_ids, number, place, confirmed, pushed, ensemble_size, w
     for at in range(len(entry_ids)):
         entry_id = entry_ids[at]
         is_asked = _is_in_write_set(place, entry_id, ensemble_size, write_quorum)
-        if _counts(is_asked, confirmed < entry_id and entry_id <= pushed):
+        if is_asked and confirmed < entry_id and entry_id <= pushed:
             masks[entry_id & ring] |= bit
 
 
@@ -222,7 +220,7 @@ def reached(masks, lac, pushed, ack_quorum):
         while mask:
             mask &= mask - 1
             confirmations += 1
-        if not _goes_on(lac, pushed, _is_committed(confirmations, ack_quorum)):
+        if lac >= pushed or not _is_committed(confirmations, ack_quorum):
             return lac
         lac += 1
 

@@ -90,18 +90,6 @@ def outcome_of_add(code: Code | None) -> AddOutcome:
     return AddOutcome.UNAUTHORIZED if code is Code.UNAUTHORIZED else AddOutcome.BOOKIE_FAILED
 
 
-def counts(is_asked: bool, is_pending: bool) -> bool:
-    """Whether a confirmation counts: of an entry that is not yet confirmed, by a bookie that is in its write set
-    now.
-    """
-    return is_pending and is_asked
-
-
-def goes_on(lac: int, pushed: int, is_next_committed: bool) -> bool:
-    """Whether the LAC goes on by one entry: there is one, and it is committed."""
-    return lac < pushed and is_next_committed
-
-
 def lac_reached(
     lac: int,
     pushed: int,
@@ -118,7 +106,7 @@ def lac_reached(
         return lac
     if not protections.confirmed_in_order:
         return max((entry_id for entry_id in range(lac + 1, pushed + 1) if is_committed(entry_id)), default=lac)
-    while goes_on(lac, pushed, lac < pushed and is_committed(lac + 1)):
+    while lac < pushed and is_committed(lac + 1):
         lac += 1
     return lac
 
@@ -140,21 +128,9 @@ def is_forced(forced: Collection[B], ensemble: Collection[B]) -> bool:
     return all(b in forced for b in ensemble)
 
 
-def may_replace_bookies(deferred_sync: bool) -> bool:
-    """Whether failed bookies can be replaced. With deferred sync a replaced one may hold all there is of an entry that
-    was confirmed.
-    """
-    return not deferred_sync
-
-
 def outlives_connection(pushed: int, forced: int, deferred_sync: bool) -> bool:
     """Whether a ledger may go on when the connection to a bookie is gone, which may have been started anew.
 
     With deferred sync it may have forgotten what it confirmed since the last force, and the next force would not tell.
     """
     return not deferred_sync or pushed <= forced
-
-
-def is_beyond(lac: int, known: int) -> bool:
-    """Whether a LAC is higher than the known one, or the one that was sent already."""
-    return lac > known

@@ -132,24 +132,6 @@ def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool
     return is_committed(write_quorum - missed_by, ack_quorum)
 
 
-def works_again(confirmed: int, pushed_when_failed: int) -> bool:
-    """Whether a bookie that had failed works again, since it has confirmed this entry: one that was sent after it was
-    known to fail.
-
-    Its answer to an earlier one may have been on its way when it failed.
-    """
-    return confirmed > pushed_when_failed
-
-
-def is_sent_anew(confirmations: int, ack_quorum: int) -> bool:
-    """Whether a bookie that works again is sent an entry that it has failed to confirm: one that others have committed
-    does without it.
-
-    It stays on fewer bookies than its write quorum, as an entry does whose writer ends before all have confirmed it.
-    """
-    return not is_committed(confirmations, ack_quorum)
-
-
 def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
     """The candidates for an ensemble in the order to take them: who has failed this client before comes last."""
     return sorted(candidates, key=lambda b: b in failed_before)

@@ -107,18 +107,11 @@ def batch(
     return Code.OK, tuple(bodies)
 
 
-def may_begin(under_way: int, limit: int) -> bool:
-    """Whether a bookie begins with one more look-up, or lets one more reader wait; else it answers that these are too
-    many.
-    """
-    return under_way < limit
-
-
 def how_many_may_begin(wanted: int, under_way: int, limit: int) -> int:
     """With how many look-ups a bookie begins that are asked for at once: with as many as it would if they came one
     after another.
     """
-    return wanted if may_begin(under_way + wanted - 1, limit) else max(0, limit - under_way)
+    return max(0, min(wanted, limit - under_way))
 
 
 # -- whoever reads ----------------------------------------------------------------------------------------------------
@@ -240,11 +233,6 @@ def says_lac(code: Code | None) -> bool:
     nothing.
     """
     return code is Code.OK or code in NEGATIVES
-
-
-def lac_of_reader(known: int, received: int) -> int:
-    """A reader's LAC after it has received one. The LAC never falls: some bookies have learnt only a lower one."""
-    return max(known, received)
 
 
 def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:

@@ -41,7 +41,6 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of, is_in_write_set, write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
-    lac_of_reader,
     next_to_ask,
     order_to_ask,
     outcome_of_read,
@@ -268,7 +267,7 @@ class Reading:
             if role.traces:
                 fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
                 self.process.trace_effect(Trace("reader_receives_entry", role.ledger, fields))
-            lac = lac_of_reader(entry.lac, response.lac)
+            lac = max(entry.lac, response.lac)
             if bookie in role.suspects or lac > role.lac:
                 self.process.deliver(EntriesRead(bookie, lac))
             self._take(entry_id, Result(0, entry.data))
