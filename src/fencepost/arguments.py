@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -129,31 +130,45 @@ def names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-# -- options of several commands ---------------------------------------------------------------------------------------
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def option(
+    where: argparse._ActionsContainer,
+    spelt: str,
+    help: str,
+    kind: Callable[[str], Any] = str,
+    default: Any = None,
+    **more: Any,
+) -> None:
+    """Declare an option as it is spelt: ``--json`` without a value, ``--depth N`` with one, ``--run NAME ...`` with a
+    list of those of each time that it is given.
+
+    ``kind``: the function of a value; ``more``: what else argparse is told. A word without dashes is an argument.
+    """
+    name, _, metavar = spelt.partition(" ")
+    if metavar.endswith(" ..."):
+        metavar, default = metavar.removesuffix(" ..."), []
+        more["action"] = "append"
+    if metavar:
+        more["metavar"] = metavar
+    if metavar or "choices" in more:
+        where.add_argument(name, type=kind, default=default, help=help, **more)
+    else:
+        where.add_argument(name, action="store_true", help=help, **more)
 
 
 def add_constants(parser: argparse._ActionsContainer) -> None:
     """The constants of a protocol."""
-    parser.add_argument(
-        "-D", metavar="NAME=VALUE", action="append", default=[], dest="define", help="set a constant: bookies=3"
-    )
-    parser.add_argument(
-        "--config", metavar="NAME", help="one of the protocol's configurations; -D is applied on top of it"
-    )
+    option(parser, "-D NAME=VALUE ...", "set a constant: bookies=3", dest="define")
+    option(parser, "--config NAME", "one of the protocol's configurations; -D is applied on top of it")
 
 
 def add_spark(parser: Any) -> None:
     """Where Spark is, and its settings."""
-    parser.add_argument(
-        "--master",
-        metavar="URL",
-        help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
+    option(
+        parser,
+        "--master URL",
+        "where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine",
     )
-    parser.add_argument(
-        "--conf",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=setting,
-        help="a setting of Spark; can be given several times",
-    )
+    option(parser, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", setting)

@@ -13,6 +13,7 @@ import os
 import msgspec
 
 from fencepost import errors, extras, output
+from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.errors import OptionError
 from fencepost.store.autorecovery.settings import Settings, descriptions
@@ -28,20 +29,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
+    option(
+        parser,
         "verb",
-        nargs="?",
+        "run it here (without a word), or tell how it is, or let all who run it work or wait",
         default="run",
+        nargs="?",
         choices=VERBS,
-        help="run it here (without a word), or tell how it is, or let all who run it work or wait",
     )
-    parser.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-    parser.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
-    parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)"
-    )
-    parser.add_argument("--json", action="store_true", help="status: as JSON")
-    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    option(parser, "--settings FILE", "settings in TOML; options come before them")
+    option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
+    option(parser, "--json", "status: as JSON")
+    option(parser, "--verbose", "log what happens, not only what is wrong")
     parser.epilog = serving.settings_help(descriptions())
 
 

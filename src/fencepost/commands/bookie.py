@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fencepost import errors, extras, output
+from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
@@ -54,37 +55,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie list [under-replicated] --metadata URI [--json]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "words",
-        metavar="DIR",
+    option(
+        parser,
+        "words DIR",
+        "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it"
+        " is about",
         nargs="+",
-        help=(
-            "the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it"
-            " is about"
-        ),
     )
     running = parser.add_argument_group("running a bookie")
-    running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-    running.add_argument(
-        "--port",
-        metavar="N",
-        type=serving.port_or_any,
-        help="the port; 0: any free one at the first start, and the same one ever after (3181)",
+    option(running, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    option(
+        running,
+        "--port N",
+        "the port; 0: any free one at the first start, and the same one ever after (3181)",
+        serving.port_or_any,
     )
-    running.add_argument("--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces")
-    running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
-    running.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)"
-    )
-    running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    option(running, "--trace DIR", "write a trace of what the bookie does to a folder of traces")
+    option(running, "--settings FILE", "settings in TOML; options come before them")
+    option(running, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
+    option(running, "--verbose", "log what happens, not only what is wrong")
     looking = parser.add_argument_group("inspect")
-    looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
-    looking.add_argument("--json", action="store_true", help="as JSON; also of cookie show and validate, and list")
+    option(looking, "--verify", "read every entry and check its checksum")
+    option(looking, "--json", "as JSON; also of cookie show and validate, and list")
     mending = parser.add_argument_group("cookie, recover, decommission")
-    mending.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
-    mending.add_argument(
-        "--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on"
-    )
+    option(mending, "--dry-run", "tell what would be done, and do nothing")
+    option(mending, "--force", "delete the cookie of a bookie that ledgers still have entries on")
     parser.epilog = serving.settings_help(settings_of_bookie.descriptions())
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, interrupts, loading
+from fencepost.arguments import option
 from fencepost.commands import results
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.spec.protocol import Protocol
@@ -19,108 +20,81 @@ from fencepost.spec.protocol import Protocol
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost check``."""
-    parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
+    option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
 
     what = parser.add_argument_group("what is checked")
     arguments.add_constants(what)
-    what.add_argument(
-        "--invariant",
-        metavar="NAME",
+    option(
+        what,
+        "--invariant NAME",
+        "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
+        " (repeatable)",
         action="append",
         dest="invariants",
-        help=(
-            "check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true"
-            " (repeatable)"
-        ),
     )
-    what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
-    what.add_argument(
-        "--expect",
-        metavar="VERDICT",
-        help=(
-            "what the check is to come to: holds, reached, deadlock or what is violated, or configuration for what that"
-            " of --config says; exit code 0 if it does, 2 if it comes to something else"
-        ),
+    option(what, "--deadlock", "look for states that have no successor")
+    option(
+        what,
+        "--expect VERDICT",
+        "what the check is to come to: holds, reached, deadlock or what is violated, or configuration for what that"
+        " of --config says; exit code 0 if it does, 2 if it comes to something else",
     )
-    what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
+    option(what, "--continue", "go on after a violation", dest="keep_going")
 
     limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
-    limits.add_argument("--max-states", metavar="N", type=arguments.count, help="distinct states")
-    limits.add_argument(
-        "--max-depth", metavar="N", type=arguments.count, help="levels, the initial states being the first"
-    )
-    limits.add_argument("--max-memory", metavar="SIZE", type=arguments.size, help="memory of the process: 16GiB, 500M")
-    limits.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, help="seconds")
+    option(limits, "--max-states N", "distinct states", arguments.count)
+    option(limits, "--max-depth N", "levels, the initial states being the first", arguments.count)
+    option(limits, "--max-memory SIZE", "memory of the process: 16GiB, 500M", arguments.size)
+    option(limits, "--timeout SECONDS", "seconds", arguments.seconds)
 
     shown = parser.add_argument_group("results")
     results.add_options(shown)
-    shown.add_argument(
-        "--states",
-        metavar="DIR",
-        type=arguments.place,
-        help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query",
+    option(
+        shown,
+        "--states DIR",
+        "every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query",
+        arguments.place,
     )
-    shown.add_argument("--edges", action="store_true", help="with --states: every step too")
-    shown.add_argument("--profile", action="store_true", help="say where the time went")
+    option(shown, "--edges", "with --states: every step too")
+    option(shown, "--profile", "say where the time went")
 
     running = parser.add_argument_group("how it is run")
-    running.add_argument(
-        "--engine",
-        metavar="NAME",
+    option(
+        running,
+        "--engine NAME",
+        "auto, embedded (compiled), reference (plain Python), spark, or simulate (random walks)",
         default="auto",
-        help="auto, embedded (compiled), reference (plain Python), spark, or simulate (random walks)",
     )
-    running.add_argument("--workers", metavar="N", type=arguments.workers, help="threads; by default one for each core")
-    running.add_argument(
-        "--checking", action="store_true", help="catch a protocol that depends on more than its state; slow"
-    )
-    running.add_argument(
-        "--symmetry",
-        metavar="NAME,...",
+    option(running, "--workers N", "threads; by default one for each core", arguments.workers)
+    option(running, "--checking", "catch a protocol that depends on more than its state; slow")
+    option(
+        running,
+        "--symmetry NAME,...",
+        "explore one state of each that differ only in who is who: among the members of all constants that are"
+        " declared symmetric, or of --symmetry=NAME,...",
         nargs="?",
-        help=(
-            "explore one state of each that differ only in who is who: among the members of all constants that are"
-            " declared symmetric, or of --symmetry=NAME,..."
-        ),
     )
-    running.add_argument(
-        "--checkpoint", metavar="DIR", type=arguments.place, help="save the search there while it runs"
-    )
-    running.add_argument("--resume", metavar="DIR", type=arguments.place, help="go on from a saved search")
+    option(running, "--checkpoint DIR", "save the search there while it runs", arguments.place)
+    option(running, "--resume DIR", "go on from a saved search", arguments.place)
     walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
-    walking.add_argument(
-        "--walks",
-        metavar="N",
-        type=arguments.count,
-        help="how many; by default 10,000, with --timeout as many as it allows",
-    )
-    walking.add_argument("--depth", metavar="N", type=arguments.count, help="the most states of a walk; by default 100")
-    walking.add_argument(
-        "--seed", metavar="N", type=arguments.number, help="the seed of all that is random; by default any"
-    )
-    walking.add_argument(
-        "--walk", metavar="N", type=arguments.number, help="take walk N of a seed again, and show it whole"
-    )
-    running.add_argument(
-        "--fingerprint-bits", metavar="64|128", type=arguments.bits, dest="bits", help="128 beyond a billion states"
-    )
+    option(walking, "--walks N", "how many; by default 10,000, with --timeout as many as it allows", arguments.count)
+    option(walking, "--depth N", "the most states of a walk; by default 100", arguments.count)
+    option(walking, "--seed N", "the seed of all that is random; by default any", arguments.number)
+    option(walking, "--walk N", "take walk N of a seed again, and show it whole", arguments.number)
+    option(running, "--fingerprint-bits 64|128", "128 beyond a billion states", arguments.bits, dest="bits")
 
     spark = parser.add_argument_group(
         "on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)"
     )
     arguments.add_spark(spark)
-    spark.add_argument(
-        "--handover",
-        metavar="N",
-        type=arguments.count,
-        help="the largest level that is expanded in this process (1,000,000, or what memory allows)",
+    option(
+        spark,
+        "--handover N",
+        "the largest level that is expanded in this process (1,000,000, or what memory allows)",
+        arguments.count,
     )
-    spark.add_argument(
-        "--checkpoint-every",
-        metavar="N",
-        type=arguments.count,
-        dest="checkpoint_levels",
-        help="levels between two checkpoints (1)",
+    option(
+        spark, "--checkpoint-every N", "levels between two checkpoints (1)", arguments.count, dest="checkpoint_levels"
     )
 
 
@@ -154,9 +128,9 @@ def _options(given: argparse.Namespace, expected: str | None) -> dict[str, Any]:
 
     if isinstance(given.resume, Path) and not given.resume.is_dir():
         raise OptionError(f"{{resume}} {given.resume}: there is no such directory", "resume")
-    for option in ("checkpoint", "states"):
-        if isinstance(getattr(given, option), Path):
-            _must_be_writable_folder(option, getattr(given, option))
+    for name in ("checkpoint", "states"):
+        if isinstance(getattr(given, name), Path):
+            _must_be_writable_folder(name, getattr(given, name))
     known = {each.name for kind in ENGINES.values() for each in fields(kind)}
     typed = {
         name: value

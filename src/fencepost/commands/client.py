@@ -13,6 +13,7 @@ from typing import Any
 
 import fencepost
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.client import Client
 from fencepost.errors import OptionError
 from fencepost.store.errors import Refusal
@@ -22,21 +23,17 @@ METADATA = "--metadata zk://HOST:PORT/ledgers, or set the environment variable F
 
 def client_options(parser: argparse.ArgumentParser, secret: str) -> None:
     """The options of a client. ``secret``: what the password is, if there is one."""
-    parser.add_argument(
-        "--metadata",
-        metavar="URI",
+    option(
+        parser,
+        "--metadata URI",
+        "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default what FENCEPOST_METADATA says",
         default=os.environ.get("FENCEPOST_METADATA"),
-        help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers; by default what FENCEPOST_METADATA says",
     )
     if secret:
-        parser.add_argument(
-            "--password", metavar="TEXT", help=f"{secret}, which everybody on this machine can see; by default none"
-        )
-        parser.add_argument(
-            "--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end"
-        )
-    parser.add_argument("--json", action="store_true", help="results as JSON, one object a line")
-    parser.add_argument("--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces")
+        option(parser, "--password TEXT", f"{secret}, which everybody on this machine can see; by default none")
+        option(parser, "--password-file FILE", "a file with the password, without its last line end", Path)
+    option(parser, "--json", "results as JSON, one object a line")
+    option(parser, "--trace DIR", "write a trace of what this client does to a folder of traces")
 
 
 DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
@@ -44,26 +41,20 @@ DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 def quorum_options(group: argparse._ActionsContainer, spread: str, digest: str | None) -> None:
     """The options of new ledgers. ``spread``: what their entries are called; ``digest``: the default."""
-    group.add_argument(
-        "--ensemble", metavar="N", type=arguments.count, default=3, help=f"bookies that {spread} are spread over (3)"
+    option(group, "--ensemble N", f"bookies that {spread} are spread over (3)", arguments.count, 3)
+    option(group, "--write-quorum N", "bookies that each entry is sent to; by default all of them", arguments.count)
+    option(
+        group,
+        "--ack-quorum N",
+        "bookies that must have an entry before it is confirmed; by default a majority",
+        arguments.count,
     )
-    group.add_argument(
-        "--write-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that each entry is sent to; by default all of them",
-    )
-    group.add_argument(
-        "--ack-quorum",
-        metavar="N",
-        type=arguments.count,
-        help="bookies that must have an entry before it is confirmed; by default a majority",
-    )
-    group.add_argument(
+    option(
+        group,
         "--digest",
-        choices=DIGESTS,
+        "what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
         default=digest,
-        help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password",
+        choices=DIGESTS,
     )
 
 
@@ -97,7 +88,7 @@ def on_store(
 
 def yes_option(parser: argparse.ArgumentParser) -> None:
     """The option of commands that :func:`must_be_meant`."""
-    parser.add_argument("--yes", action="store_true", help="do it without asking; needed where there is no terminal")
+    option(parser, "--yes", "do it without asking; needed where there is no terminal")
 
 
 async def must_be_meant(given: argparse.Namespace, what: str) -> None:

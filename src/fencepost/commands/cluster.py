@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.errors import OptionError
 from fencepost.store.cluster import control, plan, supervisor, up, views
 from fencepost.store.cluster.part import State
@@ -28,33 +29,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
     starting = commands.add_parser("up", help="start a cluster, and run it until Ctrl-C", allow_abbrev=False)
     _directory(starting, "where it keeps everything; made if it is missing, started again if there is a cluster in it")
-    starting.add_argument(
-        "--bookies", metavar="N", type=_bookies, help=f"how many; by default {plan.BOOKIES}, or as many as there are"
+    option(starting, "--bookies N", f"how many; by default {plan.BOOKIES}, or as many as there are", _bookies)
+    option(
+        starting,
+        "--metadata-port N",
+        f"the port of the metadata service; by default {plan.METADATA_PORT}, or any if that is taken",
+        arguments.port,
     )
-    starting.add_argument(
-        "--metadata-port",
-        metavar="N",
-        type=arguments.port,
-        help=f"the port of the metadata service; by default {plan.METADATA_PORT}, or any if that is taken",
+    option(
+        starting,
+        "--bookie-port N",
+        f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is"
+        " taken",
+        arguments.port,
     )
-    starting.add_argument(
-        "--bookie-port",
-        metavar="N",
-        type=arguments.port,
-        help=(
-            f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is"
-            " taken"
-        ),
-    )
-    starting.add_argument(
-        "--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it"
-    )
-    starting.add_argument(
-        "--trace",
-        metavar="DIR",
-        type=Path,
-        help="every part writes a trace of what it does to a folder of traces",
-    )
+    option(starting, "--detach", "go on in the background once it serves; fencepost cluster down ends it")
+    option(starting, "--trace DIR", "every part writes a trace of what it does to a folder of traces", Path)
     _json(starting, "how everything is as a line of JSON, after every change")
     for name, purpose in (
         ("status", "how the parts are; the exit code is 1 if one does not serve"),
@@ -66,16 +56,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name, purpose in ACTIONS.items():
         hurting = commands.add_parser(name, help=purpose, allow_abbrev=False)
         _directory(hurting, "the directory of a cluster that runs")
-        hurting.add_argument("parts", metavar="PART", nargs="+", help=f"the number of a bookie, or {plan.METADATA}")
+        option(hurting, "parts PART", f"the number of a bookie, or {plan.METADATA}", nargs="+")
         _json(hurting)
 
 
 def _directory(parser: argparse.ArgumentParser, purpose: str) -> None:
-    parser.add_argument("directory", metavar="DIR", type=Path, help=purpose)
+    option(parser, "directory DIR", purpose, Path)
 
 
 def _json(parser: argparse.ArgumentParser, purpose: str = "how everything is then, as JSON") -> None:
-    parser.add_argument("--json", action="store_true", help=purpose)
+    option(parser, "--json", purpose)
 
 
 def _bookies(text: str) -> int:
@@ -114,8 +104,8 @@ def _up(given: argparse.Namespace) -> None:
         ("--bookie-port", given.bookie_port),
         ("--trace", given.trace),
     )
-    for option, value in options:
-        words += [] if value is None else [option, str(value)]
+    for name, value in options:
+        words += [] if value is None else [name, str(value)]
     facts = up.detach(given.directory, words)
     if given.json:
         _tell(given, facts)

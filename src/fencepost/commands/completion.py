@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from fencepost import errors, loading, output
+from fencepost.arguments import option
 
 SHELLS = {
     "bash": "fencepost completion bash > ~/.local/share/bash-completion/completions/fencepost",
@@ -22,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print the script by which a shell completes what is typed: " + "; ".join(
         f"{shell}: {how}" for shell, how in SHELLS.items()
     )
-    parser.add_argument("shell", choices=list(SHELLS), help="the shell")
+    option(parser, "shell", "the shell", choices=list(SHELLS))
 
 
 def run(given: argparse.Namespace) -> int:

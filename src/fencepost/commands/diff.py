@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost diff``."""
-    parser.add_argument("space", metavar="DIR1", help="what fencepost check --states DIR1 wrote")
-    parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
-    parser.add_argument(
-        "--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie"
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else"
-    )
+    option(parser, "space DIR1", "what fencepost check --states DIR1 wrote")
+    option(parser, "other DIR2", "another one, say of the protocol with a fix")
+    option(parser, "--parts NAME,...", "compare only these parts of the state, with all below them: meta,bookie")
+    option(parser, "--json FILE", "the difference as JSON; - is standard output, which then has nothing else")
     tables.add_options(parser)
 
 

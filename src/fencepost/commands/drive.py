@@ -6,6 +6,7 @@ import argparse
 import time
 
 from fencepost import arguments, output
+from fencepost.arguments import option
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -14,48 +15,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Drive the roles of the store along behaviours out of a table of states, "
         "and compare them with the protocol after each step."
     )
-    parser.add_argument(
-        "--protocol", metavar="NAME", default="store", help="the protocol of the table; there are roles of store"
-    )
-    parser.add_argument(
-        "--states",
-        metavar="DIR",
-        type=arguments.place,
+    option(parser, "--protocol NAME", "the protocol of the table; there are roles of store", default="store")
+    option(
+        parser,
+        "--states DIR",
+        "the table: what fencepost check store --states DIR --edges wrote",
+        arguments.place,
         required=True,
-        help="the table: what fencepost check store --states DIR --edges wrote",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--every-transition", action="store_true", help="drive every transition of the table, which is the default"
-    )
-    which.add_argument("--sample", metavar="N", type=arguments.count, help="drive the ways to N states")
-    parser.add_argument(
-        "--seed", metavar="N", type=arguments.number, default=0, help="chooses the states of --sample; by default 0"
-    )
-    parser.add_argument(
-        "--without",
-        metavar="PROTECTION",
-        action="append",
-        default=[],
-        help="switch a protection of the roles off (repeatable)",
-    )
+    option(which, "--every-transition", "drive every transition of the table, which is the default")
+    option(which, "--sample N", "drive the ways to N states", arguments.count)
+    option(parser, "--seed N", "chooses the states of --sample; by default 0", arguments.number, 0)
+    option(parser, "--without PROTECTION ...", "switch a protection of the roles off (repeatable)")
     results = parser.add_argument_group("results")
-    results.add_argument(
-        "--json", metavar="FILE", help="all of it for programs; - for standard output, and nothing else there"
-    )
-    results.add_argument(
-        "--sequence", metavar="FILE", help="the behaviour to the first difference as a sequence diagram"
-    )
+    option(results, "--json FILE", "all of it for programs; - for standard output, and nothing else there")
+    option(results, "--sequence FILE", "the behaviour to the first difference as a sequence diagram")
     spark = parser.add_argument_group("on Spark")
-    spark.add_argument("--master", metavar="URL", help="drive on Spark, and where that is; by default in this process")
-    spark.add_argument(
-        "--conf",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="a setting of Spark; can be given several times",
-    )
+    option(spark, "--master URL", "drive on Spark, and where that is; by default in this process")
+    option(spark, "--conf KEY=VALUE ...", "a setting of Spark; can be given several times", arguments.setting)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from fencepost import arguments, errors, loading, output, regular
+from fencepost.arguments import option
 from fencepost.errors import OptionError
 from fencepost.spec.protocol import Protocol
 
@@ -16,37 +17,25 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost explore``."""
-    parser.add_argument(
-        "protocol",
-        metavar="PROTOCOL",
+    option(
+        parser,
+        "protocol PROTOCOL",
+        "a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace",
         nargs="?",
-        help="a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace",
     )
     arguments.add_constants(parser)
     where = parser.add_argument_group("where to begin")
-    where.add_argument(
-        "--trace", metavar="FILE", help="with a counterexample: the JSON or ITF of a check, or a kept path"
-    )
-    where.add_argument("--path", metavar="PATH", help="with a path: what comes after # in a link")
+    option(where, "--trace FILE", "with a counterexample: the JSON or ITF of a check, or a kept path")
+    option(where, "--path PATH", "with a path: what comes after # in a link")
 
     served = parser.add_argument_group("the page")
-    served.add_argument(
-        "--port", metavar="N", type=arguments.port, help="its port; by default 8413, or any if that is taken"
-    )
-    served.add_argument("--no-open", action="store_true", help="open no browser")
+    option(served, "--port N", "its port; by default 8413, or any if that is taken", arguments.port)
+    option(served, "--no-open", "open no browser")
 
     limits = parser.add_argument_group("limits of a search")
-    limits.add_argument(
-        "--max-memory",
-        metavar="SIZE",
-        type=arguments.size,
-        default=4 << 30,
-        help="memory of its process: 4GiB by default",
-    )
-    limits.add_argument(
-        "--timeout", metavar="SECONDS", type=arguments.seconds, default=300.0, help="seconds: 300 by default"
-    )
-    limits.add_argument("--workers", metavar="N", type=arguments.workers, help="threads; by default one for each core")
+    option(limits, "--max-memory SIZE", "memory of its process: 4GiB by default", arguments.size, 4 << 30)
+    option(limits, "--timeout SECONDS", "seconds: 300 by default", arguments.seconds, 300.0)
+    option(limits, "--workers N", "threads; by default one for each core", arguments.workers)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import fencepost
 from fencepost import arguments
+from fencepost.arguments import option
 from fencepost.commands.client import (
     client_options,
     must_be_meant,
@@ -77,48 +78,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     _create_options(appending)
     format_option(appending)
-    appending.add_argument(
-        "--in-flight",
-        metavar="N",
-        type=arguments.count,
-        default=1000,
-        help="entries that are under way at once, at most (1000)",
-    )
+    option(appending, "--in-flight N", "entries that are under way at once, at most (1000)", arguments.count, 1000)
     reading = action("read", "write entries to standard output, up to the last one that is confirmed")
     format_option(reading)
-    reading.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
-    reading.add_argument(
-        "--last", metavar="N", type=arguments.number, help="the last entry; by default the last one that is confirmed"
-    )
+    option(reading, "--first N", "the first entry (0)", arguments.number, 0)
+    option(reading, "--last N", "the last entry; by default the last one that is confirmed", arguments.number)
     tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
     format_option(tailing)
-    tailing.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
+    option(tailing, "--first N", "the first entry (0)", arguments.number, 0)
     action("recover", "close a ledger whose writer is gone; a writer that still lives is fenced off")
     action("show", "draw a ledger: its fragments, and which bookie has which entry")
     listing = action("list", "the numbers of all ledgers", "", secret=False)
-    listing.add_argument("--long", action="store_true", help="with their status, size and ensembles")
+    option(listing, "--long", "with their status, size and ensembles")
     deleting = action("delete", "delete ledgers for good", "", secret=False)
-    deleting.add_argument("ledgers", metavar="LEDGER", type=arguments.number, nargs="+", help="numbers of ledgers")
-    deleting.add_argument(
-        "--of-log", metavar="LOG", help="they are of this log, which misses their entries then; trim a log instead"
-    )
+    option(deleting, "ledgers LEDGER", "numbers of ledgers", arguments.number, nargs="+")
+    option(deleting, "--of-log LOG", "they are of this log, which misses their entries then; trim a log instead")
     yes_option(deleting)
 
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a new ledger")
     quorum_options(group, "its entries", None)
-    group.add_argument(
-        "--custom",
-        metavar="KEY=VALUE",
-        action="append",
-        type=_custom,
-        default=[],
-        help="metadata of your own (repeatable)",
-    )
-    group.add_argument(
-        "--id", metavar="N", dest="number", type=arguments.number, help="its number; by default the next one"
-    )
+    option(group, "--custom KEY=VALUE ...", "metadata of your own (repeatable)", _custom)
+    option(group, "--id N", "its number; by default the next one", arguments.number, dest="number")
 
 
 def _custom(text: str) -> tuple[str, bytes]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fencepost import arguments
+from fencepost.arguments import option
 from fencepost.client import Client
 from fencepost.commands.client import (
     DIGESTS,
@@ -55,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     def action(name: str, purpose: str, secret: bool = True, optional: bool = False) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        made.add_argument("log", metavar="LOG", nargs="?" if optional else None, help="the name of a log")
+        option(made, "log LOG", "the name of a log", nargs="?" if optional else None)
         client_options(made, "the password of the log's ledgers" if secret else "")
         return made
 
@@ -63,63 +64,51 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     quorum_options(creating, "the entries of a ledger", DIGESTS[0])
     appending = action("append", "append what comes on standard input, as the one writer that leads")
     format_option(appending)
-    appending.add_argument(
-        "--in-flight",
-        metavar="N",
-        type=arguments.count,
-        default=10_000,
-        help="entries that are under way at once, at most (10,000)",
+    option(appending, "--in-flight N", "entries that are under way at once, at most (10,000)", arguments.count, 10_000)
+    option(
+        appending,
+        "--wait SECONDS",
+        "for how long to wait for a ledger to write to: while another writer leads, or bookies are too few (30)",
+        arguments.seconds,
+        30.0,
     )
-    appending.add_argument(
-        "--wait",
-        metavar="SECONDS",
-        type=arguments.seconds,
-        default=30.0,
-        help="for how long to wait for a ledger to write to: while another writer leads, or bookies are too few (30)",
+    option(
+        appending,
+        "--ledger-entries N",
+        "entries after which another ledger is begun; 0: any number (0)",
+        arguments.number,
+        0,
     )
-    appending.add_argument(
-        "--ledger-entries",
-        metavar="N",
-        type=arguments.number,
-        default=0,
-        help="entries after which another ledger is begun; 0: any number (0)",
+    option(
+        appending, "--ledger-bytes SIZE", "bytes after which another ledger is begun (1 GiB)", arguments.size, 1 << 30
     )
-    appending.add_argument(
-        "--ledger-bytes",
-        metavar="SIZE",
-        type=arguments.size,
-        default=1 << 30,
-        help="bytes after which another ledger is begun (1 GiB)",
+    option(
+        appending,
+        "--ledger-seconds SECONDS",
+        "seconds after which another ledger is begun (3600)",
+        arguments.seconds,
+        3600.0,
     )
-    appending.add_argument(
-        "--ledger-seconds",
-        metavar="SECONDS",
-        type=arguments.seconds,
-        default=3600.0,
-        help="seconds after which another ledger is begun (3600)",
-    )
-    appending.add_argument(
-        "--despite-missing", action="store_true", help="append though ledgers of the log are missing, and warn of them"
-    )
+    option(appending, "--despite-missing", "append though ledgers of the log are missing, and warn of them")
     tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
     format_option(tailing)
-    tailing.add_argument(
-        "--at",
-        metavar="PLACE",
-        type=_place,
-        default=EARLIEST,
-        help="where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)",
+    option(
+        tailing,
+        "--at PLACE",
+        "where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)",
+        _place,
+        EARLIEST,
     )
-    tailing.add_argument("--no-follow", action="store_true", help="end where the log does now")
-    tailing.add_argument(
+    option(tailing, "--no-follow", "end where the log does now")
+    option(
+        tailing,
         "--skip-trimmed",
-        action="store_true",
-        help="where entries were trimmed, go on with what is there; where a ledger is missing, warn and go on",
+        "where entries were trimmed, go on with what is there; where a ledger is missing, warn and go on",
     )
-    tailing.add_argument(
-        "--cursor",
-        metavar="NAME",
-        help="begin at a cursor, made at --at if there is none, and move it along with what was written",
+    option(
+        tailing,
+        "--cursor NAME",
+        "begin at a cursor, made at --at if there is none, and move it along with what was written",
     )
     action(
         "show",
@@ -131,24 +120,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "list", help="the names of all logs", description="the names of all logs", allow_abbrev=False
     )
     client_options(listing, "")
-    listing.add_argument("--long", action="store_true", help="with their state and their ledgers")
+    option(listing, "--long", "with their state and their ledgers")
     trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
     how = trimming.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--before",
-        metavar="PLACE",
-        type=_place,
-        help="those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00",
-    )
-    how.add_argument("--keep", metavar="N", type=arguments.count, help="all but the newest so many")
-    how.add_argument(
-        "--keep-seconds", metavar="SECONDS", type=arguments.seconds, help="those that end before so many seconds ago"
-    )
-    trimming.add_argument(
-        "--keep-unread",
-        action="store_true",
-        help="of those, keep the ones that a cursor still has something to read in",
-    )
+    option(how, "--before PLACE", "those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00", _place)
+    option(how, "--keep N", "all but the newest so many", arguments.count)
+    option(how, "--keep-seconds SECONDS", "those that end before so many seconds ago", arguments.seconds)
+    option(trimming, "--keep-unread", "of those, keep the ones that a cursor still has something to read in")
     action("seal", "end a log: nobody appends to it any more")
     deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
     yes_option(deleting)

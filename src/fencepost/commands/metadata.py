@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
@@ -21,64 +22,47 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " only one. SIGTERM and Ctrl-C end it cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing"
+    option(parser, "directory DIR", "where it keeps its log and snapshots; made if it is missing", Path)
+    option(parser, "--port N", "the port, instead of the setting clientPort; 0: any free one", serving.port_or_any)
+    option(parser, "--address HOST", "the address to listen on, instead of the setting clientPortAddress")
+    option(
+        parser,
+        "--controllers ID@HOST:PORT,...",
+        "the ids of the members of the quorum, and where they listen to each other; those that are all given when"
+        " all folders are empty are its first voters; others join as observers (fencepost quorum add). By default,"
+        " an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other is a"
+        " member of the quorum that it knows",
+        controllers,
     )
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=serving.port_or_any,
-        help="the port, instead of the setting clientPort; 0: any free one",
+    option(
+        parser,
+        "--id ID",
+        "which of the controllers this one is; not needed if there is one, or for a folder that has one",
+        int,
     )
-    parser.add_argument(
-        "--address", metavar="HOST", help="the address to listen on, instead of the setting clientPortAddress"
+    option(
+        parser,
+        "--kafka-port N",
+        "answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host"
+        " of this controller; they may add and remove voters",
+        arguments.port,
     )
-    parser.add_argument(
-        "--controllers",
-        metavar="ID@HOST:PORT,...",
-        type=controllers,
-        help=(
-            "the ids of the members of the quorum, and where they listen to each other; those that are all given when"
-            " all folders are empty are its first voters; others join as observers (fencepost quorum add). By default,"
-            " an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that it keeps, and any other is a"
-            " member of the quorum that it knows"
-        ),
-    )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        type=int,
-        help="which of the controllers this one is; not needed if there is one, or for a folder that has one",
-    )
-    parser.add_argument(
-        "--kafka-port",
-        metavar="N",
-        type=arguments.port,
-        help=(
-            "answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host"
-            " of this controller; they may add and remove voters"
-        ),
-    )
-    parser.add_argument(
+    option(
+        parser,
         "--auto-join",
-        action="store_true",
-        help=(
-            "become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk"
-            " was lost (Kafka's controller.quorum.auto.join.enable)"
-        ),
+        "become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk"
+        " was lost (Kafka's controller.quorum.auto.join.enable)",
     )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=lambda text: endpoint(text, "0.0.0.0:9093"),
-        help=(
-            "where it listens to the other members, if that is not the endpoint by which they reach it: there is a"
-            " proxy or a forwarded port between"
-        ),
+    option(
+        parser,
+        "--listen HOST:PORT",
+        "where it listens to the other members, if that is not the endpoint by which they reach it: there is a"
+        " proxy or a forwarded port between",
+        lambda text: endpoint(text, "0.0.0.0:9093"),
     )
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces")
-    parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
-    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    option(parser, "--trace DIR", "write a trace of what it does to a folder of traces", Path)
+    option(parser, "--settings FILE", "a TOML file of settings", Path)
+    option(parser, "--verbose", "log what happens, not only what is wrong")
     parser.epilog = serving.settings_help(described(Settings))
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.commands import tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost query``."""
-    parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
-    parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
-    parser.add_argument(
-        "--rows", metavar="N", type=arguments.count, default=50, help="the most rows to print (50); files get all"
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else"
-    )
-    parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
+    option(parser, "space DIR", "what fencepost check --states DIR wrote")
+    option(parser, "sql SQL", "a question over the tables states and edges")
+    option(parser, "--rows N", "the most rows to print (50); files get all", arguments.count, 50)
+    option(parser, "--json FILE", "all rows as JSON; - is standard output, which then has nothing else")
+    option(parser, "--csv FILE", "all rows as CSV; - is standard output")
     tables.add_options(parser)
 
 

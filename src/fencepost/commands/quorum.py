@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fencepost import arguments, errors, output
+from fencepost.arguments import option
 from fencepost.commands.metadata import controllers, endpoint
 from fencepost.quorum.driver.admin import Administrator
 from fencepost.quorum.messages import DescribeQuorumResponse, ReplicaProgress
@@ -28,27 +29,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ):
         options = verbs.add_parser(verb, help=purpose, description=f"{purpose[:1].upper()}{purpose[1:]}.")
         if verb == "add":
-            options.add_argument(
-                "endpoint", metavar="HOST:PORT", type=endpoint, help="where the observer listens to members"
-            )
+            option(options, "endpoint HOST:PORT", "where the observer listens to members", endpoint)
         elif verb == "remove":
-            options.add_argument(
-                "replica",
-                metavar="ID[-DIRECTORY]",
-                type=_replica,
-                help="its id, and the id of its directory if that matters",
-            )
-        options.add_argument(
-            "--controllers",
-            metavar="[ID@]HOST:PORT,...",
-            type=_endpoints,
+            option(options, "replica ID[-DIRECTORY]", "its id, and the id of its directory if that matters", _replica)
+        option(
+            options,
+            "--controllers [ID@]HOST:PORT,...",
+            "members of the quorum, one that runs is enough",
+            _endpoints,
             required=True,
-            help="members of the quorum, one that runs is enough",
         )
-        options.add_argument(
-            "--timeout", metavar="SECONDS", type=arguments.seconds, default=30.0, help="give up after this (default 30)"
-        )
-        options.add_argument("--json", action="store_true", help="print one JSON document")
+        option(options, "--timeout SECONDS", "give up after this (default 30)", arguments.seconds, 30.0)
+        option(options, "--json", "print one JSON document")
 
 
 def run(given: argparse.Namespace) -> int:

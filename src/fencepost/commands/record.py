@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, extras, numbers, output
+from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.store.record import process
 from fencepost.store.record.process import Asked, Done, Recording
@@ -42,59 +43,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "--metadata", metavar="URI", required=True, help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers"
+    option(parser, "--metadata URI", "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers", required=True)
+    option(parser, "--trace DIR", "the folder of traces to write to; made if it is missing", Path, required=True)
+    option(
+        parser,
+        "--listen HOST:PORT ...",
+        "where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)",
+        _address,
     )
-    parser.add_argument(
-        "--trace",
-        metavar="DIR",
-        type=Path,
-        required=True,
-        help="the folder of traces to write to; made if it is missing",
+    option(
+        parser,
+        "--bookie [ID=]HOST:PORT ...",
+        "where that bookie listens, with its id if it registers later (repeatable); by default all that are registered",
+        _bookie,
     )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=_address,
-        action="append",
-        default=[],
-        help="where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)",
-    )
-    parser.add_argument(
-        "--bookie",
-        metavar="[ID=]HOST:PORT",
-        type=_bookie,
-        action="append",
-        default=[],
-        help=(
-            "where that bookie listens, with its id if it registers later (repeatable); by default all that are"
-            " registered"
-        ),
-    )
-    parser.add_argument("--node", metavar="NAME", default="proxy", help="the name of the proxy in the trace (proxy)")
-    parser.add_argument(
-        "--run", metavar="NAME", dest="run_name", help="the name of the run; by default that of the folder"
-    )
+    option(parser, "--node NAME", "the name of the proxy in the trace (proxy)", default="proxy")
+    option(parser, "--run NAME", "the name of the run; by default that of the folder", dest="run_name")
     making = parser.add_argument_group("faults")
-    making.add_argument(
-        "--fault",
-        metavar="RULE",
-        action="append",
-        default=[],
-        help="a rule, see below (repeatable; the first that is due acts)",
-    )
-    making.add_argument("--faults", metavar="N", type=arguments.count, default=0, help="so many faults at random")
-    making.add_argument(
-        "--seed", metavar="N", type=arguments.number, help="the seed of those; by default any, which is told"
-    )
-    parser.add_argument(
-        "--max-message",
-        metavar="SIZE",
-        type=arguments.size,
-        default=DEFAULT_LIMIT,
-        help="the largest message that is told (5MiB)",
-    )
-    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    option(making, "--fault RULE ...", "a rule, see below (repeatable; the first that is due acts)")
+    option(making, "--faults N", "so many faults at random", arguments.count, 0)
+    option(making, "--seed N", "the seed of those; by default any, which is told", arguments.number)
+    option(parser, "--max-message SIZE", "the largest message that is told (5MiB)", arguments.size, DEFAULT_LIMIT)
+    option(parser, "--verbose", "log what happens, not only what is wrong")
 
 
 def run(given: argparse.Namespace) -> int:

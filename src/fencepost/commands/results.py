@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencepost import errors, loading, output
+from fencepost.arguments import option
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spec.declarations import NO_VERDICT
 from fencepost.spec.protocol import Protocol, declarations_of, unknown_name
@@ -23,20 +24,12 @@ if TYPE_CHECKING:
 
 def add_options(group: Any) -> None:
     """The forms in which a behaviour is shown."""
-    group.add_argument(
-        "--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else"
-    )
-    group.add_argument("--html", metavar="FILE", help="the result as a page")
-    group.add_argument(
-        "--sequence", metavar="FILE", help="the behaviour as a sequence diagram, for sequencediagram.org"
-    )
-    group.add_argument("--itf", metavar="FILE", help="the behaviour in the ITF format")
-    group.add_argument(
-        "--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the behaviour in red"
-    )
-    group.add_argument(
-        "--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the behaviour"
-    )
+    option(group, "--json FILE", "the result as JSON; - is standard output, which then has nothing else")
+    option(group, "--html FILE", "the result as a page")
+    option(group, "--sequence FILE", "the behaviour as a sequence diagram, for sequencediagram.org")
+    option(group, "--itf FILE", "the behaviour in the ITF format")
+    option(group, "--dot FILE", "the graph of a small state space, for Graphviz; the behaviour in red")
+    option(group, "--eval EXPR ...", "print EXPR at every step of the behaviour")
 
 
 CONFIGURATION = "configuration"
@@ -82,27 +75,27 @@ class Results:
         for text in given.eval:
             _must_be_readable(text, protocol)
         self.files: dict[str, str] = {}
-        for option in ("json", "html", "sequence", "itf", "dot"):
-            path = getattr(given, option)
+        for name in ("json", "html", "sequence", "itf", "dot"):
+            path = getattr(given, name)
             if path is not None:
-                self._reserve(option, path)
+                self._reserve(name, path)
         self.json_alone = given.json == "-"
         self.graph = self._graph(protocol) if "dot" in self.files else None
 
-    def _reserve(self, option: str, path: str) -> None:
+    def _reserve(self, name: str, path: str) -> None:
         if path == "-":
-            if option != "json":
-                raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+            if name != "json":
+                raise OptionError(f"--{name} - is not possible: only --json can go to standard output")
             return
         if not path:
-            raise OptionError(f"--{option} is given no name: name a file")
+            raise OptionError(f"--{name} is given no name: name a file")
         for other, taken in self.files.items():
             if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
-                raise OptionError(f"--{option} and --{other} are both to be written to {path}")
+                raise OptionError(f"--{name} and --{other} are both to be written to {path}")
         if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
-            raise OptionError(f"--{option} {path} would overwrite the protocol")
-        output.must_be_writable(option, path)
-        self.files[option] = path
+            raise OptionError(f"--{name} {path} would overwrite the protocol")
+        output.must_be_writable(name, path)
+        self.files[name] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
         """The graph for ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to

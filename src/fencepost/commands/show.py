@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 
 from fencepost import errors, loading, output
+from fencepost.arguments import option
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost show``."""
-    parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
+    option(parser, "protocol PROTOCOL", "a shipped name, FILE.py or FILE.py:ClassName")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 
 from fencepost import errors, numbers, output
+from fencepost.arguments import option
 from fencepost.commands import simulating
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
@@ -24,37 +25,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost simulate-store``."""
     what = parser.add_argument_group("what is simulated")
     simulating.add(what, "seeds", run="run")
-    what.add_argument(
-        "--profile",
-        metavar="NAME",
+    option(
+        what,
+        "--profile NAME",
+        "what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal",
         default="everything",
-        help="what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal",
     )
     simulating.add(what, "without", simulated="ledger")
-    what.add_argument(
-        "--promise",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="hold the store to this promise alone (repeatable)",
-    )
+    option(what, "--promise NAME ...", "hold the store to this promise alone (repeatable)")
     simulating.add(what, "jobs")
     one = parser.add_argument_group("one run")
     simulating.add(one, "replay")
-    one.add_argument(
-        "-D",
-        metavar="NAME=VALUE",
+    option(
+        one,
+        "-D NAME=VALUE ...",
+        "with --replay: set what the seed would choose, as entries=3 (repeatable)",
         dest="define",
-        action="append",
-        default=[],
-        help="with --replay: set what the seed would choose, as entries=3 (repeatable)",
     )
     shown = parser.add_argument_group("results")
     simulating.add(shown, "json", "trace", runs="runs")
-    shown.add_argument(
-        "--sequence", metavar="FILE", help="with --replay: the run as a sequence diagram (sequencediagram.org)"
-    )
-    shown.add_argument("--html", metavar="FILE", help="with --replay: the run as one page with its sequence diagram")
+    option(shown, "--sequence FILE", "with --replay: the run as a sequence diagram (sequencediagram.org)")
+    option(shown, "--html FILE", "with --replay: the run as one page with its sequence diagram")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -62,9 +53,9 @@ def run(given: argparse.Namespace) -> int:
     if given.profile not in PROFILES:
         raise OptionError(f"--profile {given.profile}: there are {', '.join(PROFILES)}")
     protections = simulating.protections_without(given.without, ALL)
-    for option in ("sequence", "html"):
-        if getattr(given, option) is not None and given.replay is None:
-            raise OptionError(f"--{option} shows one run: give --replay SEED too")
+    for name in ("sequence", "html"):
+        if getattr(given, name) is not None and given.replay is None:
+            raise OptionError(f"--{name} shows one run: give --replay SEED too")
     output.check_files(given, "json", "sequence", "html")
     if given.replay is None and given.define:
         raise OptionError("-D sets what one seed would choose: give --replay SEED too")
@@ -123,8 +114,8 @@ def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
     with simulating.traced_replay(given, campaign) as trace:
         outcome = simulate(case, story, trace)
     output.show(given, report.replay_text(outcome, story), report.outcome_data(outcome))
-    for option, draw in (("sequence", report.sequence), ("html", report.html)):
-        path = getattr(given, option)
+    for name, draw in (("sequence", report.sequence), ("html", report.html)):
+        path = getattr(given, name)
         if path is not None:
-            output.write_lines(option, path, iter([draw(outcome, story)]))
+            output.write_lines(name, path, iter([draw(outcome, story)]))
     return errors.HOLDS if outcome.violation is None else errors.SAFETY_VIOLATED

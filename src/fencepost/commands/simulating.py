@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fencepost import arguments, errors, numbers, output
+from fencepost.arguments import option
 from fencepost.engines.resources import cores
 from fencepost.errors import OptionError
 from fencepost.progress import Seeds
@@ -28,32 +29,13 @@ C = TypeVar("C", bound=Campaign[Any])
 Row = tuple[str, str, str]
 """A line of the table of a campaign: a name, a value and a remark."""
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "seeds": {
-        "metavar": "A..B",
-        "type": arguments.seeds,
-        "default": range(1, 1001),
-        "help": "the seeds, one {run} for each; by default 1..1000",
-    },
-    "without": {
-        "metavar": "PROTECTION",
-        "action": "append",
-        "default": [],
-        "help": "switch a protection of the {simulated} off (repeatable)",
-    },
-    "jobs": {"metavar": "N", "type": arguments.workers, "help": "processes; by default one for each core"},
-    "replay": {"metavar": "SEED", "type": arguments.number, "help": "run one seed, and tell it step by step"},
-    "json": {
-        "metavar": "FILE",
-        "nargs": "?",
-        "const": "-",
-        "help": "the result as JSON; by default to standard output, which then has nothing else on it",
-    },
-    "trace": {
-        "metavar": "DIR",
-        "type": Path,
-        "help": "write traces of all {runs} to a folder of traces",
-    },
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "seeds": ("A..B", "the seeds, one {run} for each; by default 1..1000", arguments.seeds, range(1, 1001)),
+    "without": ("PROTECTION ...", "switch a protection of the {simulated} off (repeatable)"),
+    "jobs": ("N", "processes; by default one for each core", arguments.workers),
+    "replay": ("SEED", "run one seed, and tell it step by step", arguments.number),
+    "json": ("FILE", "the result as JSON; by default to standard output, which then has nothing else on it"),
+    "trace": ("DIR", "write traces of all {runs} to a folder of traces", Path),
 }
 """The options that all of them have."""
 
@@ -61,7 +43,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def add(group: argparse._ActionsContainer, *names: str, **words: str) -> None:
     """Let options be typed, with ``words`` in their descriptions."""
     for name in names:
-        group.add_argument(f"--{name}", **{**OPTIONS[name], "help": OPTIONS[name]["help"].format(**words)})
+        metavar, purpose, *value = OPTIONS[name]
+        more: dict[str, Any] = {"nargs": "?", "const": "-"} if name == "json" else {}
+        option(group, f"--{name} {metavar}", purpose.format(**words), *value, **more)
 
 
 def protections_without(names: Sequence[str], every: P) -> P:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
 
 from fencepost import output
+from fencepost.arguments import option
 from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.progress import Entries
 from fencepost.store.errors import StoreError
@@ -34,11 +35,12 @@ _LARGEST = 64 * 1024 * 1024
 
 def format_option(parser: argparse.ArgumentParser) -> None:
     """How entries stand on standard input or output."""
-    parser.add_argument(
+    option(
+        parser,
         "--format",
-        choices=(LINES, PREFIXED),
+        "an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)",
         default=LINES,
-        help="an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)",
+        choices=(LINES, PREFIXED),
     )
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from fencepost import arguments
+from fencepost.arguments import option
 
 if TYPE_CHECKING:
     from fencepost.states.questions import By
@@ -13,11 +14,14 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that say which engine answers, and where Spark is."""
-    parser.add_argument(
-        "--engine", choices=("auto", "duckdb", "spark"), default="auto",
-        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
+    option(
+        parser,
+        "--engine",
+        "who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, "
         "and else Spark",
-    )  # fmt: skip
+        default="auto",
+        choices=("auto", "duckdb", "spark"),
+    )
     arguments.add_spark(parser)
 
 

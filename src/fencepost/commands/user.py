@@ -8,6 +8,7 @@ import os
 import sys
 
 from fencepost import errors, output, users
+from fencepost.arguments import option
 
 _SALT = 16
 """Bytes of a salt."""
@@ -19,15 +20,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Ask for a password, or read it from standard input, and print the line of a user. Append it to the file that"
         " the setting saslUsers names: fencepost user ann >> users; chmod 640 users."
     )
-    parser.add_argument("name", metavar="NAME", help="the user")
-    parser.add_argument(
+    option(parser, "name NAME", "the user")
+    option(
+        parser,
         "--super",
-        action="store_true",
+        "print the value of the metadata service's setting DigestAuthenticationProvider.superDigest instead, the"
+        " password salted",
         dest="is_super",
-        help=(
-            "print the value of the metadata service's setting DigestAuthenticationProvider.superDigest instead, the"
-            " password salted"
-        ),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fencepost import arguments, errors, extras, output, tracing
+from fencepost.arguments import option
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
 from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Explain, Observer, Outcome, judged
@@ -51,84 +52,63 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one"
         " trace."
     )
-    parser.add_argument("traces", metavar="TRACES", nargs="+", help="folders of traces, and files")
+    option(parser, "traces TRACES", "folders of traces, and files", nargs="+")
     what = parser.add_argument_group("what they are held to")
-    what.add_argument("--protocol", metavar="NAME", help=f"the protocol, by its name: {', '.join(registry.SHIPPED)}")
-    what.add_argument(
-        "--conformance", metavar="FILE", help="in place of that, a conformance of your own: FILE.py or FILE.py:NAME"
-    )
+    option(what, "--protocol NAME", f"the protocol, by its name: {', '.join(registry.SHIPPED)}")
+    option(what, "--conformance FILE", "in place of that, a conformance of your own: FILE.py or FILE.py:NAME")
     which = parser.add_argument_group("which traces")
-    which.add_argument(
-        "--run", metavar="NAME", dest="runs", action="append", default=[], help="those of this run (repeatable)"
-    )
-    which.add_argument(
-        "--subject",
-        metavar="ID",
-        dest="subjects",
-        action="append",
-        default=[],
-        help="those about this subject, such as a ledger (repeatable)",
-    )
+    option(which, "--run NAME ...", "those of this run (repeatable)", dest="runs")
+    option(which, "--subject ID ...", "those about this subject, such as a ledger (repeatable)", dest="subjects")
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--shuffle", metavar="SEED", type=arguments.number, help="follow them in another order that their causes allow"
-    )
-    how.add_argument(
+    option(how, "--shuffle SEED", "follow them in another order that their causes allow", arguments.number)
+    option(
+        how,
         "--engine",
-        choices=(AUTO, HERE, SPARK),
+        "who does it: auto is this process, and Spark with --master or --conf",
         default=AUTO,
-        help="who does it: auto is this process, and Spark with --master or --conf",
+        choices=(AUTO, HERE, SPARK),
     )
     arguments.add_spark(how)
     live = parser.add_argument_group("while systems write traces")
-    live.add_argument(
-        "--follow",
-        action="store_true",
-        help="go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C",
+    option(
+        live, "--follow", "go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C"
     )
-    live.add_argument(
-        "--for",
-        metavar="SECONDS",
-        dest="seconds",
-        type=arguments.seconds,
-        help="with --follow: end after so many seconds",
-    )
-    live.add_argument(
-        "--patience", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.patience,
-        help=f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step "
+    option(live, "--for SECONDS", "with --follow: end after so many seconds", arguments.seconds, dest="seconds")
+    option(
+        live,
+        "--patience SECONDS",
+        f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step "
         "that is refused for longer is a rejection",
-    )  # fmt: skip
-    live.add_argument(
-        "--idle", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.idle,
-        help="with --follow: seconds without events after which a trace is not waited for, by default "
-        f"{_LIMITS.idle:g}",
-    )  # fmt: skip
+        arguments.seconds,
+        _LIMITS.patience,
+    )
+    option(
+        live,
+        "--idle SECONDS",
+        f"with --follow: seconds without events after which a trace is not waited for, by default {_LIMITS.idle:g}",
+        arguments.seconds,
+        _LIMITS.idle,
+    )
     visited = parser.add_argument_group("what was visited")
-    visited.add_argument(
-        "--coverage",
-        action="store_true",
-        help="tell which actions the traces have taken, to which effects, and which they never took",
+    option(
+        visited, "--coverage", "tell which actions the traces have taken, to which effects, and which they never took"
     )
-    visited.add_argument(
-        "--states", metavar="DIR", type=arguments.place,
-        help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
+    option(
+        visited,
+        "--states DIR",
+        "with --coverage: tell which states and steps of this state space, which check --states wrote, and which "
         "are the nearest that were not",
-    )  # fmt: skip
+        arguments.place,
+    )
     results = parser.add_argument_group("results")
-    results.add_argument(
-        "--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else"
+    option(results, "--json FILE", "all verdicts as JSON; - is standard output, which then has nothing else")
+    option(
+        results,
+        "--sequence FILE",
+        "the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
     )
-    results.add_argument(
-        "--sequence",
-        metavar="FILE",
-        help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org",
-    )
-    results.add_argument(
-        "--last",
-        metavar="N",
-        type=arguments.count,
-        default=LAST,
-        help=f"how many steps that change something that is; by default {LAST}",
+    option(
+        results, "--last N", f"how many steps that change something that is; by default {LAST}", arguments.count, LAST
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 
 from fencepost import errors, output
+from fencepost.arguments import option
 from fencepost.commands import results, tables
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``fencepost witness``."""
-    parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
-    parser.add_argument("--where", metavar="SQL", required=True, help="a condition on the columns of states")
+    option(parser, "space DIR", "what fencepost check --states DIR wrote")
+    option(parser, "--where SQL", "a condition on the columns of states", required=True)
     results.add_options(parser)
     tables.add_options(parser)
 
