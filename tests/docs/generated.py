@@ -41,8 +41,8 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
     """What is made for each page."""
     return {
         OPERATIONS: {
-            "settings of bookie": lambda: _settings(of_bookie.descriptions()),
-            "settings of autorecovery": lambda: _settings(of_autorecovery.descriptions()),
+            "settings of bookie": lambda: _settings(described(of_bookie.Settings)),
+            "settings of autorecovery": lambda: _settings(described(of_autorecovery.Settings)),
             "settings of metadata": lambda: _settings(described(Settings)),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]

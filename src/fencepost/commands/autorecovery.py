@@ -16,7 +16,7 @@ from fencepost import errors, extras, output
 from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.errors import OptionError
-from fencepost.store.autorecovery.settings import Settings, descriptions
+from fencepost.store.autorecovery.settings import Settings
 from fencepost.store.settings import one_setting
 
 VERBS = ("run", "status", "enable", "disable")
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--set NAME=VALUE ...", "one setting, as in the file (repeatable)")
     option(parser, "--json", "status: as JSON")
     option(parser, "--verbose", "log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(descriptions())
+    parser.epilog = serving.settings_help(Settings)
 
 
 def run(given: argparse.Namespace) -> int:

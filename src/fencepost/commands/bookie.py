@@ -26,7 +26,6 @@ from fencepost import errors, extras, output
 from fencepost.arguments import option
 from fencepost.commands import serving
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.settings import one_setting
 
@@ -80,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     mending = parser.add_argument_group("cookie, recover, decommission")
     option(mending, "--dry-run", "tell what would be done, and do nothing")
     option(mending, "--force", "delete the cookie of a bookie that ledgers still have entries on")
-    parser.epilog = serving.settings_help(settings_of_bookie.descriptions())
+    parser.epilog = serving.settings_help(Settings)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from fencepost.metadata_service import service
 from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
 from fencepost.quorum.identity import is_endpoint
-from fencepost.store.settings import described
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--trace DIR", "write a trace of what it does to a folder of traces", Path)
     option(parser, "--settings FILE", "a TOML file of settings", Path)
     option(parser, "--verbose", "log what happens, not only what is wrong")
-    parser.epilog = serving.settings_help(described(Settings))
+    parser.epilog = serving.settings_help(Settings)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import textwrap
-from collections.abc import Iterable
 from typing import Any
 
 from fencepost import arguments
+from fencepost.store.settings import FileOfSettings, described
 
 
 def log_to_standard_error(verbose: bool) -> None:
@@ -24,11 +24,11 @@ def be_quiet_about_connections() -> None:
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
 
 
-def settings_help(descriptions: Iterable[tuple[str, str, str]]) -> str:
+def settings_help(kind: type[FileOfSettings]) -> str:
     """The end of a help: every setting with its default and its purpose."""
     return "settings:\n" + "\n".join(
         f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
-        for name, default, purpose in descriptions
+        for name, default, purpose in described(kind)
     )
 
 

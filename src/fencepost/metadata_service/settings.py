@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fencepost.errors import OptionError
 from fencepost.quorum.driver.links import PeerTls
-from fencepost.store.settings import FileOfSettings
+from fencepost.store.settings import Count, FileOfSettings, Number, Port
 from fencepost.tls import Files, Tls
 
 MIB = 1 << 20
@@ -46,179 +46,123 @@ class Settings(FileOfSettings, frozen=True, kw_only=True, rename=_name, forbid_u
 
     # -- where --------------------------------------------------------------------------------------------------------
 
-    client_port: Annotated[int, Meta(ge=0, le=65_535, description="the port; 0: any free one")] = 2181
-    client_port_address: Annotated[str, Meta(description="the address to listen on; 0.0.0.0: all of them")] = (
-        "127.0.0.1"
-    )
+    client_port: Annotated[Port, "the port; 0: any free one"] = 2181
+    client_port_address: Annotated[str, "the address to listen on; 0.0.0.0: all of them"] = "127.0.0.1"
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     secure_client_port: Annotated[
-        int, Meta(ge=-1, le=65_535, description="the port on which TLS is spoken; 0: any free one; -1: none")
+        int, Meta(ge=-1, le=65_535), "the port on which TLS is spoken; 0: any free one; -1: none"
     ] = -1
-    ssl_key_store: Annotated[
-        str, Meta(description="the certificate of secureClientPort with its private key, in one file in PEM")
-    ] = ""
-    ssl_key_store_password: Annotated[str, Meta(description="a file with the password of that key, if it has one")] = ""
-    ssl_trust_store: Annotated[str, Meta(description="the authorities by which clients are known, in PEM")] = ""
+    ssl_key_store: Annotated[str, "the certificate of secureClientPort with its private key, in one file in PEM"] = ""
+    ssl_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
+    ssl_trust_store: Annotated[str, "the authorities by which clients are known, in PEM"] = ""
     ssl_client_auth: Annotated[
         Literal["need", "none"],
-        Meta(
-            description=(
-                "need: clients of secureClientPort have a certificate that is trusted, and there is no clientPort;"
-                " none: they need none, and both ports are there"
-            )
-        ),
+        "need: clients of secureClientPort have a certificate that is trusted, and there is no clientPort; none: they"
+        " need none, and both ports are there",
     ] = "need"
     ssl_quorum: Annotated[
-        bool,
-        Meta(description="whether members, fencepost quorum and Kafka's tools speak TLS to members, with certificates"),
+        bool, "whether members, fencepost quorum and Kafka's tools speak TLS to members, with certificates"
     ] = False
-    ssl_quorum_key_store: Annotated[
-        str, Meta(description="the certificate for sslQuorum with its private key, in one file in PEM")
-    ] = ""
-    ssl_quorum_key_store_password: Annotated[
-        str, Meta(description="a file with the password of that key, if it has one")
-    ] = ""
-    ssl_quorum_trust_store: Annotated[
-        str, Meta(description="the authorities by which members and operators are known, in PEM")
-    ] = ""
+    ssl_quorum_key_store: Annotated[str, "the certificate for sslQuorum with its private key, in one file in PEM"] = ""
+    ssl_quorum_key_store_password: Annotated[str, "a file with the password of that key, if it has one"] = ""
+    ssl_quorum_trust_store: Annotated[str, "the authorities by which members and operators are known, in PEM"] = ""
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    tick_time: Annotated[
-        int, Meta(ge=10, description="milliseconds between two looks at which sessions have expired")
-    ] = 2_000
+    tick_time: Annotated[int, Meta(ge=10), "milliseconds between two looks at which sessions have expired"] = 2_000
     min_session_timeout: Annotated[
-        int, Meta(ge=-1, description="milliseconds; a session gets no shorter timeout; -1: two ticks")
+        int, Meta(ge=-1), "milliseconds; a session gets no shorter timeout; -1: two ticks"
     ] = -1
     max_session_timeout: Annotated[
-        int, Meta(ge=-1, description="milliseconds; a session gets no longer timeout; -1: twenty ticks")
+        int, Meta(ge=-1), "milliseconds; a session gets no longer timeout; -1: twenty ticks"
     ] = -1
-    max_sessions: Annotated[
-        int, Meta(ge=1, description="sessions at a time; a client that wants one more has its connection closed")
-    ] = 100_000
+    max_sessions: Annotated[Count, "sessions at a time; a client that wants one more has its connection closed"] = (
+        100_000
+    )
 
     # -- connections and their limits ---------------------------------------------------------------------------------
 
     max_cnxns: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: no limit"
-            ),
-        ),
+        Number, "connections at a time; for one more, one that has said nothing is closed, or the new one; 0: no limit"
     ] = 10_000
     max_client_cnxns: Annotated[
-        int, Meta(ge=0, description="connections of one address at a time; one more is closed at once; 0: any number")
+        Number, "connections of one address at a time; one more is closed at once; 0: any number"
     ] = 0
     sessionless_cnxn_timeout: Annotated[
-        int, Meta(ge=1, description="milliseconds after which a connection that has opened no session is closed")
+        Count, "milliseconds after which a connection that has opened no session is closed"
     ] = 10_000
     jute_maxbuffer: Annotated[
         int,
-        Meta(
-            ge=1_024,
-            le=1 << 30,
-            description="bytes of the largest message; a connection that announces a larger one is closed",
-        ),
+        Meta(ge=1_024, le=1 << 30),
+        "bytes of the largest message; a connection that announces a larger one is closed",
     ] = MIB - 1
     max_identity_bytes: Annotated[
         int,
-        Meta(
-            ge=64,
-            description=(
-                "bytes of the identities that a connection proves, which the log has with each of its changes; for more"
-                " the connection is closed by error -115, authentication failed"
-            ),
-        ),
+        Meta(ge=64),
+        "bytes of the identities that a connection proves, which the log has with each of its changes; for more the"
+        " connection is closed by error -115, authentication failed",
     ] = 4_096
     global_outstanding_limit: Annotated[
-        int,
-        Meta(ge=1, description="requests without an answer; with more, connections that have some are not read from"),
+        Count, "requests without an answer; with more, connections that have some are not read from"
     ] = 1_000
     large_request_max_bytes: Annotated[
         int,
-        Meta(
-            ge=1_024,
-            description="bytes of requests without an answer; with more, connections that have some are not read from",
-        ),
+        Meta(ge=1_024),
+        "bytes of requests without an answer; with more, connections that have some are not read from",
     ] = 100 * MIB
     max_outgoing_bytes: Annotated[
-        int,
-        Meta(ge=1_024, description="bytes that wait for a client to read them; with more, its connection is closed"),
+        int, Meta(ge=1_024), "bytes that wait for a client to read them; with more, its connection is closed"
     ] = 64 * MIB
     words: Annotated[
-        tuple[str, ...],
-        Meta(description='the four-letter words that are answered, ["*"]: all; to others it is said that they are not'),
+        tuple[str, ...], 'the four-letter words that are answered, ["*"]: all; to others it is said that they are not'
     ] = ("cons", "conf", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
 
     # -- how much it holds --------------------------------------------------------------------------------------------
 
     max_nodes: Annotated[
-        int,
-        Meta(ge=8, description="znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"),
+        int, Meta(ge=8), "znodes; a create of one more is refused with ZooKeeper's error -125, quota exceeded"
     ] = 1_000_000
     max_data_bytes: Annotated[
-        int,
-        Meta(ge=1_024, description="bytes of all paths, data and ACLs; what adds to more is refused with error -125"),
+        int, Meta(ge=1_024), "bytes of all paths, data and ACLs; what adds to more is refused with error -125"
     ] = 1_024 * MIB
-    max_watches: Annotated[
-        int, Meta(ge=1, description="watches of all clients; a request for one more is refused with error -125")
-    ] = 1_000_000
+    max_watches: Annotated[Count, "watches of all clients; a request for one more is refused with error -125"] = (
+        1_000_000
+    )
     container_check_interval: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "milliseconds between two looks at which containers are empty again and which TTLs are over, and these"
-                " znodes are deleted"
-            ),
-        ),
+        Count,
+        "milliseconds between two looks at which containers are empty again and which TTLs are over, and these znodes"
+        " are deleted",
     ] = 60_000
     extended_types_enabled: Annotated[
         bool,
-        Meta(
-            description=(
-                "whether clients of this member can create znodes with a TTL; if not, that is refused with error -6,"
-                " unimplemented; those that are there go when their time is over, whatever is set"
-            )
-        ),
+        "whether clients of this member can create znodes with a TTL; if not, that is refused with error -6,"
+        " unimplemented; those that are there go when their time is over, whatever is set",
     ] = False
     super_digest: Annotated[
         str,
-        Meta(
-            description=(
-                "of the one who may do everything, with the scheme digest: what fencepost user NAME --super prints, or"
-                " user:hash, as a digest ACL has it; empty: nobody; never told"
-            )
-        ),
+        "of the one who may do everything, with the scheme digest: what fencepost user NAME --super prints, or"
+        " user:hash, as a digest ACL has it; empty: nobody; never told",
     ] = ""
 
     sasl_users: Annotated[
         str,
-        Meta(
-            description=(
-                "a file of users, of the mode 0640 or stricter, who may authenticate by SASL (DIGEST-MD5); it is looked"
-                " at again when it has changed; empty: nobody can"
-            )
-        ),
+        "a file of users, of the mode 0640 or stricter, who may authenticate by SASL (DIGEST-MD5); it is looked at"
+        " again when it has changed; empty: nobody can",
     ] = ""
     session_require_client_sasl_auth: Annotated[
-        bool, Meta(description="whether a client can do nothing but authenticate by SASL before it has")
+        bool, "whether a client can do nothing but authenticate by SASL before it has"
     ] = False
-    super_user: Annotated[str, Meta(description="the user of SASL who may do everything; empty: nobody")] = ""
+    super_user: Annotated[str, "the user of SASL who may do everything; empty: nobody"] = ""
 
     # -- log and snapshots --------------------------------------------------------------------------------------------
 
-    snap_count: Annotated[int, Meta(ge=2, description="entries of the log after which a snapshot is written")] = 100_000
+    snap_count: Annotated[int, Meta(ge=2), "entries of the log after which a snapshot is written"] = 100_000
     snap_retain_count: Annotated[
-        int, Meta(ge=1, description="snapshots that are kept, each with the log since then; older ones are removed")
+        Count, "snapshots that are kept, each with the log since then; older ones are removed"
     ] = 3
-    pre_alloc_size: Annotated[int, Meta(ge=4, description="KiB that a file of the log takes on the disk at once")] = (
-        1_024
-    )
+    pre_alloc_size: Annotated[int, Meta(ge=4), "KiB that a file of the log takes on the disk at once"] = 1_024
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # some are told to nobody

@@ -6,15 +6,21 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from fencepost.errors import OptionError
 
+Count = Annotated[int, Meta(ge=1)]
+Number = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+
 
 class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Settings, by field. Every field has a description."""
+    """Settings, by field. Every field is ``Annotated`` with its description, in the end."""
 
     command: ClassVar[str] = "fencepost"
     """The command whose help lists the settings."""
@@ -67,13 +73,15 @@ class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 def described(kind: type[FileOfSettings]) -> list[tuple[str, str, str]]:
     """Name, default and description of every setting, in their order; those that a kind shares with others come
     last."""
-    of_type = msgspec.inspect.type_info(kind)
-    assert isinstance(of_type, msgspec.inspect.StructType)
-    found = []
-    for field in of_type.fields:
-        assert isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra_json_schema is not None
-        default = msgspec.json.encode(field.default).decode()
-        found.append((field.encode_name, default, field.type.extra_json_schema["description"]))
+    descriptions = {
+        name: hint.__metadata__[-1]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if get_origin(hint) is Annotated
+    }
+    found = [
+        (field.encode_name, msgspec.json.encode(field.default).decode(), descriptions[field.name])
+        for field in msgspec.structs.fields(kind)
+    ]
     shared = sum(
         len(base.__annotations__)
         for base in kind.__mro__[1:]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import OptionError
-from fencepost.store.bookie.settings import Settings, descriptions
+from fencepost.store.bookie.settings import Settings
+from fencepost.store.settings import described
 
 
 def test_a_file_is_read_and_the_command_line_comes_before_it(tmp_path: Path) -> None:
@@ -50,8 +51,8 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_described() -> None:
-    assert len(descriptions()) == len(Settings.__struct_fields__)
-    assert all(description for _, _, description in descriptions())
+    assert len(described(Settings)) == len(Settings.__struct_fields__)
+    assert all(description for _, _, description in described(Settings))
 
 
 def test_the_storage_gets_what_is_set_for_it() -> None:

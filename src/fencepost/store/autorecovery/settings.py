@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fencepost.store.settings import FileOfSettings, described
+from fencepost.store.settings import Count, FileOfSettings, Number, Port
 
 MIB = 1 << 20
 
@@ -15,67 +15,33 @@ class RecoverySettings(FileOfSettings, frozen=True, kw_only=True, rename="camel"
     """The settings of auto-recovery wherever it runs: in a process of its own, or in a bookie's."""
 
     lost_bookie_recovery_delay: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "seconds that a single bookie that is lost may take to come back before its ledgers are replicated;"
-                " what is set in the metadata comes before it"
-            ),
-        ),
+        Number,
+        "seconds that a single bookie that is lost may take to come back before its ledgers are replicated; what is"
+        " set in the metadata comes before it",
     ] = 0
     auditor_periodic_bookie_check_interval: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "seconds between two looks through all metadata for bookies that are lost; 0: only one at the start"
-            ),
-        ),
+        Number, "seconds between two looks through all metadata for bookies that are lost; 0: only one at the start"
     ] = 86_400
     auditor_periodic_check_interval: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "seconds between two looks at whether bookies have the first and the last entry of what should be on"
-                " them; 0: none"
-            ),
-        ),
+        Number,
+        "seconds between two looks at whether bookies have the first and the last entry of what should be on them; 0:"
+        " none",
     ] = 604_800
     open_ledger_rereplication_grace_period: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "milliseconds that the writer of a ledger has to replace a bookie that is lost; then the ledger is"
-                " closed by a recovery"
-            ),
-        ),
+        Number,
+        "milliseconds that the writer of a ledger has to replace a bookie that is lost; then the ledger is closed by"
+        " a recovery",
     ] = 30_000
-    rereplication_entry_batch_size: Annotated[int, Meta(ge=1, description="entries that are copied at once")] = 100
-    replication_rate_by_bytes: Annotated[
-        int, Meta(ge=1, description="bytes a second of entries that a repair copies at the most")
-    ] = 64 * MIB
+    rereplication_entry_batch_size: Annotated[Count, "entries that are copied at once"] = 100
+    replication_rate_by_bytes: Annotated[Count, "bytes a second of entries that a repair copies at the most"] = 64 * MIB
     rw_rereplicate_backoff_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "milliseconds until more is replicated when there is no bookie to copy to, or the metadata service is"
-                " away"
-            ),
-        ),
+        Count,
+        "milliseconds until more is replicated when there is no bookie to copy to, or the metadata service is away",
     ] = 5_000
     lock_release_of_failed_ledger_grace_period: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "milliseconds until a ledger is tried again that could not be replicated, at the most; at first a"
-                " thirty-second of it, and twice as long each time"
-            ),
-        ),
+        Count,
+        "milliseconds until a ledger is tried again that could not be replicated, at the most; at first a"
+        " thirty-second of it, and twice as long each time",
     ] = 300_000
 
 
@@ -86,30 +52,13 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
     command: ClassVar[str] = "fencepost autorecovery"
 
     bookie_id: Annotated[
-        str,
-        Meta(
-            description=(
-                "the name by which others know this process, in locks and in the election; by default that of the"
-                " machine"
-            )
-        ),
+        str, "the name by which others know this process, in locks and in the election; by default that of the machine"
     ] = ""
     metadata_service_uri: Annotated[
-        str, Meta(description="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it")
+        str, "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it"
     ] = ""
     zk_timeout: Annotated[
-        int,
-        Meta(
-            ge=100,
-            description="milliseconds after which the metadata service gives a silent process up, with its locks",
-        ),
+        int, Meta(ge=100), "milliseconds after which the metadata service gives a silent process up, with its locks"
     ] = 10_000
-    prometheus_stats_http_address: Annotated[str, Meta(description="where metrics are served")] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[
-        int, Meta(ge=0, le=65_535, description="the port of metrics; 0: none are served")
-    ] = 0
-
-
-def descriptions() -> list[tuple[str, str, str]]:
-    """Name, default and description of every setting, in their order."""
-    return described(Settings)
+    prometheus_stats_http_address: Annotated[str, "where metrics are served"] = "127.0.0.1"
+    prometheus_stats_http_port: Annotated[Port, "the port of metrics; 0: none are served"] = 0

@@ -14,7 +14,7 @@ from fencepost.errors import OptionError
 from fencepost.store.autorecovery.settings import RecoverySettings
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.roles.bookie import Limits
-from fencepost.store.settings import described
+from fencepost.store.settings import Count, Number, Port, Share
 from fencepost.tls import Files, Tls
 from fencepost.users import Users
 
@@ -25,359 +25,222 @@ _OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(Sto
 
 
 class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The settings of a bookie. The fields are described in :func:`descriptions`, and in the help of ``fencepost
-    bookie``.
-    """
+    """The settings of a bookie. The help of ``fencepost bookie`` lists the fields."""
 
     command: ClassVar[str] = "fencepost bookie"
 
     # -- who and where ------------------------------------------------------------------------------------------------
 
     bookie_id: Annotated[
-        str,
-        Meta(
-            description=(
-                "the name by which clients and metadata know the bookie; by default its advertised address and port"
-            )
-        ),
+        str, "the name by which clients and metadata know the bookie; by default its advertised address and port"
     ] = ""
-    bookie_port: Annotated[
-        int,
-        Meta(ge=0, le=65_535, description="the port; 0: any free one at the first start, and the same one ever after"),
-    ] = 3181
+    bookie_port: Annotated[Port, "the port; 0: any free one at the first start, and the same one ever after"] = 3181
     listening_interface: Annotated[
-        str, Meta(description="the address, or the name of the network interface, to listen on; 0.0.0.0: all of them")
+        str, "the address, or the name of the network interface, to listen on; 0.0.0.0: all of them"
     ] = "127.0.0.1"
     advertised_address: Annotated[
-        str, Meta(description="the host that clients are told; by default the address of listeningInterface")
+        str, "the host that clients are told; by default the address of listeningInterface"
     ] = ""
-    allow_loopback: Annotated[bool, Meta(description="whether clients may be told a loopback address")] = True
+    allow_loopback: Annotated[bool, "whether clients may be told a loopback address"] = True
     journal_directories: Annotated[
-        tuple[str, ...],
-        Meta(max_length=1, description="where the journal is; by default journal in the bookie's directory"),
+        tuple[str, ...], Meta(max_length=1), "where the journal is; by default journal in the bookie's directory"
     ] = ()
     ledger_directories: Annotated[
-        tuple[str, ...],
-        Meta(max_length=1, description="where entries are; by default ledgers in the bookie's directory"),
+        tuple[str, ...], Meta(max_length=1), "where entries are; by default ledgers in the bookie's directory"
     ] = ()
 
     # -- metadata -----------------------------------------------------------------------------------------------------
 
     metadata_service_uri: Annotated[
-        str, Meta(description="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it")
+        str, "the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it"
     ] = ""
     zk_timeout: Annotated[
-        int,
-        Meta(ge=100, description="milliseconds after which the metadata service gives a silent bookie's session up"),
+        int, Meta(ge=100), "milliseconds after which the metadata service gives a silent bookie's session up"
     ] = 10_000
 
     # -- connections and their limits ---------------------------------------------------------------------------------
 
     netty_max_frame_size_bytes: Annotated[
         int,
-        Meta(
-            ge=1_024,
-            le=1 << 30,
-            description="bytes of the largest message; a larger add, of up to 64 MiB, is answered EUA, which ends its "
-            "writer, and any other larger message closes its connection",
-        ),
+        Meta(ge=1_024, le=1 << 30),
+        "bytes of the largest message; a larger add, of up to 64 MiB, is answered EUA, which ends its writer, and any"
+        " other larger message closes its connection",
     ] = 5 * MIB
     max_connections: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "connections at a time; for one more, the one that is idle for the longest time is closed, or the"
-                " new one"
-            ),
-        ),
+        Count,
+        "connections at a time; for one more, the one that is idle for the longest time is closed, or the new one",
     ] = 10_000
     max_requests_per_connection: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "requests of a connection without an answer; with that many, it is not read from until half are"
-                " answered"
-            ),
-        ),
+        Count, "requests of a connection without an answer; with that many, it is not read from until half are answered"
     ] = 5_000
     max_bytes_per_connection: Annotated[
-        int,
-        Meta(
-            ge=1, description="bytes of adds of a connection that are not durable; with that many, it is not read from"
-        ),
+        Count, "bytes of adds of a connection that are not durable; with that many, it is not read from"
     ] = 32 * MIB
     max_bytes_in_flight: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "bytes of adds that are not durable, and of parts of messages, over all connections; with that many,"
-                " connections with more than 64 KiB of them are not read from"
-            ),
-        ),
+        Count,
+        "bytes of adds that are not durable, and of parts of messages, over all connections; with that many,"
+        " connections with more than 64 KiB of them are not read from",
     ] = 256 * MIB
     max_pending_read_requests_per_thread: Annotated[
-        int,
-        Meta(ge=1, description="reads of all connections that wait for storage; more are answered ETOOMANYREQUESTS"),
+        Count, "reads of all connections that wait for storage; more are answered ETOOMANYREQUESTS"
     ] = 100_000
     max_long_polls: Annotated[
-        int,
-        Meta(
-            ge=0, description="long polls of all connections that wait for an entry; more are answered ETOOMANYREQUESTS"
-        ),
+        Number, "long polls of all connections that wait for an entry; more are answered ETOOMANYREQUESTS"
     ] = 100_000
     max_long_polls_per_ledger: Annotated[
-        int,
-        Meta(ge=0, description="long polls that wait for an entry of one ledger; more are answered ETOOMANYREQUESTS"),
+        Number, "long polls that wait for an entry of one ledger; more are answered ETOOMANYREQUESTS"
     ] = 10_000
     max_long_poll_timeout_ms: Annotated[
-        int, Meta(ge=0, description="milliseconds that a long poll waits at the most, whatever its client asked for")
+        Number, "milliseconds that a long poll waits at the most, whatever its client asked for"
     ] = 60_000
     max_batch_read_size: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "bytes of the answer to a batch read at the most, if it has more than one entry, whatever its client"
-                " asked for"
-            ),
-        ),
+        Count,
+        "bytes of the answer to a batch read at the most, if it has more than one entry, whatever its client asked for",
     ] = 5 * MIB
     max_batch_read_entries: Annotated[
-        int, Meta(ge=1, description="entries in the answer to a batch read at the most, whatever its client asked for")
+        Count, "entries in the answer to a batch read at the most, whatever its client asked for"
     ] = 1_000
     write_buffer_bytes_per_connection: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="bytes of answers that a client has not taken yet; with that many, its further requests wait",
-        ),
+        Count, "bytes of answers that a client has not taken yet; with that many, its further requests wait"
     ] = 4 * MIB
     wait_timeout_on_response_backpressure_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="milliseconds without any of those answers being taken after which the connection is closed",
-        ),
+        Count, "milliseconds without any of those answers being taken after which the connection is closed"
     ] = 30_000
     frame_timeout_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "milliseconds that a message may take to arrive as a whole, and that a connection may take until it"
-                " asks for something that is served; then it is closed"
-            ),
-        ),
+        Count,
+        "milliseconds that a message may take to arrive as a whole, and that a connection may take until it asks for"
+        " something that is served; then it is closed",
     ] = 30_000
     idle_connection_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="milliseconds without a message after which a connection counts as idle, for maxConnections",
-        ),
+        Count, "milliseconds without a message after which a connection counts as idle, for maxConnections"
     ] = 10_000
-    num_read_worker_threads: Annotated[int, Meta(ge=1, le=256, description="threads that read entries from disks")] = 4
+    num_read_worker_threads: Annotated[int, Meta(ge=1, le=256), "threads that read entries from disks"] = 4
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
-    tls_certificate_path: Annotated[
-        str, Meta(description="the bookie's certificate, in PEM; with tlsKeyStore: TLS is on")
-    ] = ""
-    tls_key_store: Annotated[str, Meta(description="the private key to the certificate, in PEM")] = ""
-    tls_key_store_password_path: Annotated[
-        str, Meta(description="a file with the password of the key, if it has one")
-    ] = ""
-    tls_trust_store: Annotated[
-        str, Meta(description="the certificates that are trusted, in PEM, to know clients by")
-    ] = ""
+    tls_certificate_path: Annotated[str, "the bookie's certificate, in PEM; with tlsKeyStore: TLS is on"] = ""
+    tls_key_store: Annotated[str, "the private key to the certificate, in PEM"] = ""
+    tls_key_store_password_path: Annotated[str, "a file with the password of the key, if it has one"] = ""
+    tls_trust_store: Annotated[str, "the certificates that are trusted, in PEM, to know clients by"] = ""
     tls_client_authentication: Annotated[
-        bool,
-        Meta(description="whether a client must have a certificate that tlsTrustStore trusts; tlsRequired is on then"),
+        bool, "whether a client must have a certificate that tlsTrustStore trusts; tlsRequired is on then"
     ] = False
     tls_required: Annotated[
         bool,
-        Meta(
-            description=(
-                "whether a client must start TLS before anything else; what it asks for in the clear is answered EUA,"
-                " and the connection closed"
-            )
-        ),
+        "whether a client must start TLS before anything else; what it asks for in the clear is answered EUA, and the"
+        " connection closed",
     ] = False
 
     sasl_users: Annotated[
         str,
-        Meta(
-            description=(
-                "a file of users, as htdigest writes it; with it, a client authenticates by BookKeeper's SASL"
-                " (DIGEST-MD5) before anything else, and what others ask for is answered EUA, and the connection closed"
-            )
-        ),
+        "a file of users, as htdigest writes it; with it, a client authenticates by BookKeeper's SASL (DIGEST-MD5)"
+        " before anything else, and what others ask for is answered EUA, and the connection closed",
     ] = ""
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
     journal_write_data: Annotated[
         bool,
-        Meta(
-            description=(
-                "whether entries are in the journal before an add is answered; without (BP-46), a bookie that is killed"
-                " has its ledgers in limbo until they are repaired from others"
-            )
-        ),
+        "whether entries are in the journal before an add is answered; without (BP-46), a bookie that is killed has"
+        " its ledgers in limbo until they are repaired from others",
     ] = _OF_STORAGE["journal_write_data"]
     journal_sync_data: Annotated[
-        bool,
-        Meta(
-            description=(
-                "whether adds are answered only after a sync; without, the machine's loss of power loses entries"
-            )
-        ),
+        bool, "whether adds are answered only after a sync; without, the machine's loss of power loses entries"
     ] = _OF_STORAGE["journal_sync_data"]
     journal_max_group_wait_msec: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=1_000,
-            description="milliseconds that an add waits at the most for others, to be made durable with them",
-        ),
+        Meta(ge=0, le=1_000),
+        "milliseconds that an add waits at the most for others, to be made durable with them",
     ] = msgspec.field(default=_OF_STORAGE["journal_max_group_wait_msec"], name="journalMaxGroupWaitMSec")
     journal_buffered_writes_threshold: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "bytes of adds that wait for no others to be made durable; of those that have come, up to 8 MiB are"
-                " made so together"
-            ),
-        ),
+        Count,
+        "bytes of adds that wait for no others to be made durable; of those that have come, up to 8 MiB are made so"
+        " together",
     ] = _OF_STORAGE["journal_buffered_writes_threshold"]
-    journal_buffered_entries_threshold: Annotated[
-        int, Meta(ge=1, description="adds that are made durable together, at the most")
-    ] = _OF_STORAGE["journal_buffered_entries_threshold"]
-    journal_max_size_mb: Annotated[
-        int, Meta(ge=1, description="MiB of a file of the journal, after which the next one is begun")
-    ] = msgspec.field(default=_OF_STORAGE["journal_max_size_mb"], name="journalMaxSizeMB")
-    journal_pre_alloc_size_mb: Annotated[
-        int, Meta(ge=0, description="MiB of a file of the journal that are taken at once")
-    ] = msgspec.field(default=_OF_STORAGE["journal_pre_alloc_size_mb"], name="journalPreAllocSizeMB")
+    journal_buffered_entries_threshold: Annotated[Count, "adds that are made durable together, at the most"] = (
+        _OF_STORAGE["journal_buffered_entries_threshold"]
+    )
+    journal_max_size_mb: Annotated[Count, "MiB of a file of the journal, after which the next one is begun"] = (
+        msgspec.field(default=_OF_STORAGE["journal_max_size_mb"], name="journalMaxSizeMB")
+    )
+    journal_pre_alloc_size_mb: Annotated[Number, "MiB of a file of the journal that are taken at once"] = msgspec.field(
+        default=_OF_STORAGE["journal_pre_alloc_size_mb"], name="journalPreAllocSizeMB"
+    )
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
     flush_interval: Annotated[
-        int,
-        Meta(
-            ge=10,
-            description="milliseconds between checkpoints, which write entries to entry logs and free the journal",
-        ),
+        int, Meta(ge=10), "milliseconds between checkpoints, which write entries to entry logs and free the journal"
     ] = _OF_STORAGE["flush_interval"]
     write_cache_max_size_mb: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=(
-                "MiB of memory for entries that are in no entry log yet; with that many, connections are not read from"
-            ),
-        ),
+        Count, "MiB of memory for entries that are in no entry log yet; with that many, connections are not read from"
     ] = msgspec.field(default=_OF_STORAGE["write_cache_max_size_mb"], name="dbStorage_writeCacheMaxSizeMb")
     read_ahead_cache_max_size_mb: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description=(
-                "MiB of memory for entries that are read from disks ahead of those who read one after another; 0:"
-                " none are"
-            ),
-        ),
+        Number,
+        "MiB of memory for entries that are read from disks ahead of those who read one after another; 0: none are",
     ] = msgspec.field(default=_OF_STORAGE["read_ahead_cache_max_size_mb"], name="dbStorage_readAheadCacheMaxSizeMb")
-    log_size_limit: Annotated[
-        int, Meta(ge=MIB, description="bytes of an entry log, after which the next one is begun")
-    ] = _OF_STORAGE["log_size_limit"]
+    log_size_limit: Annotated[int, Meta(ge=MIB), "bytes of an entry log, after which the next one is begun"] = (
+        _OF_STORAGE["log_size_limit"]
+    )
 
     # -- garbage and room ---------------------------------------------------------------------------------------------
 
     gc_wait_time: Annotated[
-        int,
-        Meta(
-            ge=10,
-            description="milliseconds between two looks for ledgers that are deleted, whose entries are forgotten",
-        ),
+        int, Meta(ge=10), "milliseconds between two looks for ledgers that are deleted, whose entries are forgotten"
     ] = _OF_STORAGE["gc_wait_time"]
     minor_compaction_threshold: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="the share of an entry log in use up to which minor compactions write it anew; 0: none",
-        ),
+        float, Meta(ge=0, le=1), "the share of an entry log in use up to which minor compactions write it anew; 0: none"
     ] = _OF_STORAGE["minor_compaction_threshold"]
-    minor_compaction_interval: Annotated[int, Meta(ge=1, description="seconds between minor compactions")] = (
-        _OF_STORAGE["minor_compaction_interval"]
+    minor_compaction_interval: Annotated[Count, "seconds between minor compactions"] = _OF_STORAGE[
+        "minor_compaction_interval"
+    ]
+    major_compaction_threshold: Annotated[float, Meta(ge=0, le=1), "the same for major compactions"] = _OF_STORAGE[
+        "major_compaction_threshold"
+    ]
+    major_compaction_interval: Annotated[Count, "seconds between major compactions"] = _OF_STORAGE[
+        "major_compaction_interval"
+    ]
+    compaction_rate_by_bytes: Annotated[Count, "bytes a second that a compaction writes at the most"] = _OF_STORAGE[
+        "compaction_rate_by_bytes"
+    ]
+    disk_usage_threshold: Annotated[Share, "the share of a disk in use from which on the bookie is read-only"] = (
+        _OF_STORAGE["disk_usage_threshold"]
     )
-    major_compaction_threshold: Annotated[float, Meta(ge=0, le=1, description="the same for major compactions")] = (
-        _OF_STORAGE["major_compaction_threshold"]
+    disk_usage_warn_threshold: Annotated[Share, "the share of a disk in use from which on a warning is logged"] = (
+        _OF_STORAGE["disk_usage_warn_threshold"]
     )
-    major_compaction_interval: Annotated[int, Meta(ge=1, description="seconds between major compactions")] = (
-        _OF_STORAGE["major_compaction_interval"]
-    )
-    compaction_rate_by_bytes: Annotated[
-        int, Meta(ge=1, description="bytes a second that a compaction writes at the most")
-    ] = _OF_STORAGE["compaction_rate_by_bytes"]
-    disk_usage_threshold: Annotated[
-        float, Meta(gt=0, le=1, description="the share of a disk in use from which on the bookie is read-only")
-    ] = _OF_STORAGE["disk_usage_threshold"]
-    disk_usage_warn_threshold: Annotated[
-        float, Meta(gt=0, le=1, description="the share of a disk in use from which on a warning is logged")
-    ] = _OF_STORAGE["disk_usage_warn_threshold"]
     disk_usage_lwm_threshold: Annotated[
-        float,
-        Meta(gt=0, le=1, description="the share of every disk in use below which a read-only bookie takes adds again"),
+        Share, "the share of every disk in use below which a read-only bookie takes adds again"
     ] = _OF_STORAGE["disk_usage_lwm_threshold"]
-    disk_check_interval: Annotated[
-        int, Meta(ge=10, description="milliseconds between two looks at the room on disks")
-    ] = _OF_STORAGE["disk_check_interval"]
-    read_only_mode_enabled: Annotated[
-        bool, Meta(description="whether a bookie without room goes on as read-only; otherwise it ends")
-    ] = True
-    force_read_only_bookie: Annotated[
-        bool, Meta(description="whether the bookie takes no adds but those of recoveries")
-    ] = False
+    disk_check_interval: Annotated[int, Meta(ge=10), "milliseconds between two looks at the room on disks"] = (
+        _OF_STORAGE["disk_check_interval"]
+    )
+    read_only_mode_enabled: Annotated[bool, "whether a bookie without room goes on as read-only; otherwise it ends"] = (
+        True
+    )
+    force_read_only_bookie: Annotated[bool, "whether the bookie takes no adds but those of recoveries"] = False
 
     # -- repair -------------------------------------------------------------------------------------------------------
 
     data_integrity_stamp_missing_cookies: Annotated[
         bool,
-        Meta(
-            description=(
-                "whether a bookie that has lost a directory starts all the same, with its ledgers in limbo until they"
-                " are repaired from others; otherwise it does not start"
-            )
-        ),
+        "whether a bookie that has lost a directory starts all the same, with its ledgers in limbo until they are"
+        " repaired from others; otherwise it does not start",
     ] = False
     auto_recovery_daemon_enabled: Annotated[
         bool,
-        Meta(
-            description=(
-                "whether the bookie's process does auto-recovery too, for all bookies of the cluster; it can have a"
-                " process of its own"
-            )
-        ),
+        "whether the bookie's process does auto-recovery too, for all bookies of the cluster; it can have a process"
+        " of its own",
     ] = False
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
-    trace_directory: Annotated[
-        str, Meta(description="a folder that a trace of what the bookie does is written to; empty: none is")
-    ] = ""
+    trace_directory: Annotated[str, "a folder that a trace of what the bookie does is written to; empty: none is"] = ""
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 
-    prometheus_stats_http_address: Annotated[str, Meta(description="where metrics are served")] = "127.0.0.1"
-    prometheus_stats_http_port: Annotated[
-        int, Meta(ge=0, le=65_535, description="the port of metrics; 0: none are served")
-    ] = 0
+    prometheus_stats_http_address: Annotated[str, "where metrics are served"] = "127.0.0.1"
+    prometheus_stats_http_port: Annotated[Port, "the port of metrics; 0: none are served"] = 0
 
     def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
         """The settings of the storage, with these directories."""
@@ -441,8 +304,3 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
             raise OptionError(
                 f"{origin}: diskUsageLwmThreshold is above diskUsageThreshold: give at most {self.disk_usage_threshold}"
             )
-
-
-def descriptions() -> list[tuple[str, str, str]]:
-    """Name, default and description of every setting, in their order."""
-    return described(Settings)

@@ -1,4 +1,4 @@
-"""The settings of a bookie's storage. In files of settings they have BookKeeper's names, where BookKeeper has one."""
+"""The settings of a bookie's storage. What stands in files of settings is in :mod:`fencepost.store.bookie.settings`."""
 
 from __future__ import annotations
 
@@ -7,37 +7,7 @@ import msgspec
 MIB = 1 << 20
 
 
-class StorageSettings(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename={
-        "journal_directory": "journalDirectory",
-        "ledger_directory": "ledgerDirectory",
-        "journal_write_data": "journalWriteData",
-        "journal_sync_data": "journalSyncData",
-        "journal_max_group_wait_msec": "journalMaxGroupWaitMSec",
-        "journal_buffered_writes_threshold": "journalBufferedWritesThreshold",
-        "journal_buffered_entries_threshold": "journalBufferedEntriesThreshold",
-        "journal_max_size_mb": "journalMaxSizeMB",
-        "journal_pre_alloc_size_mb": "journalPreAllocSizeMB",
-        "write_cache_max_size_mb": "dbStorage_writeCacheMaxSizeMb",
-        "read_ahead_cache_max_size_mb": "dbStorage_readAheadCacheMaxSizeMb",
-        "flush_interval": "flushInterval",
-        "log_size_limit": "logSizeLimit",
-        "gc_wait_time": "gcWaitTime",
-        "minor_compaction_threshold": "minorCompactionThreshold",
-        "minor_compaction_interval": "minorCompactionInterval",
-        "major_compaction_threshold": "majorCompactionThreshold",
-        "major_compaction_interval": "majorCompactionInterval",
-        "compaction_rate_by_bytes": "compactionRateByBytes",
-        "disk_usage_threshold": "diskUsageThreshold",
-        "disk_usage_warn_threshold": "diskUsageWarnThreshold",
-        "disk_usage_lwm_threshold": "diskUsageLwmThreshold",
-        "disk_check_interval": "diskCheckInterval",
-    },
-):
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a storage. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds
     unless said.
     """
