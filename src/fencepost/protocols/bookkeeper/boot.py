@@ -79,9 +79,8 @@ from fencepost import (
     subsets,
     weak,
 )
-from fencepost.protocols.bookkeeper.ledger import Bookies
+from fencepost.protocols.bookkeeper.ledger import Bookies, write_set
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import write_set
 from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")

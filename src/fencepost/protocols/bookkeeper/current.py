@@ -58,15 +58,18 @@ from fencepost.protocols.bookkeeper.ledger import (
     are_bookies,
     changed_fragments,
     clear_timeout,
+    covers,
     earliest_add,
+    fragment_of,
     has_timed_out,
     is_fragment,
     is_pending,
     lac_after,
+    newly_asked,
     one_to_resend,
+    write_set,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import covers, fragment_of, newly_asked, write_set
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_KNOWN = -1

@@ -1,7 +1,7 @@
 """One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, its rules, and the
 assumptions about its constants.
 
-Fragments, quorums and how far the last add confirmed (LAC) goes are those of the store (`fencepost.store.rules`).
+Nothing but the names of statuses is shared with the store, whose rules are checked against these protocols.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from fencepost import (
     subsets,
 )
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
-from fencepost.store.rules import adding, ensembles
-from fencepost.store.rules.ensembles import is_committed, still_confirmed
 from fencepost.store.rules.metadata import LedgerStatus
 
 Bookies = frozenset[ModelValue]
@@ -42,7 +40,7 @@ class Entry(Record):
     data: int
 
 
-class Fragment(ensembles.Fragment):
+class Fragment(Record):
     """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a client that has none yet.
 
     The published protocols number the fragments of a ledger from 1 on.
@@ -164,17 +162,47 @@ def one_to_resend(pending: Iterable[Op], fragment: Fragment) -> Op:
     return one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
 
 
+def write_set(entry_id: int, ensemble: Collection[ModelValue], write_quorum: int) -> Collection[ModelValue]:
+    """The bookies that an entry is sent to: all of the ensemble or, striped, each entry beginning one bookie further
+    on.
+    """
+    if write_quorum == len(ensemble):
+        return ensemble
+    bookies = tuple(ensemble)
+    return tuple(bookies[(entry_id + place) % len(bookies)] for place in range(write_quorum))
+
+
+def newly_asked(
+    entry_id: int, before: Collection[ModelValue], after: Collection[ModelValue], write_quorum: int
+) -> list[ModelValue]:
+    """The bookies that an entry has to be sent to after a change of ensemble: in its write set now, and not before."""
+    had = write_set(entry_id, before, write_quorum)
+    return [b for b in write_set(entry_id, after, write_quorum) if b not in had]
+
+
+def covers(bookies: Bookies, cohort: Collection[ModelValue], ack_quorum: int) -> bool:
+    """Whether every ack quorum that the cohort can form has one of ``bookies`` in it."""
+    return sum(b not in bookies for b in cohort) < ack_quorum
+
+
+def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
+    """The fragment that an entry is in: the last that starts at or before it."""
+    return next(fragment for fragment in reversed(fragments) if fragment.first_entry_id <= entry_id)
+
+
 def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first_entry_id: int) -> tuple[Fragment, ...]:
     """The fragments after a change of ensemble: the last has another ensemble if it begins there, else there is one
     more.
     """
-    *kept, last = ensembles.with_ensemble(fragments, ensemble, first_entry_id)
-    return (*kept, last.replace(id=len(kept) + 1))
+    kept = fragments[:-1] if fragments[-1].first_entry_id == first_entry_id else fragments
+    return (*kept, Fragment(first_entry_id, ensemble, len(kept) + 1))
 
 
 def lac_after(lac: int, last: int, confirmed: PerKey[int, Bookies], ack_quorum: int) -> int:
     """How far the LAC goes: up to the last entry that has an ack quorum together with all before it."""
-    return adding.lac_reached(lac, last, lambda entry_id: is_committed(len(confirmed[entry_id]), ack_quorum))
+    while lac < last and len(confirmed[lac + 1]) >= ack_quorum:
+        lac += 1
+    return lac
 
 
 # -- types of the parts of the state ----------------------------------------------------------------------------------
@@ -305,11 +333,11 @@ class SingleLedger(LedgerProtocol):
     def _discount(self, confirmed: PerKey[int, Bookies], first_entry_id: int, failed: Collection[ModelValue]) -> None:
         """Confirmations by bookies that are replaced, of entries that are not committed, count no more."""
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            confirmed[entry_id] = still_confirmed(confirmed[entry_id], failed)
+            confirmed[entry_id] -= frozenset(failed)
 
     def _copies(self, entry_id: int) -> int:
         """How many bookies of its ensemble store an entry."""
-        ensemble = ensembles.fragment_of(self.meta.fragments, entry_id).ensemble
+        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
         return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
 
     @step_invariant

@@ -71,17 +71,19 @@ from fencepost.protocols.bookkeeper.ledger import (
     are_bookies,
     changed_fragments,
     clear_timeout,
+    covers,
+    fragment_of,
     has_timed_out,
     is_entry,
     is_fragment,
     is_pending,
     lac_after,
+    newly_asked,
     one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import covers, fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 
 

@@ -58,16 +58,18 @@ from fencepost.protocols.bookkeeper.ledger import (
     are_bookies,
     changed_fragments,
     clear_timeout,
+    covers,
     earliest_add,
+    fragment_of,
     has_timed_out,
     is_entry,
     is_pending,
     lac_after,
+    newly_asked,
     one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
-from fencepost.store.rules.ensembles import covers, fragment_of, newly_asked
 from fencepost.store.rules.metadata import LedgerStatus
 
 W1 = ModelValue("w1", 0)
