@@ -8,6 +8,7 @@ stepper and written down here so that a path can be told afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -56,12 +57,53 @@ def _bits(numbers: Sequence[int], words: int) -> Array:
     return mask
 
 
+class _Column:
+    """Arrays of :class:`Tables` that have one row for each of the same things: their type, the most rows, of which
+    count so many are in use, and the words of a row.
+    """
+
+    def __init__(self, kind: Any, most: int, count: str, words: str = "") -> None:
+        self.kind, self.most, self.count, self.words = kind, most, count, words
+        self.names: list[str] = []
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.names.append(name)
+
+    def reserve(self, tables: Tables) -> Array:
+        """Room for an array."""
+        if not self.words:
+            return reserve(self.most, self.kind)
+        words = getattr(tables, self.words)
+        return reserve(self.most * words, self.kind).reshape(self.most, words)
+
+
+def _column(kind: Any, most: int, count: str, words: str = "") -> Array:
+    """A column, which is an array in tables."""
+    return cast("Array", _Column(kind, most, count, words))
+
+
 class Tables:
     """The compiled form of one protocol, growing as new paths are recorded.
 
     Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is");
     the others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
+
+    pool = _column(np.int32, MAX_WORDS, "words")
+    roots = trie_root = trie_change = older = _column(np.int32, MAX_TRIES, "tries")
+    trie_known = _column(np.uint64, MAX_TRIES, "tries", "slot_words")
+    entry_outcome = entry_trie = _column(np.int32, MAX_ENTRIES, "entries")
+    known_start = write_start = choice_start = _column(np.int64, MAX_OUTCOMES + 1, "starts")
+    known_slot = known_old = known_new = _column(np.int32, MAX_ENTRIES, "known")
+    write_slot = write_value = _column(np.int32, MAX_ENTRIES, "written")
+    choice = _column(np.int32, MAX_ENTRIES, "choices")
+    change = like = outcome_root = _column(np.int32, MAX_OUTCOMES, "outcomes")
+    delta = delta_high = _column(np.uint64, MAX_OUTCOMES, "outcomes")
+    twin = _column(np.uint8, MAX_OUTCOMES, "outcomes")
+    changed = _column(np.uint64, MAX_OUTCOMES, "outcomes", "slot_words")
+    drop = _column(np.uint64, MAX_OUTCOMES, "outcomes", "root_words")
+    leaf_root = _column(np.int32, MAX_OUTCOMES, "leaves")
+    leaf_span = _column(np.int64, MAX_OUTCOMES, "leaves")
 
     def __init__(self, stepper: Stepper, symmetry: Symmetry | None = None) -> None:
         self.stepper = stepper
@@ -78,47 +120,23 @@ class Tables:
         # With step properties even a step that changes nothing has to be checked. It changes nothing of what is
         # refined.
         self.keeps_loops = bool(((self.root_kind == STEP_PROPERTY) & ~self.refines[:-1]).any())
-        self.pool = reserve(MAX_WORDS, np.int32)
+        for column in COLUMNS:
+            for name in column.names:
+                setattr(self, name, column.reserve(self))
         self.top = np.array([1], np.int64)
-        self.roots = reserve(MAX_TRIES, np.int32)
         self.tries = np.array([max(roots, 1)], np.int64)
-        self.trie_root = reserve(MAX_TRIES, np.int32)
         self.trie_root[:roots] = np.arange(roots)
-        self.trie_known = reserve(MAX_TRIES * self.slot_words, np.uint64).reshape(MAX_TRIES, self.slot_words)
-        self.trie_change = reserve(MAX_TRIES, np.int32)
-        self.older = reserve(MAX_TRIES, np.int32)
         self.residual_keys = np.zeros(1 << 16, np.uint64)
         self.residual_tries = np.zeros(1 << 16, np.int32)
-        self.known_start = reserve(MAX_OUTCOMES + 1, np.int64)
-        self.known_slot = reserve(MAX_ENTRIES, np.int32)
-        self.known_old = reserve(MAX_ENTRIES, np.int32)
-        self.known_new = reserve(MAX_ENTRIES, np.int32)
-        self.changed = reserve(MAX_OUTCOMES * self.slot_words, np.uint64).reshape(MAX_OUTCOMES, self.slot_words)
-        self.change = reserve(MAX_OUTCOMES, np.int32)
-        self.like = reserve(MAX_OUTCOMES, np.int32)
-        self.drop = reserve(MAX_OUTCOMES * self.root_words, np.uint64).reshape(MAX_OUTCOMES, self.root_words)
         self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
         self.entries = np.zeros(1, np.int64)
-        self.entry_outcome = reserve(MAX_ENTRIES, np.int32)
-        self.entry_trie = reserve(MAX_ENTRIES, np.int32)
-        self.write_start = reserve(MAX_OUTCOMES + 1, np.int64)
-        self.write_slot = reserve(MAX_ENTRIES, np.int32)
-        self.write_value = reserve(MAX_ENTRIES, np.int32)
-        self.choice_start = reserve(MAX_OUTCOMES + 1, np.int64)
-        self.choice = reserve(MAX_ENTRIES, np.int32)
-        self.delta = reserve(MAX_OUTCOMES, np.uint64)
-        self.delta_high = reserve(MAX_OUTCOMES, np.uint64)
         self.image_delta, self.image_delta_high = (self.images_of(MAX_OUTCOMES) for _ in range(2))
         self._programs = Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
         self._image_hashes: dict[tuple[int, int], Array] = {}
-        self.twin = reserve(MAX_OUTCOMES, np.uint8)
-        self.leaf_root = reserve(MAX_OUTCOMES, np.int32)
-        self.leaf_span = reserve(MAX_OUTCOMES, np.int64)
         self.leaf_weight: list[int] = [0] * roots
         self.leaf_root[:roots] = np.arange(roots)
         self.leaves = roots
         self.outcomes = 0
-        self.outcome_root = reserve(MAX_OUTCOMES, np.int32)
         self.outcome_choices: list[tuple[int, ...]] = []
         self.outcome_weight: list[int] = []
         # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room
@@ -143,14 +161,7 @@ class Tables:
 
     def growing(self) -> Growing:
         """The arrays for growing; take them anew after every :meth:`spread`."""
-        return Growing(
-            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.trie_change, self.older,
-            self.refines,
-            self.residual_keys, self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new,
-            self.changed,
-            self.change, self.like, self.drop,
-            self.root_slots, self.entries, self.entry_outcome, self.entry_trie,
-        )  # fmt: skip
+        return Growing(*(getattr(self, name) for name in Growing._fields))
 
     def _add_initial(self) -> None:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
@@ -435,36 +446,31 @@ class Tables:
             )
 
     def widen_masks(self, words: int) -> None:
-        def widened(mask: Array, used: int) -> Array:
-            wide = reserve(mask.shape[0] * words, np.uint64).reshape(mask.shape[0], words)
+        held = {"trie_known": int(self.tries[0]), "changed": self.outcomes, "root_slots": len(self.root_slots)}
+        for name, used in held.items():
+            mask = getattr(self, name)
+            wide = reserve(len(mask) * words, np.uint64).reshape(len(mask), words)
             wide[:used, : mask.shape[1]] = mask[:used]
-            return wide
-
-        self.trie_known = widened(self.trie_known, int(self.tries[0]))
-        self.changed = widened(self.changed, self.outcomes)
-        self.root_slots = widened(self.root_slots, self.root_slots.shape[0])
+            setattr(self, name, wide)
         self.slot_words = words
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
     def used(self) -> dict[str, int]:
         """How much of each array of the tables is in use."""
-        n, entries, tries = self.outcomes, int(self.entries[0]), int(self.tries[0])
-        known, writes, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
-        return {
-            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries,
-            "trie_known": tries, "trie_change": tries, "older": tries,
+        n, entries = self.outcomes, int(self.entries[0])
+        known, written, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
+        counts = {
+            "words": int(self.top[0]), "tries": int(self.tries[0]), "entries": entries, "leaves": self.leaves,
+            "outcomes": n, "starts": n + 1, "known": known, "written": written, "choices": choices,
+        }  # fmt: skip
+        return {name: counts[column.count] for column in COLUMNS for name in column.names} | {
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
-            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n,
-            "change": n, "like": n, "drop": n,
-            "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
-            "write_start": n + 1, "write_slot": writes, "write_value": writes, "choice_start": n + 1, "choice": choices,
-            "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations),
-            "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves,
-            "leaf_span": self.leaves, "outcome_root": n,
-            "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries,
-            "first": entries, "gate": entries, "trie": entries, "row_delta": n,
+            "root_slots": len(self.root_slots), "is_constraint": len(self.is_constraint),
+            "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations),
+            "place": len(self.store.slots), "row_delta": n,
             "start": n, "middle": n, "end": n, "step_start": n + 1,
+            **dict.fromkeys(("step_trie", "word", "first", "gate", "trie"), entries),
             # Only the embedded engine has symmetry.
             "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
         }  # fmt: skip
@@ -494,14 +500,10 @@ class Tables:
             linked = Entries(start, middle, end, word, np.zeros(entries, np.int32), gate, trie, step_start, step_trie)
             native.link(self.growing(), self.layout.place, self.root_kind, linked, np.zeros(3 * n, np.int64))
             self._linked = (n, entries), linked
-        return Compiled(
-            self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span,
-            self.outcome_root, self.delta, self.delta_high,
-            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start,
-            self._row_deltas(), *self._linked[1], self.older, self.drop, self.known_start,
-            self.known_slot, self.known_new,
-            *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
-        )  # fmt: skip
+        programs = self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4
+        found = self._linked[1]._asdict() | dict(zip(Compiled._fields[-4:], programs, strict=True))
+        found |= {"place": self.layout.place, "row_delta": self._row_deltas()}
+        return Compiled(*(found[name] if name in found else getattr(self, name) for name in Compiled._fields))
 
     def _row_deltas(self) -> Array:
         """The change of each outcome to a row: worked out for those that are new, and for all once slots have moved."""
@@ -538,3 +540,7 @@ class Tables:
             after.extend([0] * (slot + 1 - len(after)))
             after[slot] = int(self.write_value[k])
         return after
+
+
+COLUMNS = tuple(dict.fromkeys(each for each in vars(Tables).values() if isinstance(each, _Column)))
+"""The columns of tables."""
