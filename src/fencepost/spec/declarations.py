@@ -272,3 +272,11 @@ def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Con
     ``deadlock``, for which the check then looks too.
     """
     return Configuration(constants, expect, doc)
+
+
+def varied(known: Mapping[str, Configuration], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Configuration]:
+    """Those of the ``known`` configurations that are named, with more constants, or another ``expect`` or ``doc``."""
+    return {
+        name: configuration(**{"expect": known[name].expect, "doc": known[name].doc, **change, **known[name].constants})
+        for name, change in changes.items()
+    }

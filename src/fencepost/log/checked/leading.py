@@ -38,9 +38,10 @@ from fencepost import (
     state,
 )
 from fencepost.log.chain import Chain
-from fencepost.log.checked.log import SWITCHES, ChainedLedgers, Ledger, ledger_ids
+from fencepost.log.checked.log import SWITCHES, UNPROTECTED, ChainedLedgers, Ledger, ledger_ids
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure, Limits, Protections, Status, fences, takes_update
+from fencepost.spec.declarations import varied
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 from fencepost.store.rules.metadata import LedgerStatus
 
@@ -194,49 +195,8 @@ class LogLeader(ChainedLedgers, Protocol):
             refusals=True,
             doc="one entry may wait, and more are appended, also at a leader that ends",
         ),
-        "last-ledger-left-open": configuration(
-            last_ledger_is_closed=False,
-            expect="only_the_last_ledger_is_open",
-            doc="a leader does not close the last ledger",
-        ),
-        "not-fenced": configuration(
-            closing_fences=False,
-            expect="acknowledged_entries_are_in_the_log",
-            doc="an old leader is not fenced, and bookies still take what it writes",
-        ),
-        "written-before-chained": configuration(
-            chain_precedes_entries=False,
-            expect="what_is_written_is_in_the_chain",
-            doc="a leader writes to a ledger that may never be in the chain",
-        ),
-        "unconditional-updates": configuration(
-            updates_are_conditional=False,
-            expect="what_is_written_is_in_the_chain",
-            doc="a leader that has not seen the ledger of another takes it out of the chain",
-        ),
-        "rivals-ignored": configuration(
-            rivals_prevail=False,
-            expect="only_the_last_ledger_is_open",
-            doc="a leader goes on behind the ledger of another",
-        ),
-        "taken-for-done": configuration(
-            lost_answers=1,
-            unanswered_is_looked_up=False,
-            expect="what_is_written_is_in_the_chain",
-            doc="an update of the chain without an answer is taken for done",
-        ),
-        "all-written-again": configuration(
-            failures=1,
-            last_entry_decides=False,
-            expect="denied_entries_are_not_in_the_log",
-            doc="what was not acknowledged counts as not appended, though the closed ledger has it",
-        ),
-        "appended-after-the-seal": configuration(
-            sealing=True,
-            seal_is_final=False,
-            expect="a_sealed_log_is_closed",
-            doc="a leader goes on with a log that is sealed",
-        ),
+        **UNPROTECTED,
+        **varied(UNPROTECTED, {"taken-for-done": {"lost_answers": 1}, "all-written-again": {"failures": 1}}),
     }
 
     @property

@@ -65,6 +65,7 @@ from fencepost.log.rules import (
 )
 from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.metadata import LedgerStatus
 
 
@@ -196,6 +197,48 @@ TYPES: Mapping[str, Test] = {
     "acknowledged": each(at_least(1)),
     "denied": each(at_least(1)),
 }
+
+
+UNPROTECTED: Mapping[str, Configuration] = {
+    "last-ledger-left-open": configuration(
+        "only_the_last_ledger_is_open", "a leader does not close the last ledger", last_ledger_is_closed=False
+    ),
+    "not-fenced": configuration(
+        "acknowledged_entries_are_in_the_log",
+        "an old leader is not fenced, and bookies still take what it writes",
+        closing_fences=False,
+    ),
+    "written-before-chained": configuration(
+        "what_is_written_is_in_the_chain",
+        "a leader writes to a ledger that may never be in the chain",
+        chain_precedes_entries=False,
+    ),
+    "unconditional-updates": configuration(
+        "what_is_written_is_in_the_chain",
+        "a leader that has not seen the ledger of another takes it out of the chain",
+        updates_are_conditional=False,
+    ),
+    "rivals-ignored": configuration(
+        "only_the_last_ledger_is_open", "a leader goes on behind the ledger of another", rivals_prevail=False
+    ),
+    "taken-for-done": configuration(
+        "what_is_written_is_in_the_chain",
+        "an update of the chain without an answer is taken for done",
+        unanswered_is_looked_up=False,
+    ),
+    "all-written-again": configuration(
+        "denied_entries_are_not_in_the_log",
+        "what was not acknowledged counts as not appended, though the closed ledger has it",
+        last_entry_decides=False,
+    ),
+    "appended-after-the-seal": configuration(
+        "a_sealed_log_is_closed",
+        "a leader goes on with a log that is sealed",
+        sealing=True,
+        seal_is_final=False,
+    ),
+}
+"""Configurations without a protection, and what is violated."""
 
 
 class ChainedLedgers:
@@ -441,49 +484,8 @@ class Log(ChainedLedgers, Protocol):
             doc="one client that writes a batch twice; updates are done after it has given up waiting",
             **BATCHES,
         ),
-        "last-ledger-left-open": configuration(
-            last_ledger_is_closed=False,
-            expect="only_the_last_ledger_is_open",
-            doc="a leader does not close the last ledger",
-        ),
-        "not-fenced": configuration(
-            closing_fences=False,
-            expect="acknowledged_entries_are_in_the_log",
-            doc="an old leader is not fenced, and bookies still take what it writes",
-        ),
-        "written-before-chained": configuration(
-            chain_precedes_entries=False,
-            expect="what_is_written_is_in_the_chain",
-            doc="a leader writes to a ledger that may never be in the chain",
-        ),
-        "unconditional-updates": configuration(
-            updates_are_conditional=False,
-            expect="what_is_written_is_in_the_chain",
-            doc="a leader that has not seen the ledger of another takes it out of the chain",
-        ),
-        "rivals-ignored": configuration(
-            rivals_prevail=False,
-            expect="only_the_last_ledger_is_open",
-            doc="a leader goes on behind the ledger of another",
-        ),
-        "taken-for-done": configuration(
-            lost_answers=True,
-            unanswered_is_looked_up=False,
-            entries=1,
-            expect="what_is_written_is_in_the_chain",
-            doc="an update of the chain without an answer is taken for done",
-        ),
-        "all-written-again": configuration(
-            last_entry_decides=False,
-            expect="denied_entries_are_not_in_the_log",
-            doc="what was not acknowledged counts as not appended, though the closed ledger has it",
-        ),
-        "appended-after-the-seal": configuration(
-            sealing=True,
-            seal_is_final=False,
-            expect="a_sealed_log_is_closed",
-            doc="a leader goes on with a log that is sealed",
-        ),
+        **UNPROTECTED,
+        **varied(UNPROTECTED, {"taken-for-done": {"lost_answers": True, "entries": 1}}),
         "batch-forgotten": configuration(
             most_attempts=2,
             batches_are_remembered=False,

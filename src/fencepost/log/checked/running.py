@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from fencepost import ModelValue, PerKey, action, configuration, constant, constraint, one_of, per_key, require
 from fencepost.log.chain import Batch, Chain, Link
-from fencepost.log.checked.log import Attempt, Becomes, Client, Log
+from fencepost.log.checked.log import UNPROTECTED, Attempt, Becomes, Client, Log
 from fencepost.log.rules import (
     Attaching,
     Status,
@@ -33,6 +33,7 @@ from fencepost.log.rules import (
     takes_unanswered_for_done,
     takes_update,
 )
+from fencepost.spec.declarations import varied
 from fencepost.store.rules.metadata import LedgerStatus
 
 SMALL: dict[str, Any] = {"entries": 1, "next_ledger_limit": 3}
@@ -77,14 +78,7 @@ class RunningLog(Log):
             most_attempts=2,
             doc="one client that attaches batches of any ledgers, or finds them withdrawn or attached",
         ),
-        "not-fenced": configuration(
-            **SMALL,
-            clients=2,
-            versions=2,
-            closing_fences=False,
-            expect="acknowledged_entries_are_in_the_log",
-            doc="an old leader is not fenced, and bookies still take what it writes",
-        ),
+        **varied(UNPROTECTED, {"not-fenced": {**SMALL, "clients": 2, "versions": 2}}),
     }
 
     @constraint

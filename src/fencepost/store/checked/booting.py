@@ -52,8 +52,9 @@ from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.spec.declarations import varied
 from fencepost.store.checked import store
-from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, Ensemble, Status, Store, Those
+from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, UNPROTECTED, Ensemble, Status, Store, Those
 from fencepost.store.rules.adding import lac_of_bookie
 from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, may_leave_limbo, steps_of_boot
 from fencepost.store.rules.codes import Code, Verdict
@@ -476,9 +477,7 @@ class BootingStore(Store):
             expect=LOSS,
             doc="a bookie serves, and crashes before it has noted that it runs",
         ),
-        "limbo-denies": configuration(
-            **CRASHES, limbo_is_unknown=False, expect=LOSS, doc="a bookie in limbo says that it has no such entry"
-        ),
+        **varied(UNPROTECTED, {"limbo-denies": CRASHES}),
         "too-many-crashes": configuration(
             **CRASHES,
             crashes=2,

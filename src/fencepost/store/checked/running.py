@@ -51,9 +51,11 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceRequest,
     FenceResponse,
 )
+from fencepost.spec.declarations import varied
 from fencepost.store.checked.store import (
-    LOSS,
+    READABLE,
     TWO_ENTRIES,
+    UNPROTECTED,
     WRITING,
     Answer,
     Ensemble,
@@ -313,88 +315,31 @@ class RunningStore(Store):
             followers=1,
             doc="somebody reads while the ledger is written and recovered",
         ),
-        "fenced-bookies-add": configuration(
-            **RECOVERED,
-            bookies=1,
-            fenced_bookies_refuse=False,
-            expect=LOSS,
-            doc="a bookie that is fenced takes entries of the owner",
-        ),
-        "one-bookie-fenced": configuration(
-            **TWO_COPIES,
-            ack_quorum=1,
-            fencing_covers_ensemble=False,
-            expect="reads_begin_when_the_owner_is_fenced_off",
-            doc="recovery reads when one bookie is fenced",
-        ),
-        "reads-without-fencing": configuration(
-            **TWO_COPIES, ack_quorum=2, recovery_reads_fence=False, expect=LOSS, doc="recovery reads do not fence"
-        ),
-        "starts-at-the-lac": configuration(
-            **RECOVERED, recovery_starts_at_fragment=False, expect=LOSS, doc="recovery believes a bookie that came late"
-        ),
-        "reads-move-on": configuration(
-            **RECOVERED,
-            **TWO_ENTRIES,
-            recovery_reads_stay=False,
-            expect=LOSS,
-            doc="recovery reads from the ensemble that it has changed to",
-        ),
-        "fragments-at-once": configuration(
-            **RECOVERED,
-            recovery_keeps_fragments=False,
-            expect="all_acked_entries_are_readable",
-            doc="recovery tells of its ensemble before the entries are there",
-        ),
-        "hasty-negatives": configuration(
-            **TWO_COPIES,
-            ack_quorum=1,
-            negatives_cover_quorum=False,
-            expect=LOSS,
-            doc="recovery takes one bookie's word that there is no such entry",
-        ),
-        "closes-before-writing-back": configuration(
-            **RECOVERED,
-            bookies=1,
-            write_back_before_close=False,
-            expect=LOSS,
-            doc="recovery closes before entries are written back",
-        ),
-        "unconditional-updates": configuration(
-            **OWNER,
-            **TWO_ENTRIES,
-            conditional_updates=False,
-            expect="whoever_closes_the_ledger_knows_its_end",
-            doc="a write of the owner that it has given up arrives late",
-        ),
-        "confirmations-kept": configuration(
-            **OWNER,
-            **TWO_ENTRIES,
-            confirmations_withdrawn=False,
-            expect="all_acked_entries_are_readable",
-            doc="a bookie that has left the ensemble counts",
-        ),
-        "confirmed-out-of-order": configuration(
-            **OWNER,
-            **TWO_ENTRIES,
-            confirmed_in_order=False,
-            expect="all_acked_entries_are_readable",
-            doc="the LAC passes an entry that is not confirmed",
-        ),
-        "lac-runs-ahead": configuration(
-            **OWNER,
-            **TWO_ENTRIES,
-            lac_waits_for_change=False,
-            expect="all_acked_entries_are_readable",
-            doc="the LAC goes on while the ensemble is being changed",
-        ),
-        "limbo-denies": configuration(
-            **{**TWO_COPIES, "failures": 1},
-            ack_quorum=1,
-            crashes=1,
-            limbo_is_unknown=False,
-            expect=LOSS,
-            doc="a bookie in limbo says that it has no such entry",
+        **varied(
+            UNPROTECTED,
+            {
+                "fenced-bookies-add": {**RECOVERED, "bookies": 1},
+                "one-bookie-fenced": {**TWO_COPIES, "ack_quorum": 1},
+                "reads-without-fencing": {**TWO_COPIES, "ack_quorum": 2, "doc": "recovery reads do not fence"},
+                "starts-at-the-lac": {**RECOVERED, "doc": "recovery believes a bookie that came late"},
+                "reads-move-on": {**RECOVERED, **TWO_ENTRIES},
+                "fragments-at-once": RECOVERED,
+                "hasty-negatives": {**TWO_COPIES, "ack_quorum": 1},
+                "closes-before-writing-back": {
+                    **RECOVERED,
+                    "bookies": 1,
+                    "doc": "recovery closes before entries are written back",
+                },
+                "unconditional-updates": {
+                    **OWNER,
+                    **TWO_ENTRIES,
+                    "doc": "a write of the owner that it has given up arrives late",
+                },
+                "confirmations-kept": {**OWNER, **TWO_ENTRIES, "expect": READABLE},
+                "confirmed-out-of-order": {**OWNER, **TWO_ENTRIES},
+                "lac-runs-ahead": {**OWNER, **TWO_ENTRIES},
+                "limbo-denies": {**TWO_COPIES, "failures": 1, "ack_quorum": 1, "crashes": 1},
+            },
         ),
     }
 

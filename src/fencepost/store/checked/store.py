@@ -74,6 +74,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     is_entry,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.adding import (
     answer_to_add,
     lac_of_bookie,
@@ -351,6 +352,58 @@ SWITCHES = (
 
 
 LOSS = "no_divergence_between_client_and_meta_data"
+READABLE = "all_acked_entries_are_readable"
+
+UNPROTECTED: Mapping[str, Configuration] = {
+    "fenced-bookies-add": configuration(
+        LOSS, "a bookie that is fenced takes entries of the owner", fenced_bookies_refuse=False
+    ),
+    "one-bookie-fenced": configuration(
+        "reads_begin_when_the_owner_is_fenced_off",
+        "recovery reads when one bookie is fenced",
+        fencing_covers_ensemble=False,
+    ),
+    "reads-without-fencing": configuration(
+        LOSS, "defect 1 of the 4.13 protocol: a bookie changes its mind", recovery_reads_fence=False
+    ),
+    "starts-at-the-lac": configuration(
+        LOSS,
+        "defect 2 of the 4.13 protocol: recovery believes a bookie that came late",
+        recovery_starts_at_fragment=False,
+    ),
+    "reads-move-on": configuration(
+        LOSS, "recovery reads from the ensemble that it has changed to", recovery_reads_stay=False
+    ),
+    "fragments-at-once": configuration(
+        READABLE, "recovery tells of its ensemble before the entries are there", recovery_keeps_fragments=False
+    ),
+    "hasty-negatives": configuration(
+        LOSS, "recovery takes one bookie's word that there is no such entry", negatives_cover_quorum=False
+    ),
+    "closes-before-writing-back": configuration(
+        LOSS, "recovery closes before entries have an ack quorum", write_back_before_close=False
+    ),
+    "unconditional-updates": configuration(
+        "whoever_closes_the_ledger_knows_its_end",
+        "metadata are replaced whoever has changed them",
+        conditional_updates=False,
+    ),
+    "confirmations-kept": configuration(
+        "all_committed_entries_reach_ack_quorum",
+        "a bookie that has left the ensemble counts",
+        confirmations_withdrawn=False,
+    ),
+    "confirmed-out-of-order": configuration(
+        READABLE, "the LAC passes an entry that is not confirmed", confirmed_in_order=False
+    ),
+    "lac-runs-ahead": configuration(
+        READABLE, "the LAC goes on while the ensemble is being changed", lac_waits_for_change=False
+    ),
+    "limbo-denies": configuration(LOSS, "a bookie in limbo says that it has no such entry", limbo_is_unknown=False),
+}
+"""Configurations without a protection, whatever their size, and what is violated."""
+
+ONE_BOOKIE: Mapping[str, Any] = {"bookies": 1, "write_quorum": 1, "ack_quorum": 1}
 ONE_COPY: Mapping[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
 TWO_ENTRIES: Mapping[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
@@ -612,101 +665,23 @@ class Store(LedgerProtocol):
             message_loss=False,
             doc="a bookie without a journal crashes, and comes back in limbo",
         ),
-        "fenced-bookies-add": configuration(
-            bookies=2,
-            fenced_bookies_refuse=False,
-            expect=LOSS,
-            doc="a bookie that is fenced takes entries of the owner",
-        ),
-        "one-bookie-fenced": configuration(
-            bookies=2,
-            ack_quorum=1,
-            fencing_covers_ensemble=False,
-            expect="reads_begin_when_the_owner_is_fenced_off",
-            doc="recovery reads when one bookie is fenced",
-        ),
-        "reads-without-fencing": configuration(
-            bookies=2,
-            recovery_reads_fence=False,
-            expect=LOSS,
-            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
-        ),
-        "starts-at-the-lac": configuration(
-            **ONE_COPY,
-            send_limit=2,
-            recovery_starts_at_fragment=False,
-            expect=LOSS,
-            doc="defect 2 of the 4.13 protocol: recovery believes a bookie that came late",
-        ),
-        "reads-move-on": configuration(
-            **ONE_COPY,
-            **TWO_ENTRIES,
-            recovery_reads_stay=False,
-            expect=LOSS,
-            doc="recovery reads from the ensemble that it has changed to",
-        ),
-        "fragments-at-once": configuration(
-            **ONE_COPY,
-            recovery_keeps_fragments=False,
-            expect="all_acked_entries_are_readable",
-            doc="recovery tells of its ensemble before the entries are there",
-        ),
-        "hasty-negatives": configuration(
-            bookies=2,
-            ack_quorum=1,
-            negatives_cover_quorum=False,
-            expect=LOSS,
-            doc="recovery takes one bookie's word that there is no such entry",
-        ),
-        "closes-before-writing-back": configuration(
-            bookies=2,
-            write_back_before_close=False,
-            expect=LOSS,
-            doc="recovery closes before entries have an ack quorum",
-        ),
-        "unconditional-updates": configuration(
-            bookies=1,
-            write_quorum=1,
-            ack_quorum=1,
-            conditional_updates=False,
-            expect="whoever_closes_the_ledger_knows_its_end",
-            doc="metadata are replaced whoever has changed them",
-        ),
-        "confirmations-kept": configuration(
-            bookies=3,
-            clients=1,
-            **TWO_ENTRIES,
-            confirmations_withdrawn=False,
-            expect="all_committed_entries_reach_ack_quorum",
-            doc="a bookie that has left the ensemble counts",
-        ),
-        "confirmed-out-of-order": configuration(
-            bookies=1,
-            clients=1,
-            write_quorum=1,
-            ack_quorum=1,
-            **TWO_ENTRIES,
-            confirmed_in_order=False,
-            expect="all_acked_entries_are_readable",
-            doc="the LAC passes an entry that is not confirmed",
-        ),
-        "lac-runs-ahead": configuration(
-            bookies=2,
-            clients=1,
-            write_quorum=1,
-            ack_quorum=1,
-            **TWO_ENTRIES,
-            lac_waits_for_change=False,
-            expect="all_acked_entries_are_readable",
-            doc="the LAC goes on while the ensemble is being changed",
-        ),
-        "limbo-denies": configuration(
-            bookies=2,
-            ack_quorum=1,
-            crashes=1,
-            limbo_is_unknown=False,
-            expect=LOSS,
-            doc="a bookie in limbo says that it has no such entry",
+        **varied(
+            UNPROTECTED,
+            {
+                "fenced-bookies-add": {"bookies": 2},
+                "one-bookie-fenced": {"bookies": 2, "ack_quorum": 1},
+                "reads-without-fencing": {"bookies": 2},
+                "starts-at-the-lac": {**ONE_COPY, "send_limit": 2},
+                "reads-move-on": {**ONE_COPY, **TWO_ENTRIES},
+                "fragments-at-once": ONE_COPY,
+                "hasty-negatives": {"bookies": 2, "ack_quorum": 1},
+                "closes-before-writing-back": {"bookies": 2},
+                "unconditional-updates": ONE_BOOKIE,
+                "confirmations-kept": {"bookies": 3, "clients": 1, **TWO_ENTRIES},
+                "confirmed-out-of-order": {"bookies": 1, "clients": 1, **ONE_BOOKIE, **TWO_ENTRIES},
+                "lac-runs-ahead": {"bookies": 2, "clients": 1, **ONE_COPY, **TWO_ENTRIES},
+                "limbo-denies": {"bookies": 2, "ack_quorum": 1, "crashes": 1},
+            },
         ),
     }
 
