@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
 from fencepost.conform.follow import Has, Like, Pick
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
+
+S = TypeVar("S")
 
 Message: TypeAlias = Hashable
 """The name of a message, by which its sender and its receiver know it. Of several with one name, the first that is sent
@@ -86,6 +88,11 @@ def rounded(number: int, least: int = 4) -> int:
     while size < number:
         size *= 2
     return size
+
+
+def by_action(table: Mapping[str, S]) -> dict[str, S]:
+    """What stands in a table for each action; its keys are names of actions, with spaces between them."""
+    return {action: held for actions, held in table.items() for action in actions.split()}
 
 
 class NotCovered(Exception):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
 from fencepost.conform.traces import each_change_once
 from fencepost.log.chain import SUBJECT
 from fencepost.log.checked.log import Becomes
@@ -744,41 +744,31 @@ _BY_SOMEBODY = (
 )
 """The actions of those who do not lead."""
 
-_STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = {
-    "become_leader": LogConformance._alone,
-    "abdicate": LogConformance._alone,
-    "ledger_fenced": LogConformance._alone,
-    "get_last_ledger": LogConformance._reads_chain,
-    "look_up_chain": LogConformance._looks_up,
-    "fence_last_ledger": LogConformance._fences,
-    "close_last_ledger": LogConformance._closes_last,
-    "create_ledger": LogConformance._creates,
-    "sends_update": LogConformance._sends,
-    "append_ledger": LogConformance._is_done,
-    "append_ledger_bad_version": LogConformance._is_refused,
-    "append_ledger_unanswered": LogConformance._is_unanswered,
-    "seal": LogConformance._is_done,
-    "seal_bad_version": LogConformance._is_refused,
-    "seal_unanswered": LogConformance._is_unanswered,
-    "sends_trim": lambda self, event: (),
-    "trim": LogConformance._trims,
-    "trim_bad_version": lambda self, event: (),
-    "trim_unanswered": lambda self, event: (),
-    "look_up_batch": LogConformance._looks_up_batch,
-    "sends_batch": LogConformance._sends,
-    "attach_batch": LogConformance._attaches,
-    "attach_batch_bad_version": LogConformance._alone,
-    "attach_batch_unanswered": LogConformance._is_unanswered,
-    "withdraw_batch": lambda self, event: (),
-    "delete_withdrawn_batch": LogConformance._withdraws,
-    "delete_superseded_batch": LogConformance._deletes_superseded,
-    "batch_is_attached": LogConformance._untraced_batch,
-    "write_entry": LogConformance._writes,
-    "acknowledge_entry": LogConformance._acknowledges,
-    "close_own_ledger": LogConformance._closes_own,
-    "close_own_ledger_bad_version": LogConformance._closes_own,
-    "log_is_older": LogConformance._is_older,
-    "late_update": LogConformance._is_late,
-    "ledger_is_fenced": LogConformance._unseen_fence,
-    "ledger_is_closed": LogConformance._unseen_close,
-}
+_STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = by_action(
+    {
+        "become_leader abdicate ledger_fenced attach_batch_bad_version": LogConformance._alone,
+        "get_last_ledger": LogConformance._reads_chain,
+        "look_up_chain": LogConformance._looks_up,
+        "fence_last_ledger": LogConformance._fences,
+        "close_last_ledger": LogConformance._closes_last,
+        "create_ledger": LogConformance._creates,
+        "sends_update sends_batch": LogConformance._sends,
+        "append_ledger seal": LogConformance._is_done,
+        "append_ledger_bad_version seal_bad_version": LogConformance._is_refused,
+        "append_ledger_unanswered seal_unanswered attach_batch_unanswered": LogConformance._is_unanswered,
+        "sends_trim trim_bad_version trim_unanswered withdraw_batch": lambda self, event: (),
+        "trim": LogConformance._trims,
+        "look_up_batch": LogConformance._looks_up_batch,
+        "attach_batch": LogConformance._attaches,
+        "delete_withdrawn_batch": LogConformance._withdraws,
+        "delete_superseded_batch": LogConformance._deletes_superseded,
+        "batch_is_attached": LogConformance._untraced_batch,
+        "write_entry": LogConformance._writes,
+        "acknowledge_entry": LogConformance._acknowledges,
+        "close_own_ledger close_own_ledger_bad_version": LogConformance._closes_own,
+        "log_is_older": LogConformance._is_older,
+        "late_update": LogConformance._is_late,
+        "ledger_is_fenced": LogConformance._unseen_fence,
+        "ledger_is_closed": LogConformance._unseen_close,
+    }
+)

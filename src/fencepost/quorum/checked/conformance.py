@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
 from fencepost.quorum.checked.running import RunningQuorum, Stored
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import SUBJECT
@@ -223,39 +223,27 @@ def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
     yield from parameters.get("voters", ())
 
 
-_STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]]] = {
-    "restart_with_state": QuorumConformance._restarts,
-    "store_election": QuorumConformance._stores,
-    "speak": QuorumConformance._speaks,
-    "sync": QuorumConformance._to_place,
-    "learn_epoch": QuorumConformance._learns_epoch,
-    "follow": QuorumConformance._follows,
-    "hear_leader": QuorumConformance._alone,
-    "hear_end_of_epoch": QuorumConformance._alone,
-    "lose_leader": QuorumConformance._loses_leader,
-    "look_for_leader": QuorumConformance._alone,
-    "ask_for_pre_votes": QuorumConformance._alone,
-    "handle_vote_request": QuorumConformance._is_asked,
-    "get_pre_vote": QuorumConformance._of_peer,
-    "get_vote": QuorumConformance._of_peer,
-    "return_to_leader": QuorumConformance._alone,
-    "send_request_vote": QuorumConformance._in_epoch,
-    "become_leader": QuorumConformance._leads,
-    "check_quorum_resign": QuorumConformance._in_epoch,
-    "keep_leading": QuorumConformance._keeps_leading,
-    "client_request": QuorumConformance._is_written_to,
-    "send_fetch_request": QuorumConformance._to_place,
-    "accept_fetch_request": QuorumConformance._is_fetched_from,
-    "refuse_fetch": QuorumConformance._refuses_fetch,
-    "commit": QuorumConformance._commits,
-    "learn_commit": QuorumConformance._learns_commit,
-    "append_fetched": QuorumConformance._to_place,
-    "truncate": QuorumConformance._to_place,
-    "take_snapshot": QuorumConformance._to_place,
-    "install_snapshot": QuorumConformance._to_place,
-    "snapshot_installed": QuorumConformance._installed,
-    "snapshot_damaged": QuorumConformance._installed,
-    "accept_add_voter_request": QuorumConformance._of_peer,
-    "accept_remove_voter_request": QuorumConformance._of_peer,
-    "accept_update_voter_request": QuorumConformance._of_peer,
-}
+_STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]]] = by_action(
+    {
+        "restart_with_state": QuorumConformance._restarts,
+        "store_election": QuorumConformance._stores,
+        "speak": QuorumConformance._speaks,
+        "sync send_fetch_request append_fetched truncate take_snapshot install_snapshot": QuorumConformance._to_place,
+        "learn_epoch": QuorumConformance._learns_epoch,
+        "follow": QuorumConformance._follows,
+        "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": QuorumConformance._alone,
+        "lose_leader": QuorumConformance._loses_leader,
+        "handle_vote_request": QuorumConformance._is_asked,
+        "get_pre_vote get_vote accept_add_voter_request accept_remove_voter_request "
+        "accept_update_voter_request": QuorumConformance._of_peer,
+        "send_request_vote check_quorum_resign": QuorumConformance._in_epoch,
+        "become_leader": QuorumConformance._leads,
+        "keep_leading": QuorumConformance._keeps_leading,
+        "client_request": QuorumConformance._is_written_to,
+        "accept_fetch_request": QuorumConformance._is_fetched_from,
+        "refuse_fetch": QuorumConformance._refuses_fetch,
+        "commit": QuorumConformance._commits,
+        "learn_commit": QuorumConformance._learns_commit,
+        "snapshot_installed snapshot_damaged": QuorumConformance._installed,
+    }
+)

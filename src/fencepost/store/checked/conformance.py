@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
-from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, rounded
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step, by_action, rounded
 from fencepost.conform.follow import Has, Like, like
 from fencepost.conform.traces import each_change_once
 from fencepost.spec.protocol import Protocol
@@ -1055,53 +1055,42 @@ _SENT: Mapping[str, str] = {
     "client_forces_ledger": "force",
 }
 
-_STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = {
-    "bookie_sends_add_confirmed_response": StoreConformance._bookie_adds,
-    "bookie_sends_add_fenced_response": StoreConformance._bookie_adds,
-    "bookie_refuses_add": StoreConformance._bookie_refuses,
-    "bookie_forces_ledger": StoreConformance._bookie_forces,
-    "bookie_is_fenced": StoreConformance._bookie_fenced,
-    "bookie_sends_fencing_read_lac_response": StoreConformance._bookie_fencing_read,
-    "bookie_sends_read_response": StoreConformance._bookie_reads,
-    "bookie_may_lack_entries": StoreConformance._bookie_may_lack,
-    "bookie_copies_entry": StoreConformance._bookie_copies,
-    "bookie_crashes": StoreConformance._bookie_limbo,
-    "bookie_leaves_limbo": StoreConformance._bookie_limbo,
-    "bookie_is_wiped": StoreConformance._bookie_wiped,
-    "metadata_written": StoreConformance._metadata_written,
-    "client_creates_ledger": StoreConformance._client_writes,
-    "client_adopts_ledger": StoreConformance._client_writes,
-    "client_changes_ensemble": StoreConformance._client_writes,
-    "client_keeps_ensemble": StoreConformance._client_writes,
-    "client_closes_ledger": StoreConformance._client_writes,
-    "client_starts_recovery": StoreConformance._client_writes,
-    "recovery_client_closes_ledger": StoreConformance._client_writes,
-    "client_receives_metadata": StoreConformance._client_receives_metadata,
-    "client_opens_ledger": StoreConformance._client_opens,
-    "client_sends_add_entry_requests": StoreConformance._client_sends_adds,
-    "client_writes_back_entry": StoreConformance._client_sends_adds,
-    "client_resends_pending_add_op": StoreConformance._client_resends,
-    "recovery_client_sends_pending_add_op": StoreConformance._client_resends,
-    "client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
-    "client_receives_add_fenced_response": StoreConformance._client_receives_adds,
-    "recovery_client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
-    "client_sends_add_again": StoreConformance._client_sends_again,
-    "recovery_client_sends_add_again": StoreConformance._client_sends_again,
-    "client_confirms": StoreConformance._client_confirms,
-    "client_forces_ledger": StoreConformance._client_forces,
-    "client_receives_force_response": StoreConformance._client_receives_force,
-    "client_receives_fencing_read_lac_response": StoreConformance._client_fenced,
-    "client_sends_recovery_read_requests": StoreConformance._client_sends_reads,
-    "client_receives_recovery_read_response": StoreConformance._client_receives_read,
-    "client_gives_up_on_read": StoreConformance._client_fails_read,
-    "recovery_client_changes_ensemble": StoreConformance._recovery_changes,
-    "reader_reads_metadata": StoreConformance._reader_reads_metadata,
-    "reader_learns_lac": StoreConformance._reader_learns_lac,
-    "reader_receives_entry": StoreConformance._reader_receives_answer,
-    "reader_receives_no_entry": StoreConformance._reader_receives_answer,
-    "reader_finds_no_entry": StoreConformance._reader_finds,
-    "reader_finds_end": StoreConformance._reader_finds,
-}
+_STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = by_action(
+    {
+        "bookie_sends_add_confirmed_response bookie_sends_add_fenced_response": StoreConformance._bookie_adds,
+        "bookie_refuses_add": StoreConformance._bookie_refuses,
+        "bookie_forces_ledger": StoreConformance._bookie_forces,
+        "bookie_is_fenced": StoreConformance._bookie_fenced,
+        "bookie_sends_fencing_read_lac_response": StoreConformance._bookie_fencing_read,
+        "bookie_sends_read_response": StoreConformance._bookie_reads,
+        "bookie_may_lack_entries": StoreConformance._bookie_may_lack,
+        "bookie_copies_entry": StoreConformance._bookie_copies,
+        "bookie_crashes bookie_leaves_limbo": StoreConformance._bookie_limbo,
+        "bookie_is_wiped": StoreConformance._bookie_wiped,
+        "metadata_written": StoreConformance._metadata_written,
+        "client_creates_ledger client_adopts_ledger client_changes_ensemble client_keeps_ensemble "
+        "client_closes_ledger client_starts_recovery recovery_client_closes_ledger": StoreConformance._client_writes,
+        "client_receives_metadata": StoreConformance._client_receives_metadata,
+        "client_opens_ledger": StoreConformance._client_opens,
+        "client_sends_add_entry_requests client_writes_back_entry": StoreConformance._client_sends_adds,
+        "client_resends_pending_add_op recovery_client_sends_pending_add_op": StoreConformance._client_resends,
+        "client_receives_add_confirmed_response client_receives_add_fenced_response "
+        "recovery_client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
+        "client_sends_add_again recovery_client_sends_add_again": StoreConformance._client_sends_again,
+        "client_confirms": StoreConformance._client_confirms,
+        "client_forces_ledger": StoreConformance._client_forces,
+        "client_receives_force_response": StoreConformance._client_receives_force,
+        "client_receives_fencing_read_lac_response": StoreConformance._client_fenced,
+        "client_sends_recovery_read_requests": StoreConformance._client_sends_reads,
+        "client_receives_recovery_read_response": StoreConformance._client_receives_read,
+        "client_gives_up_on_read": StoreConformance._client_fails_read,
+        "recovery_client_changes_ensemble": StoreConformance._recovery_changes,
+        "reader_reads_metadata": StoreConformance._reader_reads_metadata,
+        "reader_learns_lac": StoreConformance._reader_learns_lac,
+        "reader_receives_entry reader_receives_no_entry": StoreConformance._reader_receives_answer,
+        "reader_finds_no_entry reader_finds_end": StoreConformance._reader_finds,
+    }
+)
 
 
 _CHANGES = ("client_changes_ensemble", "recovery_client_changes_ensemble")
