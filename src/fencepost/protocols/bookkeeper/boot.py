@@ -52,7 +52,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from fencepost import (
     Message,
@@ -300,6 +300,10 @@ def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
         if 0 < protocol.write_quorum < len(protocol.bookies)
         else ""
     )
+
+
+CLOSED_STORY: Mapping[str, Any] = {"send_limit": 2, "stored_at_first": 1, "sends_when": frozenset({"closed"})}
+"""An entry is everywhere, and the writer sends the next one once the ledger is closed."""
 
 
 class BookKeeperBoot(Protocol):
@@ -1121,9 +1125,7 @@ class BookKeeperBoot(Protocol):
         ),
         "fenced-once-more": configuration(
             bookies=3,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
+            **CLOSED_STORY,
             crashes_when=frozenset({"closed"}),
             clean_shutdown=False,
             doc="scenario 1 in its own size with all protections: a disk that forgot the fence comes back fenced",
@@ -1179,9 +1181,7 @@ class BookKeeperBoot(Protocol):
             bookies=3,
             readers=1,
             write_quorum=2,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
+            **CLOSED_STORY,
             max_crashes=2,
             crashes_when=frozenset({"closed"}),
             disk_loss=False,
@@ -1241,9 +1241,7 @@ class BookKeeperBoot(Protocol):
         ),
         "scenario-1": configuration(
             bookies=3,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
+            **CLOSED_STORY,
             crashes_when=frozenset({"closed"}),
             journal_fences=False,
             phase_one_fences=False,
@@ -1366,9 +1364,7 @@ class BookKeeperBoot(Protocol):
         ),
         "reader-denied": configuration(
             readers=1,
-            send_limit=2,
-            stored_at_first=1,
-            sends_when=frozenset({"closed"}),
+            **CLOSED_STORY,
             max_crashes=2,
             crashes_when=frozenset({"closed"}),
             clean_shutdown=False,

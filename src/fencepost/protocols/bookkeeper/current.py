@@ -168,6 +168,10 @@ class ReadResponse(Message):
     fence: bool
 
 
+TWO_AT_ONCE: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1, "send_limit": 2, "inflight_limit": 2}
+ONE_COPY: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1}
+"""What several configurations have in common."""
+
 ADD = (AddEntryRequest, AddEntryResponse)
 
 
@@ -795,9 +799,7 @@ class BookKeeper(SingleLedger):
     configurations = {
         "published": configuration(doc="the published configuration: a very large space"),
         "small": configuration(bookies=2, write_quorum=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
-        "one-copy": configuration(
-            bookies=2, write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"
-        ),
+        "one-copy": configuration(bookies=2, **ONE_COPY, doc="one copy of each entry, and another bookie to change to"),
         "prompt-recovery": configuration(
             bookies=2,
             write_quorum=2,
@@ -815,14 +817,11 @@ class BookKeeper(SingleLedger):
             recovery_waits_needlessly=False,
             doc="entries striped over three bookies, two copies of each",
         ),
-        "any-ensemble": configuration(
-            bookies=3, write_quorum=1, ack_quorum=1, choose_ensembles=True, doc="any bookie may be the next"
-        ),
+        "any-ensemble": configuration(bookies=3, **ONE_COPY, choose_ensembles=True, doc="any bookie may be the next"),
         "any-stripes": configuration(
             clients=1,
             ensemble_size=2,
-            write_quorum=1,
-            ack_quorum=1,
+            **ONE_COPY,
             send_limit=2,
             choose_ensembles=True,
             doc="entries striped over any two of four bookies, which may be replaced",
@@ -830,10 +829,7 @@ class BookKeeper(SingleLedger):
         "sent-again": configuration(
             bookies=2,
             clients=1,
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            inflight_limit=2,
+            **TWO_AT_ONCE,
             adds_keep_lac=True,
             doc="the owner sends two entries again, with the LAC that they were first sent with",
         ),
@@ -858,20 +854,14 @@ class BookKeeper(SingleLedger):
         "frozen-lac": configuration(
             bookies=1,
             readers=1,
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            inflight_limit=2,
+            **TWO_AT_ONCE,
             recovery_freezes_lac=True,
             doc="recovery writes carry the LAC that recovery began with, and somebody reads",
         ),
         "recovered-twice": configuration(
             bookies=1,
             clients=3,
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            inflight_limit=2,
+            **TWO_AT_ONCE,
             message_loss=False,
             bookies_keep_highest_lac=True,
             bookies_tell_lac_of_last=True,
@@ -880,8 +870,7 @@ class BookKeeper(SingleLedger):
         "as-the-store": configuration(
             bookies=2,
             readers=1,
-            write_quorum=1,
-            ack_quorum=1,
+            **ONE_COPY,
             send_limit=2,
             recovery_waits_needlessly=False,
             recovery_freezes_lac=True,
@@ -918,18 +907,14 @@ class BookKeeper(SingleLedger):
         ),
         "reads-move-on": configuration(
             bookies=2,
-            write_quorum=1,
-            ack_quorum=1,
-            send_limit=2,
-            inflight_limit=2,
+            **TWO_AT_ONCE,
             recovery_reads_stay=False,
             expect="no_divergence_between_client_and_meta_data",
             doc="recovery reads from the ensemble that it has changed to",
         ),
         "fragments-at-once": configuration(
             bookies=2,
-            write_quorum=1,
-            ack_quorum=1,
+            **ONE_COPY,
             recovery_keeps_fragments=False,
             expect="all_acked_entries_are_readable",
             doc="recovery tells of its ensemble before the entries are there",

@@ -26,7 +26,7 @@ Six things are as published, and worth knowing:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import combinations
 from typing import Any, ClassVar, TypeVar
@@ -200,6 +200,12 @@ def _like(other: Configuration, *, expect: str = "holds", doc: str, **constants:
     return configuration(expect, doc, **{**other.constants, **constants})
 
 
+REMOVAL: Mapping[str, Any] = {"min_cluster_size": 1, "max_remove_reconfigs": 1}
+ONE_ADDED: Mapping[str, Any] = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1}
+ONE_EPOCH: Mapping[str, Any] = {"max_epoch": 1, "max_values_per_epoch": 0, "timeouts_need_reasons": True}
+ELECTIONS_ALONE: Mapping[str, Any] = {"max_values_per_epoch": 0, "timeouts_need_reasons": True}
+"""What several configurations have in common."""
+
 ADDITION = voters(
     1,
     max_cluster_size=2,
@@ -212,8 +218,7 @@ ADDITION = voters(
 PARTED = voters(
     3,
     values=2,
-    max_values_per_epoch=0,
-    timeouts_need_reasons=True,
+    **ELECTIONS_ALONE,
     start=Start.PARTED,
     doc="a leader that wrote what nobody has fetched follows another",
 )
@@ -223,13 +228,7 @@ PARTED_AGAIN = _like(
     doc="the same, but it leads once more, and the other follows, of whose epoch nobody has a record",
 )
 REMOVED_FOLLOWER = voters(
-    2,
-    min_cluster_size=1,
-    max_remove_reconfigs=1,
-    max_values_per_epoch=0,
-    test_liveness=True,
-    remaining_majority=True,
-    leaders_remove_themselves=False,
+    2, **REMOVAL, max_values_per_epoch=0, test_liveness=True, remaining_majority=True, leaders_remove_themselves=False
 )
 DISK_LOSS = voters(
     2,
@@ -238,8 +237,7 @@ DISK_LOSS = voters(
     max_crashes=1,
     max_disconnected_pairs=2,
     max_add_reconfigs=1,
-    max_values_per_epoch=0,
-    timeouts_need_reasons=True,
+    **ELECTIONS_ALONE,
 )
 
 
@@ -334,14 +332,12 @@ class KRaft(Protocol):
         ),
         "small": voters(2, doc="two voters, two epochs"),
         "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
-        "removal": voters(2, min_cluster_size=1, max_remove_reconfigs=1, doc="two voters, two epochs, one removed"),
+        "removal": voters(2, **REMOVAL, doc="two voters, two epochs, one removed"),
         "large": voters(3, max_restarts=1, doc="three voters, two epochs, one restart"),
         "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
         "two-leaders": voters(
             2,
-            max_cluster_size=3,
-            max_spawned_servers=3,
-            max_add_reconfigs=1,
+            **ONE_ADDED,
             max_values_per_epoch=0,
             expect="never_two_leaders_in_same_epoch",
             doc="an observer votes twice, with as few servers as it takes",
@@ -354,8 +350,7 @@ class KRaft(Protocol):
             max_add_reconfigs=1,
             max_remove_reconfigs=1,
             max_epoch=3,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ELECTIONS_ALONE,
             observers_keep_votes=True,
             leaders_resign=False,
             commit_before_reconfig=False,
@@ -416,8 +411,7 @@ class KRaft(Protocol):
             min_cluster_size=1,
             max_restarts=2,
             max_remove_reconfigs=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ELECTIONS_ALONE,
             doc="one of two voters is removed, and there are two restarts",
         ),
         "removed-leader-keeps-vote": voters(
@@ -425,8 +419,7 @@ class KRaft(Protocol):
             min_cluster_size=1,
             max_restarts=2,
             max_remove_reconfigs=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ELECTIONS_ALONE,
             observers_keep_votes=True,
             doc="the same, and an observer that leads no more remembers its vote",
         ),
@@ -462,8 +455,7 @@ class KRaft(Protocol):
             max_connectivity_changes=1,
             max_disconnected_pairs=1,
             pair_by_pair=True,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ELECTIONS_ALONE,
             doc="two of three voters are disconnected for good, with an election only for a reason",
         ),
         "lost-voter": voters(
@@ -474,42 +466,23 @@ class KRaft(Protocol):
             doc="one of two voters is lost, with what clients wait for",
         ),
         "observers": voters(
-            1,
-            max_spawned_servers=3,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
-            doc="two servers start, and fetch from the only voter",
+            1, max_spawned_servers=3, **ONE_EPOCH, doc="two servers start, and fetch from the only voter"
         ),
         "one-of-two-added": voters(
             1,
-            max_cluster_size=3,
-            max_spawned_servers=3,
-            max_add_reconfigs=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ONE_ADDED,
+            **ONE_EPOCH,
             start=Start.OBSERVED,
             doc="an observer has caught up, another starts, and one of them is added",
         ),
-        "one-of-three-removed": voters(
-            3,
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
-            doc="three voters, one epoch, one removed",
-        ),
+        "one-of-three-removed": voters(3, **REMOVAL, **ONE_EPOCH, doc="three voters, one epoch, one removed"),
         "replacement": voters(
             2,
             min_cluster_size=1,
             max_spawned_servers=3,
             max_add_reconfigs=1,
             max_remove_reconfigs=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ONE_EPOCH,
             leaders_remove_themselves=False,
             non_member_fetch=NonMemberFetch.ACCEPT,
             start=Start.OBSERVED,
@@ -517,19 +490,14 @@ class KRaft(Protocol):
         ),
         "addition-after-election": voters(
             2,
-            max_cluster_size=3,
-            max_spawned_servers=3,
-            max_add_reconfigs=1,
-            max_values_per_epoch=0,
-            timeouts_need_reasons=True,
+            **ONE_ADDED,
+            **ELECTIONS_ALONE,
             start=Start.ELECTED,
             doc="an observer is added by a leader of which it has not heard",
         ),
         "addition-while-cut": voters(
             2,
-            max_cluster_size=3,
-            max_spawned_servers=3,
-            max_add_reconfigs=1,
+            **ONE_ADDED,
             max_connectivity_changes=1,
             max_disconnected_pairs=1,
             max_epoch=1,

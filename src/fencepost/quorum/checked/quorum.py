@@ -118,6 +118,11 @@ def _protections(switches: tuple[bool, ...], kept: bool, served: bool, one: bool
     )
 
 
+ONE_HOST: Mapping[str, Any] = {"hosts": 1, "init_cluster_size": 1, "min_cluster_size": 1}
+REMOVAL: Mapping[str, Any] = {"min_cluster_size": 1, "max_remove_reconfigs": 1}
+ONE_EPOCH: Mapping[str, Any] = {"max_epoch": 1, "max_values_per_epoch": 0}
+"""What several configurations have in common."""
+
 CUT_OFF: Mapping[str, Any] = {
     "timeouts_need_reasons": True,
     "max_connectivity_changes": 2,
@@ -180,90 +185,62 @@ class Quorum(KRaft):
             max_values_per_epoch=0,
             doc="a replica crashes, and loses what it has not synced",
         ),
-        "removal": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
-            max_epoch=1,
-            doc="one of two voters is removed, be it the leader",
-        ),
+        "removal": configuration(**REMOVAL, max_epoch=1, doc="one of two voters is removed, be it the leader"),
         "removal-restart": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
-            max_restarts=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            doc="the same, and a replica restarts",
+            **REMOVAL, max_restarts=1, **ONE_EPOCH, doc="the same, and a replica restarts"
         ),
         "removal-election": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             leaders_remove_themselves=False,
             max_values_per_epoch=0,
             doc="a follower is removed, and elections are held before that and after it",
         ),
         "removal-at-any-time": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             max_values_per_epoch=0,
             doc="one of two voters is removed, be it the leader, before an election or after it: a large one",
         ),
         "removed-leader-stands": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             max_values_per_epoch=0,
             **CUT_OFF,
             doc="a leader removes itself, is cut off, resigns, and is elected once more to commit its removal",
         ),
         "removed-leader-restarts": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             max_restarts=1,
             max_values_per_epoch=0,
             timeouts_need_reasons=True,
             doc="the same, but it restarts",
         ),
         "removal-pre-votes": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             leaders_remove_themselves=False,
             pre_votes=True,
             max_values_per_epoch=0,
             doc="a follower is removed, where pre-votes come before votes",
         ),
         "removal-crash": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             max_restarts=1,
             losing_crashes=True,
-            max_epoch=1,
-            max_values_per_epoch=0,
+            **ONE_EPOCH,
             doc="one of two voters is removed, and a crash loses what is not synced, be it the removal",
         ),
         "adding": configuration(
-            hosts=1,
-            init_cluster_size=1,
-            min_cluster_size=1,
-            max_add_reconfigs=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
-            doc="a second voter is added once it has caught up",
+            **ONE_HOST, max_add_reconfigs=1, **ONE_EPOCH, doc="a second voter is added once it has caught up"
         ),
         "adding-restart": configuration(
-            hosts=1,
-            init_cluster_size=1,
-            min_cluster_size=1,
+            **ONE_HOST,
             max_add_reconfigs=1,
             max_restarts=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
+            **ONE_EPOCH,
             timeouts_need_reasons=True,
             doc="the same, and a replica restarts, be it before it has fetched anything",
         ),
         "single": voters(1, max_restarts=1, losing_crashes=True, doc="a single voter, which crashes"),
         "observer-parted": configuration(
-            hosts=1,
-            init_cluster_size=1,
-            min_cluster_size=1,
+            **ONE_HOST,
             max_cluster_size=1,
             max_restarts=1,
             losing_crashes=True,
@@ -272,9 +249,7 @@ class Quorum(KRaft):
             doc="an observer has fetched what a crash takes from its leader",
         ),
         "observer-restarts": configuration(
-            hosts=1,
-            init_cluster_size=1,
-            min_cluster_size=1,
+            **ONE_HOST,
             max_cluster_size=1,
             max_restarts=2,
             max_values_per_epoch=0,
@@ -283,11 +258,9 @@ class Quorum(KRaft):
             doc="an observer and its leader restart, and the observer does not stand for election",
         ),
         "two-observers": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
+            **REMOVAL,
             max_spawned_servers=3,
-            max_epoch=1,
-            max_values_per_epoch=0,
+            **ONE_EPOCH,
             timeouts_need_reasons=True,
             start=Start.OBSERVED,
             doc="one of two voters is removed, be it the leader, and there is an observer already",
@@ -326,10 +299,8 @@ class Quorum(KRaft):
             doc="a leader counts itself for what a crash takes from it",
         ),
         "removed-leader-stays": configuration(
-            min_cluster_size=1,
-            max_remove_reconfigs=1,
-            max_epoch=1,
-            max_values_per_epoch=0,
+            **REMOVAL,
+            **ONE_EPOCH,
             removed_leader_resigns=False,
             expect="removed_leaders_step_down",
             doc="a leader goes on when its own removal is committed",
