@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -35,6 +36,10 @@ class Worker:
         self._thread.join()
         if error is not None:
             raise error
+
+    def pause(self, seconds: float) -> None:
+        """Let others go on: called by what it does."""
+        time.sleep(seconds)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

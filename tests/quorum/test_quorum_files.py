@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from power_loss import FailingDisk, PowerLoss
 
 from fencepost.quorum.files import directory, snapshots
 from fencepost.quorum.files.directory import META, Meta, join_cluster, open_replica, read_meta, write_meta
@@ -15,6 +14,7 @@ from fencepost.quorum.files.log import ReplicatedLog
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot, VotersRecord
 from fencepost.quorum.roles.interface import ElectionState
+from fencepost.simulation.disk import PowerLoss, SimDisk
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.disk.journal import SECTOR, Damage
 
@@ -79,7 +79,7 @@ class Model:
         self.kept_start, self.kept = self.start, list(self.batches)
         self.under_way = []
 
-    def know(self, disk: FailingDisk, epoch: int) -> None:
+    def know(self, disk: SimDisk, epoch: int) -> None:
         """An epoch is known before anything of it is stored."""
         if epoch > self.election.epoch:
             voted, leader = self.random.choice((None, ME.key)), self.random.choice((None, ME))
@@ -87,7 +87,7 @@ class Model:
             store_election(disk, self.next_election)
             self.election = self.next_election
 
-    def live(self, disk: FailingDisk) -> None:
+    def live(self, disk: SimDisk) -> None:
         """A process, up to its end."""
         random = self.random
         if read_meta(disk) is None or not (read_meta(disk) or META_OF_ME).cluster_id:
@@ -163,7 +163,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_was_synced_is_there_after_any_loss_of_power(seed):
     random = Random(seed)
-    disk, model = FailingDisk(), Model(random)
+    disk, model = SimDisk(), Model(random)
     for _ in range(12):
         disk.left = random.randrange(1, 200)
         try:

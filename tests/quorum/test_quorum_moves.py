@@ -32,7 +32,7 @@ class Moving(Cluster):
         return 2 * len(self._in_place(voters) - {lost}) > len(voters)
 
     def _start_later(self, host: SimHost) -> None:
-        if self.faulty and all(self._survives(other.replica.voters, host.key) for other in self.hosts):
+        if self.faulty and self._may_lose(host):
             self.moves += 1
             del self.by_endpoint[host.endpoint]
             host.endpoint = f"h{host.host_id}:{1 + self.moves}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
 import pytest
 
+from fencepost.quorum.sim.case import drawn
 from fencepost.quorum.sim.cluster import simulate
 
 ONE = (
@@ -23,6 +25,16 @@ def test_a_quorum_keeps_its_promises_whatever_goes_wrong(first: int) -> None:
     assert sum(outcome.epochs for outcome in outcomes) > 50
     assert sum(outcome.changes for outcome in outcomes) > 10
     assert sum(outcome.wipes for outcome in outcomes) > 0
+    assert sum(outcome.failures for outcome in outcomes) > 10
+
+
+def test_a_disk_that_is_damaged_is_refused_or_serves_as_it_was() -> None:
+    told: list[str] = []
+    cases = [dataclasses.replace(drawn(seed), hosts=5, voters=3, rot=15.0) for seed in range(6)]
+    outcomes = [simulate(case, report=lambda now, where, what: told.append(what)) for case in cases]
+    assert [outcome.details for outcome in outcomes if outcome.promise] == []
+    refused = sum(what.startswith("refuses its disk: ") for what in told)
+    assert sum(" is flipped" in what for what in told) > refused > 5
 
 
 def test_a_seed_gives_the_same_run_whatever_the_hash_seed() -> None:

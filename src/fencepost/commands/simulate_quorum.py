@@ -55,6 +55,7 @@ def _data(seen: Run[Outcome], protections: Protections) -> dict[str, Any]:
         "epochs": outcome.epochs,
         "crashes": outcome.crashes,
         "lost_disks": outcome.wipes,
+        "failed_disks": outcome.failures,
         "changes_of_voters": outcome.changes,
         "virtual_seconds": seen.time / 1e6,
         "hash": seen.hash,

@@ -3,7 +3,7 @@
 A write changes what is read at once, and what survives a loss of power only when a sync has ended. Until then each
 sector of 512 bytes that was written survives or does not, whatever became of those before it, and one may be torn. So
 it is with the names of files: each that was made or removed since the folder was synced is there after a loss of power
-or not.
+or not. Power may be lost between any two uses of a disk, and syncs fail.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from random import Random
 
 from fencepost.store.disk.files import NoRoom, Part, Room
 from fencepost.store.disk.journal import SECTOR
+
+
+class PowerLoss(BaseException):
+    """A process is gone: it does nothing more, whatever it had been about to do."""
 
 
 class DiskFull(OSError):
@@ -105,6 +109,7 @@ class SimHandle:
         self._file.write(self.end, fits)
         self._disk.free -= len(self._file.content) - there
         self.end += len(fits)
+        self._disk.use()
         if len(fits) < len(whole):
             raise DiskFull(self.name)
 
@@ -122,8 +127,15 @@ class SimHandle:
         return self.read_into(offset, buffer)
 
     def sync(self) -> None:
-        """All that was written is durable."""
+        """All that was written is durable. Raises ``OSError`` if it is not."""
+        self._disk.use()
+        if self._disk.fails is not None:
+            self._file.fail_sync(self._file.begin_sync(), self._disk.fails)
+            self._disk.fails = None
+            raise OSError(errno.EIO, f"{self.name} can not be synced")
         self._file.end_sync(self._file.begin_sync())
+        self._file.durable.extend(bytes(len(self._file.content) - len(self._file.durable)))  # if a sync had failed
+        self._disk.use()
 
     def preallocate(self, end: int) -> None:
         """Take room up to an offset. Raises :class:`NoRoom`, and takes none then."""
@@ -151,6 +163,11 @@ class SimDisk:
     def __init__(self) -> None:
         self.files: dict[str, SimFile] = {}
         self.free = CAPACITY
+        """Bytes that there is room for."""
+        self.left = 1 << 60
+        """How often it is used before the process that uses it is gone."""
+        self.fails: Random | None = None
+        """By what chance something of the next sync is durable, which fails; None if it does not."""
         self._synced: dict[str, SimFile | None] = {}
         """The files by those names that have changed since the folder was synced, as they were then."""
 
@@ -169,6 +186,7 @@ class SimDisk:
         if name in self.files:
             raise FileExistsError(errno.EEXIST, name)
         self._name(name, SimFile())
+        self.use()
         return self.open(name)
 
     def open(self, name: str, writable: bool = False) -> SimHandle:
@@ -180,15 +198,19 @@ class SimDisk:
         file = self.files[name]
         self._name(name, None)
         self._name(new, file)
+        self.use()
 
     def remove(self, name: str) -> None:
         """Remove a file."""
         self.free += len(self.files[name].content)
         self._name(name, None)
+        self.use()
 
     def sync(self) -> None:
         """The names of files are durable."""
+        self.use()
         self._synced.clear()
+        self.use()
 
     def room(self) -> Room:
         """How much room there is."""
@@ -219,6 +241,20 @@ class SimDisk:
         """Bytes of a file."""
         return self.open(name).read(offset, size)
 
+    def use(self) -> None:
+        """The disk is used. Raises :class:`PowerLoss` when nothing is left."""
+        self.left -= 1
+        if self.left < 0:
+            raise PowerLoss
+
+    def kept(self) -> SimDisk:
+        """What is left of it in any case if power is lost now."""
+        kept = SimDisk()
+        for name, file in {**self.files, **self._synced}.items():
+            if file is not None:
+                kept.append(name, bytes(file.durable))
+        return kept
+
     def lose_power(self, random: Random) -> None:
         """Lose power: unsynced bytes survive in part, in every file, and so do names."""
         for name in sorted(self._synced):
@@ -232,4 +268,8 @@ class SimDisk:
         """The disk is replaced by an empty one."""
         self.files.clear()
         self._synced.clear()
-        self.free = CAPACITY
+        self.heal()
+
+    def heal(self) -> None:
+        """Nothing goes wrong with it from now on."""
+        self.free, self.left, self.fails = CAPACITY, 1 << 60, None

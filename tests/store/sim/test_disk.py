@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.simulation.disk import DiskFull, SimDisk, SimFile
+from fencepost.simulation.disk import DiskFull, PowerLoss, SimDisk, SimFile
+from fencepost.store.disk.files import replace
 from fencepost.store.disk.journal import SECTOR
 
 writes = st.lists(st.tuples(st.integers(0, 4 * SECTOR), st.binary(min_size=1, max_size=2 * SECTOR)), max_size=6)
@@ -79,6 +81,44 @@ def test_a_full_disk_takes_a_part() -> None:
     with pytest.raises(DiskFull):
         disk.append("journal", b"12345")
     assert disk.read("journal", 0, 10) == b"123"
+
+
+def test_power_is_lost_in_the_middle_of_what_a_process_does() -> None:
+    def replaced(left: int) -> tuple[bool, bytes]:
+        disk = SimDisk()
+        replace(disk, "vote", b"old")
+        disk.left = left
+        with suppress(PowerLoss):
+            replace(disk, "vote", b"new")
+        return disk.left < 0, disk.kept().read("vote", 0, 9)
+
+    assert [replaced(left) for left in range(9)] == [(True, b"old")] * 6 + [(True, b"new")] + [(False, b"new")] * 2
+
+
+def test_a_sync_fails_once_and_the_next_one_keeps_the_length() -> None:
+    for seed in range(20):
+        disk = SimDisk()
+        file = disk.create("log")
+        file.preallocate(4 * SECTOR)
+        disk.fails = Random(seed)
+        with pytest.raises(OSError, match="log can not be synced"):
+            file.sync()
+        file.append(b"a")
+        file.sync()
+        disk.sync()
+        assert disk.kept().read("log", 0, 1 << 20) == b"a" + bytes(4 * SECTOR - 1)
+
+
+def test_what_is_kept_has_the_names_that_were_synced() -> None:
+    disk = SimDisk()
+    disk.append("old", b"a")
+    disk.open("old").sync()
+    disk.sync()
+    disk.rename("old", "new")
+    disk.append("unsynced", b"b")
+    assert disk.kept().names() == ["old"] and disk.kept().read("old", 0, 9) == b"a"
+    disk.sync()
+    assert disk.kept().names() == ["new", "unsynced"] and disk.kept().read("unsynced", 0, 9) == b""
 
 
 def test_a_flipped_bit_is_read_and_survives() -> None:

@@ -399,7 +399,8 @@ class RunningQuorum(Protocol):
     def restart_with_state(self, s: ModelValue) -> None:
         """A replica ends, in order or not, and starts again with what its disk has: the election state that it has
         stored, or was about to; of its log what the writes that were not synced have left; and a snapshot, which it may
-        just have made or fetched. What is ahead of that is dropped if the log does not reach it."""
+        just have made or fetched, or an older one if that is damaged. What is ahead of it is dropped if the log does
+        not reach it."""
         me, log = self.member[s], self._log(s)
         require(self.is_traced or self.restarts < self.max_restarts)
         stored = one_of((me.stored, *me.to_store[:1]))
@@ -407,7 +408,8 @@ class RunningQuorum(Protocol):
         installing = me.installing or Log()
         latest = max(me.snapshot, installing.end)
         makes = self.is_traced or self.snapshots < self.max_snapshots
-        snapshot = one_of(range(me.snapshot, max(me.high_watermark, latest) + 1) if makes else (me.snapshot,))
+        oldest = 0 if self.is_traced else me.snapshot
+        snapshot = one_of(range(oldest, max(me.high_watermark, latest) + 1) if makes else (me.snapshot,))
         require(snapshot <= max(min(me.high_watermark, log.end), latest))
         of_snapshot = (installing if snapshot == installing.end else log).before(snapshot)
         least, most = min(left.durable for left in me.left), max(left.log.end for left in me.left)

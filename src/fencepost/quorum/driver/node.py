@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
+import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -158,6 +158,16 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Process:
+    """The process of a node: its loop, its threads (:class:`.Worker`), and a number that it draws between two. That of
+    a simulator has virtual time."""
+
+    loop: asyncio.AbstractEventLoop
+    worker: Callable[[str], Worker] = Worker
+    draw: Callable[[float, float], float] = random.uniform
+
+
 @dataclass(slots=True)
 class _SnapshotProgress:
     """The last snapshot, the one that is being taken, and the one that is being fetched.
@@ -186,8 +196,11 @@ class QuorumNode:
         machine: StateMachine,
         settings: NodeSettings,
         tracer: Tracer | None = None,
+        process: Process | None = None,
     ) -> None:
-        """``contents``: what the files hold, whose state the machine has already. ``tracer`` traces the replica."""
+        """``contents``: what the files hold, whose state the machine has already. ``tracer`` traces the replica.
+        ``process``: by default this one."""
+        process = process or Process(asyncio.get_running_loop())
         self.files = files
         self.meta = contents.meta
         self.me = me
@@ -201,7 +214,7 @@ class QuorumNode:
         self.stopped = False
         self._tracer = tracer
         self._contents: Contents | None = contents
-        self._loop = asyncio.get_running_loop()
+        self._loop = process.loop
         self.heard_at = self._loop.time()
         """When a leader has answered this replica, by the clock of the loop."""
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
@@ -212,7 +225,7 @@ class QuorumNode:
         self._running = False
         self._blocked = False
         self._carry_out = self._handlers()
-        self._timers = Timers(lambda timer: self.deliver(TimerFired(timer)))
+        self._timers = Timers(lambda timer: self.deliver(TimerFired(timer)), process.loop, process.draw)
         self._distrusted_at = -_COMPLAINTS
         """When a message was last logged that no sound member sends."""
         # Requests and proposals
@@ -222,10 +235,10 @@ class QuorumNode:
         self._proposals = Proposals()
         self._proposing = False
         # The disk
-        self._log_worker = Worker("quorum log")
+        self._log_worker = process.worker("quorum log")
         self._syncing = False
         self._rest: asyncio.TimerHandle | None = None
-        self._snapshot_worker = Worker("quorum snapshot")
+        self._snapshot_worker = process.worker("quorum snapshot")
         begun = contents.snapshot.end.offset
         is_due = self.log.file_count > self.limits.files
         self._snapshot = _SnapshotProgress(begun, -self.log.size_from(begun), is_due)
@@ -531,7 +544,7 @@ class QuorumNode:
         for _ in write_snapshot(self.files, snapshot, groups):
             if self.stopped:
                 return
-            time.sleep(_BETWEEN_GROUPS)
+            self._snapshot_worker.pause(_BETWEEN_GROUPS)
         purge_snapshots(self.files, self.limits.snapshots)
 
     def _snapshot_written(self, snapshot: Snapshot, error: BaseException | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 
 from fencepost.quorum.roles.interface import SetTimer, Timer
@@ -19,9 +18,15 @@ class Timers:
     the time again when the loop calls it.
     """
 
-    def __init__(self, fired: Callable[[Timer], None]) -> None:
+    def __init__(
+        self,
+        fired: Callable[[Timer], None],
+        loop: asyncio.AbstractEventLoop,
+        draw: Callable[[float, float], float],
+    ) -> None:
         self._fired = fired
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._draw = draw
         self._fires_at: dict[Timer, float] = {}
         self._handles: dict[Timer, tuple[float, asyncio.TimerHandle]] = {}
         """The times of the loop's calls and their handles; none is later than its timer is to fire."""
@@ -29,7 +34,7 @@ class Timers:
     def set(self, effect: SetTimer) -> None:
         """Set a timer, in place of the one of its kind, to a random time within its bounds."""
         timer = effect.timer
-        at = self._loop.time() + random.uniform(effect.at_least, effect.at_most) / 1_000_000
+        at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
         self._fires_at[timer] = at
         earlier = self._handles.get(timer)
         if earlier is None or earlier[0] > at:

@@ -33,7 +33,8 @@ class Case:
     ``hosts`` of which the first ``voters`` are the voters of the beginning, and the others observers. Rates are events
     in a second of virtual time, chances are of each message or sync. ``auto_join``: observers ask to be made voters,
     and nobody else does. ``records_kept`` ahead of a snapshot, of which there is one every ``snapshot_every`` records,
-    sent in pieces of ``piece`` bytes.
+    sent in pieces of ``piece`` bytes; so many ``snapshots`` are kept. ``fetch`` bytes of batches are in an answer,
+    ``cache`` bytes of them in memory, and ``segment`` in a file of the log. ``rot``: a bit of a disk changes.
     """
 
     seed: int
@@ -51,6 +52,13 @@ class Case:
     skew: float
     snapshot_every: int
     piece: int
+    full_disks: float
+    failed_syncs: float
+    rot: float
+    fetch: int
+    cache: int
+    segment: int
+    snapshots: int
 
 
 def drawn(seed: int) -> Case:
@@ -84,7 +92,14 @@ def drawn(seed: int) -> Case:
         slow_syncs=0.0 if calm else some(0.3, 0.5),
         skew=0.0 if calm else some(0.4, 0.5),
         snapshot_every=(10_000, 40, 12)[int(random() * 3)],
-        piece=8 + int(random() * 60),
+        piece=100 + int(900 * random()),
+        full_disks=0.0 if calm else some(4, 0.3),
+        failed_syncs=0.0 if calm else some(4, 0.3),
+        rot=0.0 if calm else some(4, 0.3),
+        fetch=(60, 600, 1 << 20)[int(random() * 3)],
+        cache=(0, 400, 1 << 20)[int(random() * 3)],
+        segment=(4_000, 20_000, 1 << 20)[int(random() * 3)],
+        snapshots=1 + int(random() * 2),
     )
 
 

@@ -5,6 +5,7 @@ one for each seed.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -15,12 +16,12 @@ import msgspec
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AddVoter, AnyRequest, AnyResponse, RemoveVoter, Request, Response
-from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
-from fencepost.quorum.sim.host import Environment, Report, SimHost
+from fencepost.quorum.sim.host import Environment, Report, SimHost, SimLoop
 from fencepost.quorum.sim.judge import Violation
 from fencepost.simulation import seeds
+from fencepost.simulation.disk import CAPACITY
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 
@@ -92,6 +93,7 @@ class Outcome:
     changes: int
     wipes: int
     crashes: int
+    failures: int
 
 
 class Cluster(Environment):
@@ -102,24 +104,21 @@ class Cluster(Environment):
         self, case: Case, protections: Protections = ALL, report: Report | None = None, trace: SimTrace | None = None
     ) -> None:
         super().__init__(case, protections, report, trace)
-        self.changes = self.wipes = self.crashes = 0
+        self.changes = 0
         self.faulty = True
         self.final = b""  # the record that ends the run
         self.final_end = 0
         self._tokens = 0
         self.random = Random(f"{case.seed} cluster").random
         self.network = SimNetwork(self.schedule, Random(f"{case.seed} network"), case.loss, case.slow_messages)
-        disks = [self.empty_disk() for _ in self.endpoints]
-        first = VoterSet.of(
-            Node(ReplicaKey(number, disk.directory_id), self.endpoints[number - 1])
-            for number, disk in enumerate(disks[: case.voters], 1)
-        )
-        beginning = Snapshot(OffsetAndEpoch(0, 0), first)
-        for disk in disks[: case.voters]:
-            disk.__init__(disk.directory_id, beginning)  # type: ignore[misc]
-        rates = [1 + case.skew * (2 * self.random() - 1) for _ in disks]
-        self.hosts = [SimHost(self, number, disk, rates[number - 1]) for number, disk in enumerate(disks, 1)]
+        self.hosts = [
+            SimHost(self, number, 1 + case.skew * (2 * self.random() - 1)) for number in range(1, case.hosts + 1)
+        ]
         self.by_endpoint = {host.endpoint: host for host in self.hosts}
+        voters = self.hosts[: case.voters]
+        beginning = Snapshot(OffsetAndEpoch(0, 0), VoterSet.of(Node(host.key, host.endpoint) for host in voters))
+        for host in voters:
+            host.join(beginning)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -133,6 +132,9 @@ class Cluster(Environment):
                 (self.case.proposals, self._propose),
                 (self.case.crashes, self._crash),
                 (self.case.wipes, self._wipe),
+                (self.case.full_disks, self._fill),
+                (self.case.failed_syncs, self._fail_sync),
+                (self.case.rot, self._rot),
                 (self.case.partitions, self._part),
                 (self.case.changes, self._change_voters),
             ):
@@ -163,6 +165,7 @@ class Cluster(Environment):
             self.changes,
             self.wipes,
             self.crashes,
+            self.failures,
         )
 
     def _again(self, rate: float, call: Any) -> None:
@@ -195,6 +198,7 @@ class Cluster(Environment):
         self.slow_syncs = 0.0
         self.happened("network", "heals: nothing goes wrong from now on")
         for host in self.hosts:
+            host.disk.heal()
             if not host.alive:
                 host.start()
         self._repair()
@@ -215,14 +219,10 @@ class Cluster(Environment):
 
     def send(self, source: SimHost, endpoint: str, request: Request) -> None:
         """See :class:`Environment`."""
-        dest, start = self.by_endpoint[endpoint], source.starts
+        dest, loop, node = self.by_endpoint[endpoint], source.loop, source.node
 
-        def is_waited_for() -> bool:
-            return source.alive and source.starts == start
-
-        def answered(response: Response) -> None:
-            if is_waited_for():
-                source.deliver(ResponseReceived(response))
+        def answered(response: Any) -> None:
+            loop.does(node.answered, response)
 
         def reply(response: Response) -> None:
             self.network.response(dest.endpoint, source.endpoint, response, answered)
@@ -230,7 +230,7 @@ class Cluster(Environment):
         def arrive(arrived: Any) -> None:
             if dest.alive and self._may_change(dest, arrived):
                 dest.asked(arrived, reply)
-            elif is_waited_for() and not dest.alive:
+            elif not dest.alive and not loop.has_ended:
                 source.unreachable(endpoint)
 
         if not self.network.request(source.endpoint, endpoint, request, arrive) and self.random() < 0.5:
@@ -239,7 +239,7 @@ class Cluster(Environment):
     def acknowledged(self, record: bytes, end_offset: int) -> None:
         """See :class:`Environment`."""
         self.judge.acknowledges(record, end_offset)
-        self.happened("client", f"hears that {record.decode()} is committed, ahead of {end_offset}")
+        self.happened("client", f"hears that {record.split()[0].decode()} is committed, ahead of {end_offset}")
         if record == self.final:
             self.final_end = end_offset
 
@@ -255,9 +255,10 @@ class Cluster(Environment):
         self._tokens += 1
         count = 1 + int(self.random() * 2.5)
         records = tuple(b"r%d.%d" % (self._tokens, number) for number in range(count))
+        if self.random() < 0.2:  # more than a sector of a disk
+            records = (*records[:-1], records[-1] + b" " * int(self.random() * 1_500))
         self.judge.proposed.update(records)
-        host.proposed[self._tokens] = records[-1]
-        host.deliver(Proposed(self._tokens, records))
+        host.propose(records)
         return records[-1]
 
     def _propose_final(self) -> None:
@@ -330,9 +331,16 @@ class Cluster(Environment):
     def _crash(self) -> None:
         host = self._some_host()
         if host.alive:
+            host.disk.left = int(self.random() * 24)  # in the middle of what it writes, or between that
+            self.schedule.after(int(100_000 * self.random() ** 2), self._crash_now, host, host.loop)
+
+    def _crash_now(self, host: SimHost, loop: SimLoop) -> None:
+        if self.faulty and not loop.has_ended:
             host.crash()
-            self.crashes += 1
-            self._start_later(host)
+
+    def ended(self, host: SimHost) -> None:
+        """See :class:`Environment`."""
+        self._start_later(host)
 
     def _start_later(self, host: SimHost) -> None:
         def start() -> None:
@@ -342,13 +350,33 @@ class Cluster(Environment):
         self.schedule.after(int(1_000 + 400_000 * self.random() ** 2), start)
 
     def _wipe(self) -> None:
-        """A disk is lost, and the host goes on with an empty one: if a majority of every configuration that may yet
-        count is left."""
+        """A disk is lost, and the host goes on with an empty one."""
         host = self._some_host()
-        if host.alive and all(self._survives(other.replica.voters, host.key) for other in self.hosts):
-            host.crash(wipe=True)
-            self.wipes += 1
-            self._start_later(host)
+        if host.alive and self._may_lose(host):
+            host.lose_disk()
+
+    def _may_lose(self, host: SimHost) -> bool:
+        """Whether a majority is left of every configuration that may yet count, if a host's disk is lost."""
+        return all(self._survives(voters, host.key) for other in self.hosts for voters in other.configurations)
+
+    def _rot(self) -> None:
+        """A host crashes, and finds another bit on its disk than it has written."""
+        host = self._some_host()
+        if host.alive and host.disk.free > CAPACITY // 2 and self._may_lose(host):
+            host.crash()
+            host.damage()
+            host.start()
+
+    def _fill(self) -> None:
+        """A disk has hardly any room for a while."""
+        disk = self._some_host().disk
+        disk.free = int(self.random() * 8_000)
+        self.schedule.after(int(self.random() * 200_000), setattr, disk, "free", CAPACITY)
+
+    def _fail_sync(self) -> None:
+        """The next sync of a disk fails."""
+        host = self._some_host()
+        host.disk.fails = host.dice
 
     def _part(self) -> None:
         """For a while some hosts do not hear some others, or neither hears the other."""
@@ -379,7 +407,13 @@ def simulate(
     """Run a case, or the one that a seed draws, to its end. ``report`` hears every step, and ``trace`` what the hosts
     write into a trace. The same case has the same outcome in every process, traced or not.
     """
-    return Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace).run()
+    cluster = Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace)
+    logged = logging.root.manager.disable
+    logging.disable()  # that nodes end, and what is wrong with a disk
+    try:
+        return cluster.run()
+    finally:
+        logging.disable(logged)
 
 
 @dataclass(frozen=True)

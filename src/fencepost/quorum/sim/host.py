@@ -1,80 +1,60 @@
-"""A host: its disk, and the process on it that carries out what the role wants done, as a driver does; and what hosts
-have around them.
+"""A host: its disk, and the node on it, which is the one that servers run; and what hosts have around them.
+
+The node writes the files of a server (:mod:`fencepost.quorum.files`) to a disk of bytes, and comes back from what a
+crash has left of them. Only its loop and its threads are virtual: what a thread does takes its time, and is then done
+at once, unless the process ends in the middle of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-import msgspec
-
+from fencepost.quorum.driver.links import Respond, Return
+from fencepost.quorum.driver.node import Limits, NodeSettings, Process, QuorumNode
+from fencepost.quorum.files.directory import META, Contents, Meta, join_cluster, open_replica, read_meta, write_meta
+from fencepost.quorum.files.election import STATE, read_election
+from fencepost.quorum.files.snapshots import SUFFIX
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import EMPTY_SNAPSHOT, LeaderChange, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, Request, Response, Vote, VoteResponse
+from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, OffsetAndEpoch, Snapshot
+from fencepost.quorum.messages import AnyRequest, FetchResponse, Request, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
-    Accepted,
     Append,
     BecameLeader,
-    CancelTimer,
     Commit,
     DeleteBefore,
-    Disconnected,
-    Distrusted,
     Effect,
-    Event,
     InstallSnapshot,
-    LeaderChanged,
     LostLeadership,
-    Refused,
-    Reply,
-    ReplyWithBatches,
-    ReplyWithSnapshot,
-    RequestReceived,
     Send,
-    SendHighWatermark,
-    SetTimer,
-    SnapshotInstalled,
-    SnapshotTaken,
-    Started,
-    Stored,
     StoreState,
-    Timer,
-    TimerFired,
-    Trace,
     Truncate,
-    VotersChanged,
-    WriteSnapshot,
 )
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error, Protections
 from fencepost.quorum.sim.case import Case
-from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
+from fencepost.simulation.disk import PowerLoss, SimDisk
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
+from fencepost.store.disk.journal import Damage, scan
+from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
+from fencepost.worker import Done, Worker
 
-TRACED_AS = f"{SUBJECT}simulated"
+CLUSTER = "simulated"
+TRACED_AS = f"{SUBJECT}{CLUSTER}"
 """The name of the quorum in traces."""
+
+UNIT = 2_048
+"""Bytes by which a file of a log grows."""
 
 Report = Callable[[int, str, str], None]
 """Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
-
-
-class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
-    """The contents of a simulated replica's snapshot."""
-
-    state: bytes
-    voters: VoterSet
-    padding: bytes
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(SnapshotFile).decode
 
 
 class Environment:
@@ -89,15 +69,15 @@ class Environment:
         self.protections = protections
         self.schedule = Schedule()
         self.judge = Judge()
-        self.events = self.requests = 0
+        self.events = self.crashes = self.failures = self.wipes = 0
         self.slow_syncs = case.slow_syncs
         self.endpoints = tuple(f"h{number}:1" for number in range(1, case.hosts + 1))
         self._directories = 0
 
-    def empty_disk(self) -> SimDisk:
-        """A disk with a directory of its own, and nothing in it."""
+    def new_directory(self) -> str:
+        """The id of a directory that there was never before."""
         self._directories += 1
-        return SimDisk(f"d{self._directories}", EMPTY_SNAPSHOT)
+        return f"d{self._directories}"
 
     def happened(self, where: str, what: str) -> None:
         """Report a step, if somebody listens."""
@@ -112,316 +92,447 @@ class Environment:
         """A client hears that its record is committed."""
         raise NotImplementedError
 
+    def ended(self, host: SimHost) -> None:
+        """The process of a host is gone."""
+        raise NotImplementedError
+
+
+class SimHandle:
+    """A call that the loop makes when its time has come."""
+
+    __slots__ = ("arguments", "call")
+
+    def __init__(self, call: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+        self.call = call
+        self.arguments = arguments
+
+    def cancel(self) -> None:
+        """Do not make it."""
+        self.call = None
+
+
+class SimLoop:
+    """The loop of one process, as far as a node uses one, on virtual time by the clock of its host."""
+
+    def __init__(self, host: SimHost) -> None:
+        self.host = host
+        self.schedule = host.environment.schedule
+        self.rate = 1_000_000 * host.rate
+        self.has_ended = False
+
+    def time(self) -> float:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return self.schedule.now / self.rate
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any, context: object = None) -> SimHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return self.call_at(self.time(), callback, *arguments)
+
+    def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> SimHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return self.call_at(self.time() + delay, callback, *arguments)
+
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: Any) -> SimHandle:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        handle = SimHandle(callback, arguments)
+        self.schedule.at(max(self.schedule.now, round(when * self.rate)), self._call, handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        loop: Any = self
+        return asyncio.Future(loop=loop)
+
+    def get_debug(self) -> bool:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        return False
+
+    def call_exception_handler(self, context: object) -> None:
+        """Nobody has looked at what came of a proposal: the process is gone."""
+
+    def _call(self, handle: SimHandle) -> None:
+        if handle.call is not None:
+            self.does(handle.call, *handle.arguments)
+
+    def does(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Let the process do something, unless it has ended; it may end meanwhile."""
+        if self.has_ended:
+            return
+        self.host.environment.events += 1
+        try:
+            call(*arguments)
+        except PowerLoss:
+            self.host.crash()
+
+
+class SimWorker(Worker):
+    """A thread of a process."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.tasks: deque[tuple[Callable[[], None], Done]] = deque()
+
+    def do(self, work: Callable[[], None], done: Done) -> None:
+        self.tasks.append((work, done))
+        if len(self.tasks) == 1:
+            self._begin()
+
+    def pause(self, seconds: float) -> None:
+        pass
+
+    def _begin(self) -> None:
+        self.loop.schedule.after(self.loop.host.sync_time(), self.loop.does, self._work)
+
+    def _work(self) -> None:
+        work, done = self.tasks.popleft()
+        error = None
+        try:
+            work()
+        except Exception as raised:
+            error = raised
+        if self.tasks:
+            self._begin()
+        done(error)
+
+
+class SimNode(QuorumNode):
+    """The node of a server, with a judge that looks at what it does."""
+
+    def __init__(self, host: SimHost, loop: Any, contents: Contents, tracer: Tracer | None) -> None:
+        self.host = host
+        self.judge = host.environment.judge
+        case, me = host.environment.case, Node(host.key, host.endpoint)
+        limits = Limits(
+            fetch=case.fetch,
+            piece=case.piece,
+            snapshot_records=case.snapshot_every,
+            snapshots=case.snapshots,
+            pre_allocation=UNIT,
+        )
+        settings = NodeSettings(replica=case.settings, limits=limits, bootstrap=host.environment.endpoints)
+        process = Process(loop, lambda name: SimWorker(loop), host.dice.uniform)
+        links: Any = host
+        super().__init__(host.disk, contents, me, links, SimMachine(host, contents.state), settings, tracer, process)
+        self.replica = host.new_replica()
+
+    def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
+        handlers = super()._handlers()
+        if self.host.environment.report is None:
+            return handlers
+
+        def told(handler: Callable[[Any], None]) -> Callable[[Any], None]:
+            def tell(effect: Effect) -> None:
+                if step := step_of(effect):
+                    self.host.happened(step)
+                handler(effect)
+
+            return tell
+
+        return {effect: told(handler) for effect, handler in handlers.items()}
+
+    def _store_election(self, effect: StoreState) -> None:
+        super()._store_election(effect)
+        self._blocked = True  # while the loop waits for the disk
+        self._loop.call_later(self.host.sync_time() / 1_000_000, self._unblock)
+
+    def _synced(self, error: BaseException | None) -> None:
+        super()._synced(error)
+        if not self.stopped:
+            self.host.said.log = self.log.stored_end
+
+    def _append(self, effect: Append) -> None:
+        ahead = self.log.epoch_ahead_of(effect.batches[0].base_offset)
+        for batch in effect.batches:
+            if isinstance(batch.control, LeaderChange) and batch.control.leader == self.me.key:
+                self.judge.leads(self.me.key, batch.epoch, self.log)
+            self.judge.appends(self.me.key, batch, ahead)
+            ahead = batch.epoch
+        super()._append(effect)
+
+    def _truncate(self, effect: Truncate) -> None:
+        said = self.host.said
+        if said.log is not None and said.log.offset > effect.end_offset:
+            said.log = OffsetAndEpoch(effect.end_offset, self.log.epoch_ahead_of(effect.end_offset))
+        super()._truncate(effect)
+
+    def _install(self, effect: InstallSnapshot) -> None:
+        self.host.said.log = None  # what it had may be another log than that of the snapshot
+        super()._install(effect)
+
+    def _commit(self, effect: Commit) -> None:
+        super()._commit(effect)
+        if self.applied < effect.offset:
+            raise Violation("commits end where batches end", f"{self.me.key}: {effect}")
+
+    def _send(self, effect: Send) -> None:
+        request = effect.request
+        self.host.says(getattr(request, "epoch", 0))
+        if isinstance(request, Vote) and not request.pre_vote:
+            self.host.votes(request.epoch, self.me.key)
+        super()._send(effect)
+
+    def _reply(self, connection: int, response: Any) -> None:
+        self.host.says(response.epoch)
+        if isinstance(response, FetchResponse) and response.error is Error.INVALID_REQUEST:
+            raise Violation("batches are where the role has them", f"{self.me.key}: {response}")
+        super()._reply(connection, response)
+
+    def _distrust(self, effect: str) -> None:
+        raise Violation("roles do not meet what can not be", effect)
+
+
+class SimMachine:
+    """The state machine of a node: a hash of all records so far."""
+
+    def __init__(self, host: SimHost, records: Sequence[bytes]) -> None:
+        self.host = host
+        self.state = records[0] if records else b""
+
+    def apply(self, batch: Batch) -> None:
+        """See :class:`.StateMachine`."""
+        node, host = self.host.node, self.host
+        self.state = host.environment.judge.applies(host.key, node.applied, batch, self.state)
+        if host.environment.case.settings.high_watermark_wait:
+            for number, each in enumerate(node.replica.voters.nodes):
+                if (batch.end_offset + number) % 3 == 0:  # as if it had clients that wait for this
+                    node.send_high_watermark(each.key)
+
+    def snapshot(self) -> Iterator[Sequence[bytes]]:
+        """See :class:`.StateMachine`."""
+        yield [self.state]
+        yield [b"." * (self.host.node.applied % 97)]
+
+    def restore(self, records: Sequence[bytes]) -> None:
+        """See :class:`.StateMachine`."""
+        self.state = records[0]
+        self.host.environment.judge.loads(self.host.key, self.host.node.applied, self.state)
+
+    def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
+        """See :class:`.StateMachine`."""
+
+    def became_leader(self, epoch: int) -> None:
+        """See :class:`.StateMachine`."""
+
+    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """See :class:`.StateMachine`."""
+
+    def link_lost(self, endpoint: str) -> None:
+        """See :class:`.StateMachine`."""
+
+    def failed(self, error: BaseException) -> None:
+        """The disk failed, and the process ends; or there is a fault."""
+        if isinstance(error, OSError):
+            self.host.fails(error)
+        elif isinstance(error, IllegalTransition | ValueError):
+            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
+        else:
+            raise error
+
+
+class Said:
+    """What a replica has said that it keeps: the end of its ``log`` that is stored, None if that is not known, and its
+    ``epoch``."""
+
+    def __init__(self) -> None:
+        self.log: OffsetAndEpoch | None = None
+        self.epoch = 0
+
 
 class SimHost:
     """A host that may crash, and lose its disk. ``rate``: how many microseconds pass while its clock counts one."""
 
-    def __init__(self, environment: Environment, host_id: int, disk: SimDisk, rate: float) -> None:
+    loop: SimLoop
+    node: SimNode
+
+    def __init__(self, environment: Environment, host_id: int, rate: float) -> None:
         self.environment = environment
         self.host_id = host_id
         self.endpoint = f"h{host_id}:1"
-        self.disk = disk
         self.rate = rate
-        self.random = Random(f"{environment.case.seed} host {host_id}").random
+        self.dice = Random(f"{environment.case.seed} host {host_id}")
         self.alive = False
-        self.tracer: Tracer | None = None
-        self.starts = 0
-        self.replica = self._new_replica()
-        self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
-            StoreState: self._store_state,
-            Append: self._append,
-            Truncate: self._write,
-            DeleteBefore: self._write,
-            WriteSnapshot: self._write_snapshot,
-            InstallSnapshot: self._install_snapshot,
-            Send: self._send,
-            Reply: lambda effect: self._reply(effect.connection, effect.response),
-            ReplyWithBatches: self._reply_with_batches,
-            ReplyWithSnapshot: self._reply_with_snapshot,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
-            Commit: self._commit,
-            Accepted: self._accepted,
-            Refused: lambda effect: None,
-            BecameLeader: lambda effect: None,
-            LostLeadership: lambda effect: self.accepted.clear(),
-            LeaderChanged: lambda effect: None,
-            Distrusted: self._distrust,
-            VotersChanged: lambda effect: None,
-            Trace: self._trace,
-        }
+        self.is_damaged = False
+        """Whether its disk has another bit than was written, which it may refuse."""
+        self._take_empty_disk()
+        self.replica = self.new_replica()
+
+    def _take_empty_disk(self) -> None:
+        self.disk = SimDisk()
+        self.key = ReplicaKey(self.host_id, self.environment.new_directory())
+        self.said = Said()
+        self.is_damaged = False
+
+    @property
+    def applied(self) -> int:
+        """How far the state machine of the process has come."""
+        return self.node.applied
+
+    @property
+    def configurations(self) -> tuple[VoterSet, VoterSet]:
+        """The one of what is stored of its log, and the last one in it, which a crash may lose."""
+        log = self.replica.log
+        return log.configuration_at(self.replica.stored_end), log.voters
+
+    def new_replica(self) -> Replica:
+        """A replica that knows nothing yet."""
+        environment = self.environment
+        me, traces = Node(self.key, self.endpoint), environment.trace is not None
+        return Replica(me, environment.case.settings, environment.endpoints, environment.protections, traces)
+
+    def happened(self, what: str) -> None:
+        """Report a step of this host."""
+        self.environment.happened(self.endpoint, what)
+
+    def sync_time(self) -> int:
+        """Microseconds that the disk takes."""
+        time = 50 + 450 * self.dice.random()
+        if self.environment.slow_syncs and self.dice.random() < self.environment.slow_syncs:
+            time += 150_000 * self.dice.random() ** 2
+        return int(time)
 
     # -- the process ---------------------------------------------------------------------------------------------------
 
-    @property
-    def key(self) -> ReplicaKey:
-        """The replica that is on the disk."""
-        return ReplicaKey(self.host_id, self.disk.directory_id)
+    def start(self) -> None:
+        """Begin a process with what is on the disk, or refuse that."""
+        self.alive = True
+        self.loop = SimLoop(self)
+        self.loop.does(self._begin)
 
-    def _new_replica(self) -> Replica:
+    def _begin(self) -> None:
+        try:
+            contents = self._contents()
+        except Damage as damage:
+            if not self.is_damaged:
+                raise Violation("what is stored survives", f"{self.key}: {damage}") from damage
+            self.happened(f"refuses its disk: {damage}")
+            self.lose_disk()
+        except OSError as error:
+            self.fails(error)
+        else:
+            self.happened(f"starts as {self.key}")
+            self.is_damaged = False
+            self.node = SimNode(self, self.loop, contents, self._tracer())
+            self.replica = self.node.replica
+            self.node.start()
+
+    def join(self, snapshot: Snapshot = EMPTY_SNAPSHOT) -> Meta:
+        """Have the files of a replica that begins with a snapshot."""
+        meta = Meta(self.key, CLUSTER)
+        join_cluster(self.disk, meta, snapshot, UNIT)
+        return meta
+
+    def _contents(self) -> Contents:
+        meta = read_meta(self.disk)
+        if meta is None:
+            write_meta(self.disk, Meta(self.key))
+        if meta is None or not meta.cluster_id:
+            meta = self.join()
         case = self.environment.case
-        is_traced = self.environment.trace is not None
-        me = Node(self.key, self.endpoint)
-        return Replica(me, case.settings, self.environment.endpoints, self.environment.protections, is_traced)
+        contents = open_replica(self.disk, meta, UNIT, cache=case.cache, segment=case.segment)
+        self._check(contents)
+        return contents
 
-    def _new_tracer(self) -> Tracer | None:
+    def _check(self, contents: Contents) -> None:
+        """What the replica has said that it keeps is there, and its snapshot is what was applied."""
+        said, log = self.said, contents.log
+        if contents.election.epoch < said.epoch:
+            raise Violation("what is stored survives", f"{self.key}: {contents.election} for epoch {said.epoch}")
+        if said.log is not None and log.start.offset <= said.log.offset:
+            if log.end.offset < said.log.offset or log.epoch_ahead_of(said.log.offset) != said.log.epoch:
+                raise Violation("what is stored survives", f"{self.key}: a log up to {log.end} for {said.log}")
+        self.environment.judge.loads(self.key, contents.snapshot.end.offset, (contents.state or [b""])[0])
+
+    def _tracer(self) -> Tracer | None:
         trace, node = self.environment.trace, self.endpoint
         if trace is None:
             return None
         trace.started(node, "replica")
         return Tracer(self.key, lambda action, fields: trace.node_did(node, action, fields, TRACED_AS))
 
-    def start(self) -> None:
-        """Begin the process with what is on the disk."""
-        self.alive = True
-        self.starts += 1
-        self.tracer = self._new_tracer()
-        self.environment.happened(self.endpoint, f"starts as {self.key}")
-        self.queue: deque[Effect] = deque()
-        self.blocked = self.syncing = False
-        self.storing: StoreState | None = None
-        self.timers: dict[Timer, int] = {}
-        self.count = 0  # of timers
-        self.replies: dict[int, Callable[[Response], None]] = {}
-        self.candidates: dict[int, ReplicaKey] = {}  # who asks for a vote, by the number of the request
-        self.accepted: dict[int, bytes] = {}  # records that are not committed yet, by the end offset
-        self.proposed: dict[int, bytes] = {}  # by token
-        self.partial: tuple[OffsetAndEpoch, bytes] | None = None
-        try:
-            log = self.disk.index()
-        except ValueError as error:
-            raise Violation("what is on the disk is a log", f"{self.key}: {error}") from error
-        self.applied = self.disk.snapshot.end.offset
-        self.state = _decode(self.disk.snapshot_data).state if self.disk.snapshot_data else b""
-        self.replica = self._new_replica()
-        self.deliver(Started(self.disk.election, log))
+    def crash(self) -> None:
+        """The process is killed, or its machine loses power, and what is not durable is lost."""
+        power = self.dice.random() < 0.7
+        self.happened("loses power" if power else "is killed")
+        if power:
+            self.disk.lose_power(self.dice)
+        self.environment.crashes += 1
+        self._end()
 
-    def crash(self, *, wipe: bool = False) -> None:
-        """End the process: what is not durable is lost, and (``wipe``) what is."""
-        self.environment.happened(self.endpoint, f"loses its disk, with {self.key}" if wipe else "crashes")
+    def fails(self, error: OSError) -> None:
+        """The disk fails, and the process ends."""
+        self.happened(f"ends: {error}")
+        self.environment.failures += 1
+        self._end()
+
+    def lose_disk(self) -> None:
+        """The disk is replaced by an empty one, on which there is no process yet."""
+        self.happened(f"loses its disk, with {self.key}")
+        self._take_empty_disk()
+        self.environment.wipes += 1
+        self._end()
+
+    def _end(self) -> None:
         self.alive = False
-        if self.blocked and self.storing is not None and self.random() < 0.5:
-            self.disk.election = self.storing.election  # it had just been written
-        self.disk.crash(lambda unsynced: int(self.random() * (unsynced + 1)))
-        if wipe:
-            self.disk = self.environment.empty_disk()
+        self.loop.has_ended = True
+        self.disk.left = 1 << 60
+        self.environment.ended(self)
 
-    def deliver(self, event: Event) -> None:
-        """Something happens to the role."""
-        if not self.alive:
-            return
-        self.environment.events += 1
-        try:
-            effects = self.replica.receive(event)
-        except (IllegalTransition, ValueError) as error:
-            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
-        self.queue.extend(effects)
-        self._drain()
+    # -- messages and clients ------------------------------------------------------------------------------------------
 
-    def later(self, delay: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Call something after some microseconds, unless the process has ended by then."""
-        start = self.starts
+    def propose(self, records: Sequence[bytes]) -> None:
+        """A client has records appended, and hears of the last one when they are committed."""
 
-        def on_time() -> None:
-            if self.alive and self.starts == start:
-                call(*arguments)
+        def outcome(future: asyncio.Future[OffsetAndEpoch]) -> None:
+            if future.exception() is None:
+                self.environment.acknowledged(records[-1], future.result().offset)
 
-        self.environment.schedule.after(max(1, int(delay)), on_time)
+        self.loop.does(lambda: self.node.propose(records).add_done_callback(outcome))
 
-    def _drain(self) -> None:
-        while self.queue and not self.blocked:
-            effect = self.queue.popleft()
-            if self.environment.report is not None and (step := step_of(effect)):
-                self.environment.happened(self.endpoint, step)
-            self._carry_out[type(effect)](effect)
-
-    def _sync_time(self) -> float:
-        time = 50 + 450 * self.random()
-        if self.environment.slow_syncs and self.random() < self.environment.slow_syncs:
-            time += 150_000 * self.random() ** 2
-        return time
-
-    # -- election state and log ----------------------------------------------------------------------------------------
-
-    def _store_state(self, effect: StoreState) -> None:
-        self.blocked, self.storing = True, effect
-        self.later(self._sync_time(), self._state_stored, effect)
-
-    def _state_stored(self, effect: StoreState) -> None:
-        self.disk.election = effect.election
-        if self.tracer is not None:
-            self.tracer.stored(effect.election)
-        self.blocked, self.storing = False, None
-        self._drain()
-
-    def _append(self, effect: Append) -> None:
-        for batch in effect.batches:
-            if isinstance(batch.control, LeaderChange) and batch.control.leader == self.key:
-                self.environment.judge.leads(self.key, batch.epoch, self.disk.reading)
-            self.environment.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
-            self.disk.write(Append((batch,)))
-        self._sync()
-
-    def _write(self, effect: Truncate | DeleteBefore) -> None:
-        self.disk.write(effect)
-        self._sync()
-
-    def _sync(self) -> None:
-        if not self.syncing:
-            self.syncing = True
-            self.later(self._sync_time(), self._synced, len(self.disk.unsynced))
-
-    def _synced(self, count: int) -> None:
-        self.disk.synced(count)
-        self.syncing = False
-        if self.disk.unsynced:
-            self._sync()
-        self.deliver(Stored(self.disk.stored_end()))
-
-    # -- snapshots -----------------------------------------------------------------------------------------------------
-
-    def _write_snapshot(self, effect: WriteSnapshot) -> None:
-        before = b""
-        if effect.position:
-            if self.partial is None or self.partial[0] != effect.snapshot or len(self.partial[1]) < effect.position:
-                raise Violation("snapshots are fetched in order", f"{self.key}: {effect}")
-            before = self.partial[1][: effect.position]
-        self.partial = effect.snapshot, before + effect.data
-
-    def _install_snapshot(self, effect: InstallSnapshot) -> None:
-        assert self.partial is not None
-        data = self.partial[1]
-        self.partial = None
-        self.blocked = True
-        self.later(self._sync_time(), self._snapshot_kept, Snapshot(effect.snapshot, _decode(data).voters), data)
-
-    def _snapshot_kept(self, snapshot: Snapshot, data: bytes) -> None:
-        self.disk.keep_snapshot(snapshot, data)
-        self.later(self._sync_time(), self._log_replaced, snapshot, data)
-
-    def _log_replaced(self, snapshot: Snapshot, data: bytes) -> None:
-        self.disk.write(snapshot)
-        self._sync()
-        self.state, self.applied = _decode(data).state, snapshot.end.offset
-        known = self.environment.judge.chained.get(self.applied)
-        if known != self.state:
-            raise Violation("state machines are equal", f"that of {self.key} at {self.applied}, from a snapshot")
-        self.blocked = False
-        self._drain()
-        self.deliver(SnapshotInstalled(snapshot))
-
-    def _snapshot_taken(self, snapshot: Snapshot, data: bytes) -> None:
-        if snapshot.end.offset > self.disk.snapshot.end.offset:
-            self.disk.keep_snapshot(snapshot, data)
-            self.deliver(SnapshotTaken(snapshot))
-
-    def _distrust(self, effect: Distrusted) -> None:
-        raise Violation("roles do not meet what can not be", effect.reason)
-
-    # -- traces --------------------------------------------------------------------------------------------------------
-
-    def _trace(self, effect: Trace) -> None:
-        assert self.tracer is not None
-        self.tracer.did(effect)
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def asked(self, request: AnyRequest, reply: Callable[[Response], None]) -> None:
+    def asked(self, request: AnyRequest, reply: Respond) -> None:
         """A request came, which ``reply`` answers."""
-        self.environment.requests += 1
-        number = self.environment.requests
-        self.replies[number] = reply
-        if isinstance(request, Vote):
-            self.candidates[number] = request.candidate
-        self.deliver(RequestReceived(number, request))
 
-    def _send(self, effect: Send) -> None:
-        request = effect.request
-        if self.tracer is not None:
-            self.tracer.sends(request)
-        if isinstance(request, Vote) and not request.pre_vote:
-            self.environment.judge.votes_for(self.key, request.epoch, self.key, self.disk.election)
-        self.environment.send(self, effect.endpoint, effect.request)
+        def respond(response: Any) -> None:
+            if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
+                assert isinstance(request, Vote)
+                self.votes(response.epoch, request.candidate)
+            reply(response)
+
+        self.loop.does(self.node.asked, request, respond)
+
+    def send(self, endpoint: str, request: Request) -> None:
+        """A request leaves."""
+        self.environment.send(self, endpoint, request)
 
     def unreachable(self, endpoint: str) -> None:
         """Nobody is there."""
-        self.later(200, self.deliver, Disconnected(endpoint))
+        self.environment.schedule.after(200, self.loop.does, self.node.disconnected, endpoint)
 
-    def _reply(self, connection: int, response: Response) -> None:
-        reply = self.replies.pop(connection, None)
-        if reply is None:
-            raise Violation("requests are answered once", f"{self.key}: {response}")
-        if self.tracer is not None:
-            self.tracer.answers(response)
-        candidate = self.candidates.pop(connection, None)
-        if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
-            assert candidate is not None
-            self.environment.judge.votes_for(self.key, response.epoch, candidate, self.disk.election)
-        reply(response)
+    def says(self, epoch: int) -> None:
+        """A message leaves that tells of an epoch, which the replica must not forget."""
+        self.said.epoch = max(self.said.epoch, epoch)
 
-    def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
-        response = effect.response
-        batches = self.disk.reading.read(response.log_end.offset, 1 + int(self.random() * 6))
-        if not batches or batches[0].base_offset != response.log_end.offset:
-            raise Violation("batches are where the role has them", f"{self.key}: {response}")
-        self._reply(effect.connection, msgspec.structs.replace(response, batches=batches))
+    def votes(self, epoch: int, candidate: ReplicaKey) -> None:
+        """A vote leaves."""
+        self.environment.judge.votes_for(self.key, epoch, candidate, read_election(self.disk.kept()))
 
-    def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
-        response = effect.response
-        data = self.disk.snapshot_data
-        if response.snapshot != self.disk.snapshot.end:
-            response = msgspec.structs.replace(response, error=Error.SNAPSHOT_NOT_FOUND)
-        elif response.position >= len(data):
-            response = msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
-        else:
-            piece = data[response.position : response.position + self.environment.case.piece]
-            response = msgspec.structs.replace(response, size=len(data), data=piece)
-        self._reply(effect.connection, response)
+    # -- the disk ------------------------------------------------------------------------------------------------------
 
-    # -- timers --------------------------------------------------------------------------------------------------------
+    def damage(self) -> None:
+        """A bit changes of what is proven to be durable: what is not looks like a torn write then."""
+        places = [(name, size) for name in self.disk.names() if (size := self._proven(name))]
+        name, size = places[int(self.dice.random() * len(places))]
+        bit = int(self.dice.random() * size * 8)
+        self.happened(f"bit {bit} of {name} is flipped")
+        self.disk.files[name].flip(bit)
+        self.is_damaged = True
 
-    def _set_timer(self, effect: SetTimer) -> None:
-        self.count += 1
-        self.timers[effect.timer] = self.count
-        delay = effect.at_least + self.random() * (effect.at_most - effect.at_least)
-        self.later(delay * self.rate, self._timer_fired, effect.timer, self.count)
-
-    def _cancel_timer(self, effect: CancelTimer) -> None:
-        self.timers.pop(effect.timer, None)
-
-    def _timer_fired(self, timer: Timer, number: int) -> None:
-        if self.timers.get(timer) == number:
-            del self.timers[timer]
-            self.deliver(TimerFired(timer))
-
-    # -- the state machine ---------------------------------------------------------------------------------------------
-
-    def _commit(self, effect: Commit) -> None:
-        if effect.offset > self.applied:
-            batches = tuple(
-                batch for batch in self.disk.reading.read(self.applied) if batch.end_offset <= effect.offset
-            )
-            if not batches or batches[-1].end_offset != effect.offset:
-                raise Violation("commits end where batches end", f"{self.key}: {effect}")
-            self.state = self.environment.judge.applies(self.key, self.applied, batches, self.state)
-            self.applied = effect.offset
-            if self.replica.settings.high_watermark_wait:
-                for number, each in enumerate(self.replica.voters.nodes):
-                    if (self.applied + number) % 3 == 0:  # as if it had clients that wait for this
-                        self.later(0, self.deliver, SendHighWatermark(each.key))
-        for end_offset in [end for end in self.accepted if end <= effect.offset]:
-            self.environment.acknowledged(self.accepted.pop(end_offset), end_offset)
-        if self.applied - self.disk.snapshot.end.offset >= self.environment.case.snapshot_every:
-            self._take_snapshot()
-
-    def _take_snapshot(self) -> None:
-        end = OffsetAndEpoch(self.applied, self.disk.reading.epoch_ahead_of(self.applied))
-        snapshot = Snapshot(end, self.replica.log.configuration_at(self.applied))
-        data = _encode(SnapshotFile(self.state, snapshot.voters, b"." * (self.applied % 97)))
-        self.later(self._sync_time(), self._snapshot_taken, snapshot, data)
-
-    def _accepted(self, effect: Accepted) -> None:
-        self.accepted[effect.end_offset] = self.proposed.pop(effect.token)
+    def _proven(self, name: str) -> int:
+        """How many bytes of a file are proven to be durable, and count."""
+        if name in (META, STATE) or name.endswith(SUFFIX):
+            return self.disk.size(name)
+        if not name.endswith(JOURNAL):
+            return 0
+        return scan(bytes(self.disk.files[name].content), int(name.removesuffix(JOURNAL))).synced
 
 
 def step_of(effect: Effect) -> str:

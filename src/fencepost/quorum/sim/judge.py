@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from fencepost.quorum.files.log import ReplicatedLog
 from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch
 from fencepost.quorum.roles.interface import ElectionState
-from fencepost.quorum.sim.disk import SimLog
 
 
 class Violation(Exception):
@@ -54,15 +54,15 @@ class Judge:
         if (stored.epoch, stored.voted) != (epoch, candidate):
             raise Violation("votes are stored first", f"{key} votes for {candidate} in epoch {epoch}, with {stored}")
 
-    def leads(self, key: ReplicaKey, epoch: int, log: SimLog) -> None:
+    def leads(self, key: ReplicaKey, epoch: int, log: ReplicatedLog) -> None:
         """A replica begins an epoch as its leader: nobody else does, and its log has all that was committed before."""
         first = self.leaders.setdefault(epoch, key)
         if first != key:
             raise Violation("one leader an epoch", f"{first} and {key} lead epoch {epoch}")
         end = self.end
-        if end.epoch >= epoch or log.start.end.offset >= end.offset:
+        if end.epoch >= epoch or log.start.offset >= end.offset:
             return  # a later leader may have committed it, which the first has not heard of
-        if log.end_offset < end.offset or log.epoch_ahead_of(end.offset) != end.epoch:
+        if log.end.offset < end.offset or log.epoch_ahead_of(end.offset) != end.epoch:
             raise Violation("leaders have what is committed", f"{key} leads epoch {epoch} without {end}")
 
     def appends(self, key: ReplicaKey, batch: Batch, epoch_ahead: int) -> None:
@@ -72,25 +72,28 @@ class Judge:
         if known != (batch, epoch_ahead):
             raise Violation("logs match", f"{key} has {batch} behind epoch {epoch_ahead}; others {known}")
 
-    def applies(self, key: ReplicaKey, offset: int, batches: tuple[Batch, ...], state: bytes) -> bytes:
-        """The state machine of a replica goes on from an offset by what it takes for committed. Returns its new
+    def applies(self, key: ReplicaKey, offset: int, batch: Batch, state: bytes) -> bytes:
+        """The state machine of a replica goes on from an offset by a batch that it takes for committed. Returns its new
         state."""
-        for batch in batches:
-            if batch.base_offset != offset:
-                raise Violation("commits are in order", f"{key} has applied up to {offset} and goes on with {batch}")
-            offset = batch.end_offset
-            place = self.ends.get(batch.base_offset)
-            if place is None:
-                if batch.base_offset != self.end.offset:
-                    raise Violation("commits are in order", f"{key} commits {batch} behind {self.end}")
-                self.ends[batch.base_offset] = len(self.committed)
-                self.committed.append(batch)
-            elif self.committed[place] != batch:
-                raise Violation("what is committed stays", f"{key} commits {batch}; others {self.committed[place]}")
-            state = after(state, batch)
-            if self.chained.setdefault(offset, state) != state:
-                raise Violation("state machines are equal", f"that of {key} at {offset}")
+        if batch.base_offset != offset:
+            raise Violation("commits are in order", f"{key} has applied up to {offset} and goes on with {batch}")
+        place = self.ends.get(offset)
+        if place is None:
+            if offset != self.end.offset:
+                raise Violation("commits are in order", f"{key} commits {batch} behind {self.end}")
+            self.ends[offset] = len(self.committed)
+            self.committed.append(batch)
+        elif self.committed[place] != batch:
+            raise Violation("what is committed stays", f"{key} commits {batch}; others {self.committed[place]}")
+        state = after(state, batch)
+        self.chained.setdefault(batch.end_offset, state)
+        self.loads(key, batch.end_offset, state)
         return state
+
+    def loads(self, key: ReplicaKey, offset: int, state: bytes) -> None:
+        """The state machine of a replica has a state at an offset, perhaps that of a snapshot."""
+        if self.chained.get(offset) != state:
+            raise Violation("state machines are equal", f"that of {key} at {offset}")
 
     def acknowledges(self, record: bytes, end_offset: int) -> None:
         """The commit of a record, ahead of an offset, is acknowledged to its client."""
