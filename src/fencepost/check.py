@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -254,31 +254,19 @@ def collision_probability(generated: int, distinct: int, bits: int, images: int 
 
 def _result(protocol: Protocol, engine: str, explored: Exploration, **judged: Any) -> Result:
     """The result with the values that an engine found, and with those that were ``judged`` on top of them."""
-    found = {
+    found = {name: getattr(explored, name) for name in _AS_EXPLORED} | {
         "engine": explored.engine or engine,
-        "complete": explored.complete,
         "distinct_states": explored.distinct,
         "generated_states": explored.generated,
-        "depth": explored.depth,
-        "queue": explored.queue,
-        "seconds": explored.seconds,
         "peak_memory_bytes": explored.peak_memory,
         "actions": [],
-        "limit": explored.limit,
-        "within_level": explored.within_level,
-        "interrupted": explored.interrupted,
-        "unfinished": explored.unfinished,
         "error": explored.raised,
-        "failure": explored.failure,
-        "judged": explored.judged,
-        "unjudged": explored.unjudged,
-        "evaluations": explored.evaluations,
-        "profile": explored.profile,
         "symmetry": explored.symmetry.names if explored.symmetry is not None else (),
         "exact": explored.symmetry is None or explored.symmetry.exact,
-        "table": explored.table,
-        "walks": explored.walks,
-        "on_spark": explored.on_spark,
-        "compiling": explored.compiling,
     }
     return Result(protocol, **{**found, **judged})
+
+
+_OTHERWISE = {"engine", "symmetry", "walk", "witnesses"}
+_AS_EXPLORED = {each.name for each in fields(Exploration)} & {each.name for each in fields(Result)} - _OTHERWISE
+"""The values of a result that an engine finds as they are."""
