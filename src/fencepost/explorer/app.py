@@ -295,19 +295,11 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
         palette = (_HERE.parent / "report" / "palette.css").read_text(encoding="utf-8")
         return Response(palette + STYLE, media_type="text/css; charset=utf-8")
 
-    answers = {
-        "about": explorer.about,
-        "begin": explorer.begin,
-        "look": explorer.look,
-        "take": explorer.take,
-        "find": explorer.find,
-        "found": explorer.found,
-        "stop": explorer.stop,
-    }
+    answers = ("about", "begin", "look", "take", "find", "found", "stop")
     routes = [Route(path, file(*about_it), methods=["GET"]) for path, about_it in _STATIC.items()]
     routes.append(Route("/report.css", style, methods=["GET"]))
     routes.append(Route("/keep/{form}", kept, methods=["GET"]))
-    routes += [Route(f"/api/{name}", asked(answer), methods=["POST"]) for name, answer in answers.items()]
+    routes += [Route(f"/api/{name}", asked(getattr(explorer, name)), methods=["POST"]) for name in answers]
     return OnlyFromHere(Starlette(routes=routes), port, explorer.token)
 
 

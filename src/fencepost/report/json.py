@@ -40,13 +40,7 @@ def data(result: Findings) -> dict[str, Any]:
         "format": FORMAT,
         "protocol": result.protocol.name,
         "constants": {name: plain(value) for name, value in result.constants.items()},
-        "engine": result.engine,
-        "verdict": result.verdict,
-        "exit_code": result.exit_code,
-        "complete": result.complete,
-        "limit": result.limit,
-        "within_level": result.within_level,
-        "interrupted": result.interrupted,
+        **_named(result, "engine verdict exit_code complete limit within_level interrupted"),
         "unfinished": _unfinished(result),
         "error": _error(result),
         "failure": None if result.failure is None else str(result.failure),
@@ -54,16 +48,9 @@ def data(result: Findings) -> dict[str, Any]:
         "unjudged": result.unjudged,
         "symmetry": list(result.symmetry),
         "exact": result.exact,
-        "distinct_states": result.distinct_states,
-        "generated_states": result.generated_states,
-        "depth": result.depth,
-        "queue": result.queue,
-        "seconds": result.seconds,
-        "states_per_second": result.states_per_second,
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "collision_probability": result.collision_probability,
-        "evaluations": result.evaluations,
-        "actions": [{"name": a.name, "taken": a.taken, "new_states": a.new_states} for a in result.actions],
+        **_named(result, "distinct_states generated_states depth queue seconds states_per_second peak_memory_bytes"),
+        **_named(result, "collision_probability evaluations"),
+        "actions": [asdict(action) for action in result.actions],
         "table": None if result.table is None else asdict(result.table),
         "simulation": None if result.walks is None else _simulation(result, result.walks),
         "witnesses": [_witness(w) for w in result.witnesses],
@@ -71,6 +58,10 @@ def data(result: Findings) -> dict[str, Any]:
         "violation": violations[0] if violations else None,
         "violations": violations,
     }
+
+
+def _named(found: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names.split()}
 
 
 def _violation(violation: Violation) -> dict[str, Any]:
@@ -130,10 +121,7 @@ def _witness(witness: Witness) -> dict[str, Any]:
 
 def _simulation(result: Findings, walks: Walks) -> dict[str, Any]:
     return {
-        "seed": walks.seed,
-        "depth": walks.depth,
-        "walks": walks.walks,
-        "steps": walks.steps,
+        **_named(walks, "seed depth walks steps"),
         "steps_per_second": result.steps_per_second,
         "never_seen": {name: [plain(v) for v in values] for name, values in walks.unseen.items()},
         "walk": None if result.walk is None else states(result.walk),
