@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from fencepost.store.cluster.ports import is_free
 
 # Below the ports that the system hands out to outgoing connections, one of which might else take the place of a killed
 # server.
@@ -28,8 +29,7 @@ class DidNotStart(Exception):
 def _all_ports() -> Iterator[int]:
     first = random.randrange(len(PORTS))
     while True:
-        for n in range(len(PORTS)):
-            yield PORTS[(first + n) % len(PORTS)]
+        yield from (*PORTS[first:], *PORTS[:first])
 
 
 _ports = _all_ports()
@@ -37,15 +37,7 @@ _ports = _all_ports()
 
 def free_port() -> int:
     """A port of the loopback interface that nobody listens on and that was not given out lately."""
-    for port in _ports:
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("unreachable: ports come round for ever")
+    return next(filter(is_free, _ports))
 
 
 class Server:
