@@ -37,7 +37,7 @@ from fencepost import (
     step_invariant,
     weak,
 )
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 
 NO_ENTRY = -1
 
@@ -327,10 +327,7 @@ class LedgerChaining(Protocol):
         """Bounds the number of ledgers, and with it the number of states."""
         return self.md_next_lid < self.next_ledger_limit
 
-    @invariant(part=lambda self: parts(TYPES, {"c_state": self.clients, "b_ledgers": _ledger_ids(self)}))
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES, "md_ledgers")
 
     @invariant(ledger_id=_ledger_ids)
     def all_non_empty_ledgers_in_ledger_list(self, ledger_id: int) -> bool:

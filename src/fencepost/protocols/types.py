@@ -6,9 +6,11 @@ A type invariant over a whole state would have to be evaluated anew in every sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, product
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from fencepost.spec.declarations import invariant
+from fencepost.spec.fields import PerKeyShape
 
 Path = tuple[Any, ...]
 """The way to a part of the state: attributes and keys, as in ``("bookie", b1, "fenced")``."""
@@ -17,14 +19,34 @@ Test = Callable[[Any, Any], bool]
 """Whether a state (the first argument) may hold a value (the second)."""
 
 
-def parts(names: Iterable[str], keys: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """The paths of all parts that ``names`` such as ``bookie.fenced`` stand for; ``keys`` gives the keys of each map by
-    its name.
+def typed(types: Callable[[], Mapping[str, Test]], *whole: str) -> Any:
+    """The invariant that every part of the state holds a value of its type. ``types`` gives the test of each part by
+    its name, such as ``bookie.fenced``; those that are ``whole`` are maps that are not looked at key by key.
     """
+
+    @invariant(part=lambda protocol: parts(protocol, types(), whole))
+    def type_ok(self: Any, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, types())
+
+    return type_ok
+
+
+def parts(protocol: Any, names: Iterable[str], whole: Collection[str] = ()) -> Iterator[Path]:
+    """The paths of all parts that ``names`` stand for, with every key of each map on the way that is not ``whole``."""
     for name in names:
-        steps = [[(part, key) for key in keys[part]] if part in keys else [(part,)] for part in name.split(".")]
-        for path in product(*steps):
-            yield tuple(chain(*path))
+        first, *rest = name.split(".")
+        yield from [(first,)] if name in whole else _parts((first,), protocol.shapes[first], rest)
+
+
+def _parts(path: Path, shape: Any, rest: Sequence[str]) -> Iterator[Path]:
+    if isinstance(shape, PerKeyShape):
+        for key, element in shape.elements.items():
+            yield from _parts((*path, key), element, rest)
+    elif rest:
+        yield from _parts((*path, rest[0]), shape.parts[rest[0]], rest[1:])
+    else:
+        yield path
 
 
 def is_typed(state: Any, part: Path, types: Mapping[str, Test]) -> bool:

@@ -64,7 +64,7 @@ from fencepost.log.rules import (
     with_batch,
 )
 from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.metadata import LedgerStatus
 
@@ -955,14 +955,7 @@ class Log(ChainedLedgers, Protocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(
-            TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": ledger_ids(self)}
-        )
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant(entry=_entry_ids)
     def acknowledged_entries_are_in_the_log(self, entry: int) -> bool:

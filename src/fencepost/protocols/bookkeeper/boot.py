@@ -80,7 +80,7 @@ from fencepost import (
     weak,
 )
 from fencepost.protocols.bookkeeper.ledger import Bookies, write_set
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")
@@ -1024,22 +1024,7 @@ class BookKeeperBoot(Protocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(
-            TYPES,
-            {
-                "cookie_of": self.bookies,
-                "bookie": self.bookies,
-                "disk": range(1, self.disks + 1),
-                "recovery": self.recoverers,
-                "written_back": self.entry_ids,
-                "reader": self.readers,
-            },
-        )
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant
     def no_divergence_between_writer_and_meta_data(self) -> bool:

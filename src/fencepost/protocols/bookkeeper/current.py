@@ -69,7 +69,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     one_to_resend,
     write_set,
 )
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_KNOWN = -1
@@ -704,15 +704,7 @@ class BookKeeper(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(
-            TYPES,
-            {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids, "reader": self.readers},
-        )
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:

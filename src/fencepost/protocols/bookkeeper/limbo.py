@@ -83,7 +83,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     why_bookies_differ,
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 
@@ -637,12 +637,7 @@ class BookKeeperLimbo(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(TYPES, {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids})
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:

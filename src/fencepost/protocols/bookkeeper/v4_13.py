@@ -69,7 +69,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     one_to_resend,
     why_bookies_differ,
 )
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 W1 = ModelValue("w1", 0)
@@ -570,10 +570,7 @@ class BookKeeper413(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(part=lambda self: parts(TYPES, {"bookie": self.bookies, "confirmed": self.entry_ids}))
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant
     def only_valid_fragments(self) -> bool:

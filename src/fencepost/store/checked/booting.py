@@ -51,7 +51,7 @@ from fencepost.protocols.bookkeeper import boot
 from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import varied
 from fencepost.store.checked import store
 from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, UNPROTECTED, Ensemble, Status, Store, Those
@@ -974,24 +974,7 @@ class BootingStore(Store):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(
-            TYPES,
-            {
-                "bookie": self.bookies,
-                "client": self.clients,
-                "confirmed": self.entry_ids,
-                "no_such_entry": self.readable_ids,
-                "reader": self.readers,
-                "lacs": self.entry_ids,
-                "directory": self.directory_numbers,
-                "failed": (*self.clients, *self.readers),
-            },
-        )
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids)
     def every_acknowledged_entry_has_a_copy(self, entry_id: int) -> bool:

@@ -73,7 +73,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     earliest_add,
     is_entry,
 )
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.adding import (
     answer_to_add,
@@ -1416,21 +1416,7 @@ class Store(LedgerProtocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    @invariant(
-        part=lambda self: parts(
-            TYPES,
-            {
-                "bookie": self.bookies,
-                "client": self.clients,
-                "confirmed": self.entry_ids,
-                "no_such_entry": self.readable_ids,
-                "reader": self.readers,
-            },
-        )
-    )
-    def type_ok(self, part: Path) -> bool:
-        """Every part of the state holds a value of its type."""
-        return is_typed(self, part, TYPES)
+    type_ok = typed(lambda: TYPES)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
         """The status of a client in `bookkeeper`. A client that has closed the ledger is closed, whether it knows that
