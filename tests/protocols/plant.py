@@ -1,5 +1,6 @@
-"""Plants mutants in protocols, and prints what is said of each, as JSON lines: by a configuration, ``small``, about all
-or about one property, ``small:type_ok``, or by the simulator, ``seed 2``.
+"""Plants mutants in protocols, and prints what is said of each, as JSON lines: by a configuration, ``small``, perhaps
+with other constants, ``small clients=1``, about all or about one property, ``small:type_ok``, or by the simulator,
+``seed 2``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ def said_by(protocol: str, who: str) -> str:
         seed = int(who.removeprefix("seed "))
         runs = simulate(SUBJECTS[protocol], range(seed, seed + 1), 0)
         return next((run["promise"].partition(":")[0] for run in runs if run["promise"]), "holds")
-    configuration, _, judged = who.partition(":")
-    subject = shipped(protocol).configured(configuration)
+    named, _, judged = who.partition(":")
+    configuration, *constants = named.split()
+    changed = {name: int(value) for name, _, value in (each.partition("=") for each in constants)}
+    subject = shipped(protocol).configured(configuration, **changed)
     options = SearchOptions(workers=1, max_states=400_000)
     return check(subject, engine="embedded", invariants=[judged] if judged else None, options=options).verdict
 

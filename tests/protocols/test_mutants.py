@@ -61,6 +61,7 @@ CHANGES_WHAT_IS_NOT_OPEN = (
     "    if False:\n        return Next.GIVE_UP\n    return Next.WRITE if has_failed",
 )
 SOMEBODY_FAILED = (STORE, "        require(len(failed) > 0)\n", "")
+IS_ASKED = (STORE, "        require(b in self.write_set(add.entry.id, self.client_ensemble(c)))\n", "")
 RECOVERY_ASKS = (STORE, "        require(needs_change(self.client_ensemble(c), failed))\n", "")
 IS_IN_RECOVERY = "        require(self.meta.status is LedgerStatus.IN_RECOVERY)\n"
 HAS_ITS_FRAGMENTS = "        require(me.fragments == self.meta.fragments)\n"
@@ -477,6 +478,11 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
             ),
         ),
         "raised",
+    ),
+    "a bookie counts that has left the ensemble": (
+        *("store", "two-entries clients=1"),
+        (IS_ASKED,),
+        "all_acked_entries_are_readable",
     ),
     "a leader does not say that it steps down": (
         "log-leader",

@@ -75,13 +75,6 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     ),
     ("may_append", always(True), "there is no limit to entries in flight", ONE_BOOKIE | {"send_limit": 2}, REFINEMENT),
     (
-        "counts",
-        instead(lambda is_asked, is_pending: is_pending),
-        "a bookie counts that has left the ensemble",
-        ONE_COPY | TWO_ENTRIES | ALONE,
-        REFINEMENT,
-    ),
-    (
         "lac_reached",
         instead(
             lambda lac, pushed, is_committed, *_: max(

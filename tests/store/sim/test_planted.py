@@ -69,6 +69,13 @@ def _opens_what_is_damaged(
     return found
 
 
+def _counts_whoever_confirms(original: Any, self: Any, event: Any) -> Any:
+    entry_id, outcome = self.sent.get(event.txn), original(self, event)
+    if entry_id is not None and getattr(getattr(event, "response", None), "code", None) is Code.OK:
+        self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
+    return outcome
+
+
 def _takes_unknown_for_written(original: Any, self: Any, event: Any, effects: list[Any]) -> Any:
     if getattr(event, "outcome", None) is Outcome.UNKNOWN and event.txn == self.txn and self.offered is not None:
         self.metadata = self.offered
@@ -97,9 +104,9 @@ PLANTED = [
     ),
     Planted(
         "confirmations of bookies that have left count",
-        adding,
-        "counts",
-        lambda f, is_asked, is_pending: is_pending,
+        adds.Adds,
+        "take",
+        _counts_whoever_confirms,
         profile="network",
         seed=67,
     ),
