@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fencepost import Protocol, Result, SearchOptions, check
+from fencepost.protocols.protections import switches
 from fencepost.store.checked import booting
-from fencepost.store.checked.booting import BOOT_SWITCHES, BootingStore
-from fencepost.store.checked.store import SWITCHES
+from fencepost.store.checked.booting import BootingStore
 from fencepost.store.rules import boot as rules
 from fencepost.store.rules import cookies, reading, replication
 from fencepost.store.rules.boot import CLEAN_END, Mark, Step
@@ -26,6 +26,7 @@ from fencepost.store.rules.protections import Protections
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "store.md"
 
+SWITCHES = switches(BootingStore, Protections)
 LOSS = "no_divergence_between_client_and_meta_data"
 GONE = "every_acknowledged_entry_has_a_copy"
 STUCK = "a_bookie_that_is_down_can_start"
@@ -90,9 +91,7 @@ def test_configurations_that_do_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in VIOLATED if name != "too-many-crashes"])
 def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
-    (switch,) = [
-        constant for constant in BootingStore.configurations[name].constants if constant in (*SWITCHES, *BOOT_SWITCHES)
-    ]
+    (switch,) = [constant for constant in BootingStore.configurations[name].constants if constant in SWITCHES]
     protected = BootingStore.configured(name, **{switch: True})
     expected = BootingStore.configurations[name].expect
     assert not check(protected, invariants=[expected], options=SearchOptions(max_depth=VIOLATED[name][0])).violations
@@ -109,9 +108,9 @@ def test_what_protects_by_which_damage() -> None:
 
 def test_switches_are_the_protections_of_the_rules() -> None:
     """All but the one that needs somebody without the key."""
-    assert {*SWITCHES, *BOOT_SWITCHES, "keys_are_checked"} == set(Protections._fields)
+    assert {*SWITCHES, "keys_are_checked"} == set(Protections._fields)
     assert BootingStore().protections == Protections()
-    assert all(not getattr(BootingStore(**{name: False}).protections, name) for name in (*SWITCHES, *BOOT_SWITCHES))
+    assert all(not getattr(BootingStore(**{name: False}).protections, name) for name in SWITCHES)
 
 
 def test_plain_python_agrees() -> None:

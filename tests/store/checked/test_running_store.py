@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from fencepost import ModelValue, Options, check, sometimes
+from fencepost.protocols.protections import switches
 from fencepost.store.checked import running
 from fencepost.store.checked.running import RunningStore
-from fencepost.store.checked.store import LOSS, SWITCHES, Status
+from fencepost.store.checked.store import LOSS, Status
 from fencepost.store.rules.boot import Mark
 from fencepost.store.rules.codes import Verdict
+from fencepost.store.rules.protections import Protections
 
 # Distinct states up to symmetry, depth.
 EXPLORED: dict[str, tuple[int, int]] = {
@@ -106,10 +108,10 @@ def test_every_protection_is_needed_but_one() -> None:
     off = {
         switch
         for name in VIOLATED
-        for switch in SWITCHES
+        for switch in switches(RunningStore, Protections)
         if RunningStore.configurations[name].constants.get(switch) is False
     }
-    assert {*SWITCHES} - off == {"recovery_freezes_lac"}
+    assert {*switches(RunningStore, Protections)} - off == {"recovery_freezes_lac"}
 
 
 def test_a_recovery_marks_again_that_has_read_and_marked_at_once() -> None:

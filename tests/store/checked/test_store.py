@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from fencepost import Result, SearchOptions, check
-from fencepost.store.checked.store import SWITCHES, Store
+from fencepost.protocols.protections import switches
+from fencepost.store.checked.store import Store
 from fencepost.store.rules.protections import Protections
+
+SWITCHES = switches(Store, Protections)
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "protocols" / "store.md"

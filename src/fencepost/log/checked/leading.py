@@ -38,9 +38,10 @@ from fencepost import (
     state,
 )
 from fencepost.log.chain import Chain
-from fencepost.log.checked.log import SWITCHES, UNPROTECTED, ChainedLedgers, Ledger, ledger_ids
+from fencepost.log.checked.log import UNPROTECTED, ChainedLedgers, Ledger, ledger_ids
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure, Limits, Protections, Status, fences, takes_update
+from fencepost.protocols.protections import switched_on
 from fencepost.spec.declarations import varied
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
 from fencepost.store.rules.metadata import LedgerStatus
@@ -202,7 +203,7 @@ class LogLeader(ChainedLedgers, Protocol):
     @property
     def protections(self) -> Protections:
         """The protections that are switched on."""
-        return Protections(**{name: getattr(self, name) for name in SWITCHES if name in self.constants})
+        return switched_on(self, Protections)
 
     @property
     def settings(self) -> role.LeaderSettings:

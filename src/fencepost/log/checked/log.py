@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -64,6 +63,7 @@ from fencepost.log.rules import (
     with_batch,
 )
 from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
+from fencepost.protocols.protections import switched_on
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.metadata import LedgerStatus
@@ -134,14 +134,6 @@ class Becomes(enum.Enum):
     DONE = "done"
     LOST = "lost"
     LATE = "late"
-
-
-SWITCHES = Protections._fields
-
-
-@cache
-def _protections(switches: tuple[bool, ...]) -> Protections:
-    return Protections(**dict(zip(SWITCHES, switches, strict=True)))
 
 
 def ledger_ids(protocol: Any) -> Iterable[int]:
@@ -525,7 +517,7 @@ class Log(ChainedLedgers, Protocol):
     @property
     def protections(self) -> Protections:
         """The protections that are switched on."""
-        return _protections(tuple([getattr(self, name) for name in SWITCHES]))
+        return switched_on(self, Protections)
 
     @initial
     def no_ledgers(self) -> None:
@@ -1054,7 +1046,7 @@ class Log(ChainedLedgers, Protocol):
         not lead any more.
         """
         return not (self.sealing or self.late_updates or self.most_attempts) and all(
-            getattr(self, name) for name in SWITCHES
+            getattr(self, name) for name in Protections._fields
         )
 
     refines_ledger_chaining = refines(

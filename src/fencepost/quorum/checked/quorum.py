@@ -12,7 +12,6 @@ one that came at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, ClassVar
 
 from fencepost import (
@@ -53,6 +52,7 @@ from fencepost.protocols.kraft.server import (
     last_epoch,
     latest_config,
 )
+from fencepost.protocols.protections import switched_on, switches
 from fencepost.quorum import rules
 from fencepost.quorum.rules import Election, Error, Learnt, Position, Protections
 from fencepost.quorum.transitions import Cause, State, transition
@@ -94,29 +94,8 @@ ERRORS: Mapping[Error, kraft.Error | None] = {
     Error.NOT_VOTER: kraft.Error.UNKNOWN_MEMBER,
 }
 
-SWITCHES = (
-    "one_vote_an_epoch",
-    "logs_are_compared",
-    "only_own_epoch_commits",
-    "leader_counts_stored",
-    "only_voters_count",
-    "logs_are_matched",
-    "removed_leader_resigns",
-    "removed_voters_campaign",
-)
-"""The protections that are constants by their own name; others are constants of `kraft-kip-853`."""
-
-
-@cache
-def _protections(switches: tuple[bool, ...], kept: bool, served: bool, one: bool, ready: bool) -> Protections:
-    return Protections(
-        **dict(zip(SWITCHES, switches, strict=True)),
-        votes_are_kept=kept,
-        non_members_are_served=served,
-        one_change_at_a_time=one,
-        commit_before_change=ready,
-    )
-
+_NO_MATTER = ("pre_votes", "removed_voters_campaign")
+"""Constants of which `kraft-kip-853` knows nothing, or that are asked for by themselves."""
 
 ONE_HOST: Mapping[str, Any] = {"hosts": 1, "init_cluster_size": 1, "min_cluster_size": 1}
 REMOVAL: Mapping[str, Any] = {"min_cluster_size": 1, "max_remove_reconfigs": 1}
@@ -312,12 +291,14 @@ class Quorum(KRaft):
     @property
     def protections(self) -> Protections:
         """The protections that are switched on."""
-        return _protections(
-            tuple([getattr(self, name) for name in SWITCHES]),
-            self.observers_keep_votes,
-            self.non_member_fetch is NonMemberFetch.ACCEPT,
-            self.one_reconfig_at_a_time,
-            self.commit_before_reconfig,
+        return switched_on(
+            self,
+            Protections,
+            pre_votes=True,
+            votes_are_kept=self.observers_keep_votes,
+            non_members_are_served=self.non_member_fetch is NonMemberFetch.ACCEPT,
+            one_change_at_a_time=self.one_reconfig_at_a_time,
+            commit_before_change=self.commit_before_reconfig,
         )
 
     def _state_of(self, s: ModelValue) -> State:
@@ -915,7 +896,7 @@ class Quorum(KRaft):
             and not self.losing_crashes
             and not (may_shrink and (self.removed_voters_campaign or self.min_cluster_size < 2))
             and self.init_cluster_size > 1
-            and all(getattr(self, name) for name in SWITCHES if name != "removed_voters_campaign")
+            and all(getattr(self, name) for name in switches(Quorum, Protections) if name not in _NO_MATTER)
         )
 
     refines_kraft = refines(

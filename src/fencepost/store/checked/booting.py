@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from fencepost import (
@@ -54,14 +53,14 @@ from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryRespo
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import varied
 from fencepost.store.checked import store
-from fencepost.store.checked.store import LOSS, RESULTS, SWITCHES, UNPROTECTED, Ensemble, Status, Store, Those
+from fencepost.store.checked.store import LOSS, RESULTS, UNPROTECTED, Ensemble, Status, Store, Those
 from fencepost.store.rules.adding import lac_of_bookie
 from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, may_leave_limbo, steps_of_boot
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, may_boot, may_repair
 from fencepost.store.rules.ensembles import Fragment, covers_ensemble
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.rules.protections import ALL
 from fencepost.store.rules.reading import ReadOutcome, answer_to_read, ordinary_read, outcome_of_read
 from fencepost.store.rules.recovery import fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.replication import belonging, sources
@@ -340,15 +339,6 @@ both.
 """
 
 
-BOOT_SWITCHES = ("boot_fences", "boot_enters_limbo", "cookies_follow_marks", "run_precedes_answers")
-"""The protections of a bookie's boot, which are constants too."""
-
-
-@cache
-def _protections(switches: tuple[bool, ...]) -> Protections:
-    return Protections(**dict(zip((*SWITCHES, *BOOT_SWITCHES), switches, strict=True)))
-
-
 CRASHES: Mapping[str, Any] = {"directory_loss": False, "clean_shutdown": False}
 
 
@@ -515,11 +505,6 @@ class BootingStore(Store):
     def directory_numbers(self) -> range:
         """The numbers of the directories of a bookie."""
         return range(1, self.directories + 1)
-
-    @property
-    def protections(self) -> Protections:
-        """The protections that are switched on."""
-        return _protections(tuple([getattr(self, name) for name in (*SWITCHES, *BOOT_SWITCHES)]))
 
     @property
     def metadata(self) -> LedgerMetadata:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
@@ -73,6 +72,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     earliest_add,
     is_entry,
 )
+from fencepost.protocols.protections import switched_on
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.adding import (
@@ -332,25 +332,6 @@ TYPES: Mapping[str, Test] = {
 }
 
 
-SWITCHES = (
-    "fenced_bookies_refuse",
-    "fencing_covers_ensemble",
-    "recovery_reads_fence",
-    "recovery_starts_at_fragment",
-    "recovery_reads_stay",
-    "recovery_keeps_fragments",
-    "negatives_cover_quorum",
-    "write_back_before_close",
-    "conditional_updates",
-    "confirmations_withdrawn",
-    "confirmed_in_order",
-    "lac_waits_for_change",
-    "recovery_freezes_lac",
-    "limbo_is_unknown",
-)
-"""The protections that are constants. Everybody has the key here, so that keys are checked makes no difference."""
-
-
 LOSS = "no_divergence_between_client_and_meta_data"
 READABLE = "all_acked_entries_are_readable"
 
@@ -506,11 +487,6 @@ PUBLISHED: Mapping[str, Any] = {
     "reader.asked": lambda self, r: self.reader[r].asked - self.reader[r].answered,
 }
 """The variables of `bookkeeper` in a state of `store`. Variables that are not named are the same in both."""
-
-
-@cache
-def _protections(switches: tuple[bool, ...]) -> Protections:
-    return Protections(**dict(zip(SWITCHES, switches, strict=True)))
 
 
 class Store(LedgerProtocol):
@@ -715,8 +691,10 @@ class Store(LedgerProtocol):
 
     @property
     def protections(self) -> Protections:
-        """The protections that are switched on."""
-        return _protections(tuple([getattr(self, name) for name in SWITCHES]))
+        """The protections that are switched on. Everybody has the key here, so that keys are checked makes no
+        difference.
+        """
+        return switched_on(self, Protections)
 
     # -- ensembles -----------------------------------------------------------------------------------------------------
 
