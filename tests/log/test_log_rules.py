@@ -59,6 +59,7 @@ OF_VALUES = {
 def test_rules_and_roles_do_no_input_or_output() -> None:
     plain = {
         "__future__",
+        "bisect",
         "dataclasses",
         "enum",
         "re",

@@ -9,6 +9,7 @@ functions, and the writer's role runs them.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from fencepost.log.chain import Batch, Chain
@@ -331,14 +332,7 @@ def place_of_time(chain: Chain, time: int) -> int:
 
     If no entry in it is late enough, the next ledger begins with that which is searched for.
     """
-    low, high = 0, len(chain.links)
-    while low < high:
-        middle = (low + high) // 2
-        if chain.links[middle].created < time:
-            low = middle + 1
-        else:
-            high = middle
-    return max(0, low - 1)
+    return max(0, bisect_left(chain.links, time, key=lambda link: link.created) - 1)
 
 
 class Search(Record):
@@ -372,14 +366,7 @@ def trimmable_before_time(chain: Chain, time: int) -> int:
     """How many ledgers hold nothing of a time or later, in ms since 1970: those that another follows which is not
     later. Never the last one.
     """
-    low, high = 0, len(chain.links)
-    while low < high:
-        middle = (low + high) // 2
-        if chain.links[middle].created <= time:
-            low = middle + 1
-        else:
-            high = middle
-    return max(0, low - 1)
+    return max(0, bisect_right(chain.links, time, key=lambda link: link.created) - 1)
 
 
 def trimmable_of_read(chain: Chain, ledgers: Sequence[int]) -> int:
