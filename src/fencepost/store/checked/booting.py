@@ -506,13 +506,6 @@ class BootingStore(Store):
         """The numbers of the directories of a bookie."""
         return range(1, self.directories + 1)
 
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, which is there from the beginning."""
-        metadata = self.meta.metadata
-        assert metadata is not None
-        return metadata
-
     @initial
     def the_ledger_is_there(self) -> None:
         """The owner has created the ledger, and all bookies serve."""

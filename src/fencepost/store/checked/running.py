@@ -548,9 +548,8 @@ class RunningStore(Store):
     def client_goes_on(self, c: ModelValue) -> None:
         """No bookie is to be replaced any more, and no change that was given up can arrive: the LAC goes on."""
         client = self.client[c]
-        seen = client.seen
         require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
-        assert seen is not None
+        seen = self.seen(c)
         require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
         require(not any(write.version == client.version for write in self.writes[c]))
         super()._end_change(c)
@@ -563,9 +562,7 @@ class RunningStore(Store):
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
         require(client.status is Status.CHANGING_ENSEMBLE and unheard)
-        seen = client.seen
-        assert seen is not None
-        self._write(c, seen)
+        self._write(c, self.seen(c))
 
     @action(c=Store.clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
@@ -673,9 +670,8 @@ class RunningStore(Store):
         write that changes nothing else. Of several who want to be the owner, one is.
         """
         client = self.client[c]
-        metadata = self.meta.metadata
-        require(client.status is None and metadata is not None)
-        assert metadata is not None
+        require(client.status is None and self.meta.metadata is not None)
+        metadata = self.metadata
         require(metadata.status is LedgerStatus.OPEN and self.meta.version == 1)
         for other in self.clients:
             if self.client[other].status not in (None, Status.ADOPTING, Status.MARKING):
@@ -723,9 +719,7 @@ class RunningStore(Store):
             if client.status is Status.TELLING_FRAGMENTS:
                 client.status = Status.IN_RECOVERY
         else:
-            metadata = self.meta.metadata
-            assert metadata is not None
-            client.update = Update(metadata, self.meta.version, Answer.REFUSED)
+            client.update = Update(self.metadata, self.meta.version, Answer.REFUSED)
             self._receive_metadata(c)
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
@@ -890,11 +884,9 @@ class RunningStore(Store):
         then and in limbo, or not. It may have read that the ledger is not closed, or that it has entries of it, before
         that changed.
         """
-        metadata = self.meta.metadata
-        require(metadata is not None)
-        assert metadata is not None
+        require(self.meta.metadata is not None)
         who: Any = b  # rules have the names of bookies
-        due = mark_of(metadata, who, self.protections)
+        due = mark_of(self.metadata, who, self.protections)
         bookie = self.bookie[b]
         require(mark is due or mark is Mark.LIMBO)
         require(fenced if mark is not Mark.NOTHING else bookie.fenced or not fenced)

@@ -696,6 +696,13 @@ class Store(LedgerProtocol):
         """
         return switched_on(self, Protections)
 
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata of the ledger, which there are."""
+        metadata = self.meta.metadata
+        assert metadata is not None
+        return metadata
+
     # -- ensembles -----------------------------------------------------------------------------------------------------
 
     def write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
@@ -723,9 +730,8 @@ class Store(LedgerProtocol):
 
     def _ensemble_without(self, current: Ensemble, failed: Bookies) -> Ensemble:
         """An ensemble with others for the bookies that failed."""
-        assert self.meta.metadata is not None
         ensembles = (replaced(current, failed, some) for some in self._candidates())
-        return self._pick(ensembles, self.meta.metadata.fragments)
+        return self._pick(ensembles, self.metadata.fragments)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -894,10 +900,10 @@ class Store(LedgerProtocol):
         client = self.client[c]
         update = client.update
         require(update is not None)
-        assert update is not None and self.meta.metadata is not None
+        assert update is not None
         client.update = None
         written = update.answer is Answer.WRITTEN
-        seen, version = (update.metadata, update.version) if written else (self.meta.metadata, self.meta.version)
+        seen, version = (update.metadata, update.version) if written else (self.metadata, self.meta.version)
         if client.status is Status.MARKING:
             client.seen, client.version = seen, version
             if written:
@@ -995,8 +1001,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(self._may_change_ensemble(c))
         failed = self.failed_bookies(c)
-        assert client.seen is not None
-        require(to_change_ensemble(client.seen.status, needs_change(self.client_ensemble(c), failed)) is Next.WRITE)
+        require(to_change_ensemble(self.seen(c).status, needs_change(self.client_ensemble(c), failed)) is Next.WRITE)
         metadata = self._with_others_for(c, failed)
         assert metadata is not None, "the owner begins no fragment in the past"
         client.status = Status.CHANGING_ENSEMBLE
@@ -1018,10 +1023,9 @@ class Store(LedgerProtocol):
 
     def _close(self, c: ModelValue) -> None:
         client = self.client[c]
-        assert client.seen is not None
-        require(to_close(client.seen.status, ends_there=False) is Next.WRITE)
+        require(to_close(self.seen(c).status, ends_there=False) is Next.WRITE)
         client.status = Status.CLOSING
-        self._write(c, closed(client.seen, self._lac(c), 0))
+        self._write(c, closed(self.seen(c), self._lac(c), 0))
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -1034,9 +1038,8 @@ class Store(LedgerProtocol):
     def _open(self, c: ModelValue) -> None:
         client = self.client[c]
         require(client.status is None)
-        metadata = self.meta.metadata
-        require(metadata is not None)
-        assert metadata is not None
+        require(self.meta.metadata is not None)
+        metadata = self.metadata
         require(to_start_recovery(metadata.status) is Next.WRITE)
         client.status = Status.MARKING
         client.seen, client.version = metadata, self.meta.version
@@ -1048,9 +1051,8 @@ class Store(LedgerProtocol):
         if not self.metadata_lags and client.status is None:
             self._open(c)
         require(client.status is Status.MARKING and client.update is None)
-        assert client.seen is not None
-        require(to_start_recovery(client.seen.status) is Next.WRITE)
-        self._write(c, marked_in_recovery(client.seen))
+        require(to_start_recovery(self.seen(c).status) is Next.WRITE)
+        self._write(c, marked_in_recovery(self.seen(c)))
 
     def _fence(self, c: ModelValue) -> None:
         """The ledger is marked: every bookie of the last ensemble is asked to fence it."""
@@ -1077,8 +1079,7 @@ class Store(LedgerProtocol):
     def _count_fenced(self, c: ModelValue, b: ModelValue, answered: int) -> None:
         client = self.client[c]
         client.fenced |= {b}
-        assert client.seen is not None
-        lac = confirmed_before([answered], client.seen.fragments[-1].first_entry_id, self.protections)
+        lac = confirmed_before([answered], self.seen(c).fragments[-1].first_entry_id, self.protections)
         if lac > client.lac:
             client.lac = client.recovery_lac = client.lap = lac
 
@@ -1221,8 +1222,7 @@ class Store(LedgerProtocol):
         require(client.status is Status.IN_RECOVERY)
         end = client.last_recoverable_entry
         require(may_close(end != NOT_KNOWN, [op.entry.id for op in self._pending_add_ops(c)], self.protections))
-        seen = client.seen
-        assert seen is not None
+        seen = self.seen(c)
         require(to_close_recovered(seen.status, is_own_version=True, protections=self.protections) is Next.WRITE)
         client.status = Status.CLOSING_RECOVERED
         self._write(c, closed(seen, end, 0, seen.fragments))
@@ -1246,17 +1246,20 @@ class Store(LedgerProtocol):
 
     def client_ensemble(self, c: ModelValue) -> Ensemble:
         """The ensemble that a client adds entries to."""
+        return current_ensemble(self.seen(c))
+
+    def seen(self, c: ModelValue) -> LedgerMetadata:
+        """The metadata as a client has seen them last."""
         seen = self.client[c].seen
         assert seen is not None
-        return current_ensemble(seen)
+        return seen
 
     def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
         """An entry is to be committed. However often it is sent, it carries the LAC of now."""
         client = self.client[c]
-        assert client.seen is not None
         client.lap = entry.id
         lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else self._lac(c)
-        op = PendingAddOp(entry, len(client.seen.fragments), self.client_ensemble(c), lac)
+        op = PendingAddOp(entry, len(self.seen(c).fragments), self.client_ensemble(c), lac)
         self._add_pending(c, op)
         return op
 
@@ -1298,8 +1301,7 @@ class Store(LedgerProtocol):
 
     def failed_bookies(self, c: ModelValue) -> Bookies:
         """The bookies of the ensemble that did not answer an add. Nothing may be left to send from the last change."""
-        seen = self.client[c].seen
-        assert seen is not None
+        seen = self.seen(c)
         failed = frozenset(b for b in self.client_ensemble(c) if self._write_timed_out(c, b))
         require(len(failed) > 0)
         require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
@@ -1308,10 +1310,9 @@ class Store(LedgerProtocol):
     def _with_others_for(self, c: ModelValue, failed: Bookies) -> LedgerMetadata | None:
         """The metadata with other bookies for those that failed; None if that would need a fragment in the past."""
         client = self.client[c]
-        assert client.seen is not None
         ensemble = self._ensemble_without(self.client_ensemble(c), failed)
         try:
-            return with_changed_ensemble(client.seen, ensemble, client.lac)
+            return with_changed_ensemble(self.seen(c), ensemble, client.lac)
         except ValueError:
             return None
 
@@ -1333,8 +1334,7 @@ class Store(LedgerProtocol):
         new.
         """
         client = self.client[c]
-        seen = client.seen
-        assert seen is not None
+        seen = self.seen(c)
         behind = [op for op in self._pending_add_ops(c) if self._is_behind(op, seen)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
         new = newly_asked(op.entry.id, op.ensemble, self.client_ensemble(c), self.write_quorum)
@@ -1347,8 +1347,7 @@ class Store(LedgerProtocol):
 
     def published_write_set(self, entry_id: int) -> Bookies:
         """The bookies that have an entry as far as the metadata tell."""
-        assert self.meta.metadata is not None
-        return self.write_set(entry_id, tuple(fragment_of(self.meta.metadata.fragments, entry_id).ensemble))
+        return self.write_set(entry_id, tuple(fragment_of(self.metadata.fragments, entry_id).ensemble))
 
     @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
     def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
@@ -1357,9 +1356,8 @@ class Store(LedgerProtocol):
         """
         reader = self.reader[r]
         require(reader.entry_id is None)
-        metadata = self.meta.metadata
-        require(metadata is not None)
-        assert metadata is not None
+        require(self.meta.metadata is not None)
+        metadata = self.metadata
         end = end_of(metadata)
         lac = max(self.bookie[b].lac for b in current_ensemble(metadata)) if end is None else 0
         require(is_readable(entry_id, lac, end))
