@@ -27,7 +27,7 @@ from fencepost.store import errors
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.connection import Connection
 from fencepost.store.client.driver import Actor, Driver
-from fencepost.store.client.reading import Readings
+from fencepost.store.client.reading import Reading, Readings
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.roles.reader import Reader
 from fencepost.store.roles.recoverer import Recoverer
@@ -54,8 +54,11 @@ OF_LEDGERS: list[tuple[type, str]] = [
     (Driver, "address_of"),
     (Driver, "set_timer"),
     (Driver, "disconnected"),
-    (Readings, "_sweep"),
-    (Readings, "_ask_singly"),
+    (Readings, "_tell"),
+    (Readings, "_tell_answers"),
+    (Readings, "_send"),
+    (Readings, "_over"),
+    (Reading, "entries_read"),
 ]
 
 OF_LOGS: list[tuple[type, str]] = [

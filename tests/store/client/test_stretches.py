@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fencepost.store.client import reading
 from fencepost.store.client.loops import LOOPS
-from fencepost.store.client.reading import Singles, Stretch
+from fencepost.store.client.reading import RowStretch, Singles
 from fencepost.store.entries import Digests, Entry
+from fencepost.store.errors import NoSuchEntryError
+from fencepost.store.roles.interface import ReadsAnswered
 from fencepost.store.rules.metadata import DigestType
 
 
@@ -26,14 +29,26 @@ class Role:
 
 
 class Readings:
-    """Those of a reader, without a timer."""
-
-    delay = 1.0
+    """Those of a reader, which keeps what it is told."""
 
     def __init__(self, digest: DigestType) -> None:
         self.loop = asyncio.get_running_loop()
         self.role = Role(digest)
-        self.under_way: set[Any] = set()
+        self.calls = self.actor = self
+        self.told: list[ReadsAnswered] = []
+        self.deliver = self.told.append
+        self._is_telling = False
+        self.wanted: dict[int, asyncio.Future[bytes]] = {}
+        self.wanted_too: dict[int, list[asyncio.Future[bytes]]] = {}
+
+    give, given = reading.Readings.give, reading.Readings.given
+
+    def _tell_later(self) -> None:
+        pass
+
+    def all_told(self) -> list[tuple[list[int], bool]]:
+        """The entries, and whether they are damaged."""
+        return [([*map(int, each.entry_ids)], each.is_damaged) for each in self.told]
 
 
 def responses(digests: Digests, *entry_ids: int, damaged: int = -1) -> tuple[Any, Any, Any, Any]:
@@ -71,16 +86,20 @@ def run(test: Any) -> None:
 def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is_before_it(digest: DigestType) -> None:
     async def test() -> None:
         readings: Any = Readings(digest)
-        stretch = Stretch(readings, 0, 9, 100)
-        failure = KeyError(5)
-        stretch.failed(5, failure)
-        stretch.take(*responses(readings.role.digests, 6, 7, 8, 9, 4))
-        assert stretch.missing == 4 and not stretch.batch.done()
-        stretch.take(*responses(readings.role.digests, 0, 2, 3, 1))
+        stretch = RowStretch(readings, 1, 0, 9, 100)
+        digests = readings.role.digests
+        stretch.entries_read("b", *responses(digests, 6, 7, 8, 9, 4))
+        stretch.entries_read("b", *responses(digests, 0, 5, 2, 3, 1, 0, damaged=5))
+        stretch.found(Entry(1, 3, 7, 7, b"again"))
+        assert readings.all_told() == [([6, 7, 8, 9, 4], False), ([0, 2, 3, 1, 0], False), ([5], True)]
+        assert [each.lac for each in readings.told] == [-1, -1, -1]
+        failure = NoSuchEntryError("5")
+        stretch.over(5, failure)
         batch, error = stretch.batch.result()
         assert (
             batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
         )
+        assert [*batch.lengths] == [5, 10, 15, 20, 25]
 
     run(test)
 
@@ -91,12 +110,12 @@ def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> N
         readings: Any = Readings(digest)
         futures: dict[int, asyncio.Future[bytes]] = {each: readings.loop.create_future() for each in range(3)}
         again: asyncio.Future[bytes] = readings.loop.create_future()
-        singles = Singles(readings, {**futures}, [(1, again)])
+        readings.wanted, readings.wanted_too = {**futures}, {1: [again]}
         view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
         found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
-        singles.take(view, found, entry_ids, rows)
+        Singles(readings, -1).entries_read("b", view, found, entry_ids, rows)
         assert [futures[each].done() for each in range(3)] == [False, True, True]
         assert futures[1].result() == again.result() == b"data1" and futures[2].result() == b"data2"
-        assert rows.tolist() == [0, -1, 2] and singles.is_missing(0)
+        assert readings.all_told() == [([2, 1], False), ([0], True)] and [*readings.wanted] == [0]
 
     run(test)

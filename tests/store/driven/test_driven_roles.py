@@ -23,7 +23,7 @@ from fencepost.store.driven.actions import HANDLERS, NotRealisable
 from fencepost.store.driven.mapping import ensemble_of
 from fencepost.store.driven.system import Difference, copied
 from fencepost.store.driven.walk import Driver, DriveResult, Reading
-from fencepost.store.roles import adds, bookie, reader, recoverer, writer
+from fencepost.store.roles import adds, bookie, reading, recoverer, writer
 from fencepost.store.rules import adding
 from fencepost.store.rules.codes import Code, Verdict
 from fencepost.store.rules.ensembles import write_set
@@ -282,7 +282,7 @@ FAULTS: list[tuple[ModuleType, str, Callable[..., Any], str, dict[str, Any], str
     ONE_BOOKIE, "client.c2.status"),
     (recoverer, "to_close_recovered", always(Next.WRITE), "the ledger is closed on any version",
     ONE_BOOKIE | {"clients": 2}, "client.c2.status"),
-    (reader, "ordinary_read", lambda found, *_: Verdict.POSITIVE if found else Verdict.NEGATIVE,
+    (reading, "ordinary_read", lambda found, *_: Verdict.POSITIVE if found else Verdict.NEGATIVE,
     "a reader believes the first bookie", SMALL | ALONE | {"readers": 1, "message_loss": False},
     "reader.r1: whether it doubts what it was told"),
 ]  # fmt: skip

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
+from fencepost.store.messages import ReadEntry
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie
+from fencepost.store.roles.reading import Answers
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.rules.metadata import takes_update
@@ -47,6 +49,12 @@ class Cluster:
         self.events: deque[tuple[Any, i.Event]] = deque()
         self.adds: dict[int, int] = {}
         """The entry of each request that is one of a batch, by its number, which is negative."""
+        self.reads: dict[int, tuple[Any, int, int]] = {}
+        """The reader, the reading and the entry of each request of a reading, by its number, which is negative."""
+        self.data: dict[int, dict[int, bytes]] = {}
+        """What has come of each reading."""
+        self.singly: dict[int, int] = {}
+        """The token under which the outcome of an entry is told that is wanted by itself."""
         self.timers: list[tuple[int, int, Any, Any]] = []
         self.order = count()
         self.batched = count(1)
@@ -66,6 +74,25 @@ class Cluster:
     def value(self, client: Any, operation: str, *arguments: Any) -> Any:
         """What a call came to, when time has passed if it has to."""
         token = self.call(client, operation, *arguments)
+        while token not in self.results:
+            self.wait()
+        result = self.results[token]
+        assert not result.error, result
+        return result.value
+
+    def read(self, reader: Any, entry_id: int, singly: bool = False) -> int:
+        """Have a reader read an entry; the token of its outcome."""
+        token = next(self.tokens)
+        if singly:
+            self.singly[entry_id] = token
+            self.give(reader, i.WantEntries([entry_id]))
+        else:
+            self.give(reader, i.ReadEntries(token, entry_id, entry_id))
+        return token
+
+    def data_of(self, reader: Any, entry_id: int, singly: bool = False) -> bytes:
+        """The data of an entry, when time has passed if it has to."""
+        token = self.read(reader, entry_id, singly)
         while token not in self.results:
             self.wait()
         result = self.results[token]
@@ -116,6 +143,16 @@ class Cluster:
             self.send(role, effect)
         elif kind is i.SendAdds:
             self.send_adds(role, effect)
+        elif kind is i.SendReads:
+            for entry_id in effect.entry_ids:
+                txn = -next(self.batched)
+                self.reads[txn] = role, effect.reading, entry_id
+                self.send(role, i.Send(txn, effect.bookie, ReadEntry(role.ledger, entry_id)))
+        elif kind is i.ReadOver:
+            token = effect.token if effect.token > 0 else self.singly.pop(effect.stop)
+            value = None if effect.error else self.data[effect.token][effect.stop - 1]
+            assert token not in self.results, "a call is answered once"
+            self.results[token] = i.Result(token, value, effect.error)
         elif kind is i.Confirmed:
             self.confirmed.append(effect.entry_id)
         elif kind is i.Answer:
@@ -146,6 +183,8 @@ class Cluster:
             self.events.append((client, self.unanswered_by(effect.txn, name)))
         elif effect.txn in self.adds:
             self.events.append((client, i.AddsAnswered(name, [self.adds.pop(effect.txn)], effect.response.code)))
+        elif effect.txn in self.reads:
+            self.events.append((client, self.read_answered(effect.txn, name, effect.response)))
         else:
             self.events.append((client, i.Received(effect.txn, name, effect.response)))
 
@@ -160,7 +199,22 @@ class Cluster:
 
     def unanswered_by(self, txn: int, name: str) -> i.Event:
         """What a client is told whose request has no answer."""
+        if txn in self.reads:
+            return self.read_answered(txn, name, None)
         return i.AddsAnswered(name, [self.adds.pop(txn)], None) if txn in self.adds else i.Unanswered(txn, name)
+
+    def read_answered(self, txn: int, name: str, response: Any) -> i.Event:
+        """What a reader is told of the answer to one request of a reading."""
+        reader, reading, entry_id = self.reads.pop(txn)
+        answers = Answers()
+        entry = answers.add(reader.digests, reading, name, (reader.ledger, entry_id), response)
+        if entry is not None and reading > 0:
+            self.data.setdefault(reading, {})[entry_id] = entry.data
+        elif entry is not None and entry_id in self.singly:
+            token = self.singly.pop(entry_id)
+            self.results[token] = i.Result(token, entry.data)
+        (event,) = answers.taken()
+        return event
 
     def serve_bookie(self, bookie: Any, effect: Any) -> None:
         name = self.name_of(bookie)

@@ -39,7 +39,7 @@ def test_the_first_who_adopts_a_ledger_writes_it(cluster: Cluster) -> None:
     assert metadata.custom_metadata == (("k", b"v"),) and metadata.creation_token == 2
     reader = cluster.add(Reader(1, ReaderSettings(b"p")))
     cluster.value(reader, "open")
-    assert cluster.value(reader, "read", 1) == b"b"
+    assert cluster.data_of(reader, 1) == b"b"
 
 
 def test_an_adoption_whose_answer_is_lost_is_found_again(cluster: Cluster) -> None:

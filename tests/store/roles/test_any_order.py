@@ -74,7 +74,7 @@ class AnyOrder(Cluster):
             # keep their order.
             at = self.random.randrange(len(self.events))
             role, event = self.events[at]
-            if type(event) not in (i.Asked, i.Received, i.Unanswered, i.AddsAnswered):
+            if type(event) not in (i.Asked, i.Received, i.Unanswered, i.AddsAnswered, i.ReadsAnswered):
                 at = next(
                     n for n, (other, kept) in enumerate(self.events) if other is role and type(kept) is type(event)
                 )
@@ -160,10 +160,19 @@ def life_of_a_ledger(seed: int, protections: Protections = ALL, batches: tuple[i
         cluster.step()
     else:
         raise AssertionError(f"seed {seed}: the ledger is never closed")
+    readings: dict[int, tuple[int, int]] = {}
+    """Of each entry that is waited for the token of the wait, and that of the reading that follows it."""
     for _ in range(STEPS):
-        if all(token in cluster.results for token in tails):
+        for token, entry_id in tails.items():
+            known = cluster.results.get(token)
+            if known is not None and known.value is True and entry_id not in readings:
+                readings[entry_id] = token, cluster.read(reader, entry_id, singly=entry_id % 2 == 0)
+        if all(each in cluster.results for each in (*tails, *(read for _, read in readings.values()))):
             break
         cluster.step()
+    for entry_id, (token, read) in readings.items():
+        del tails[token]
+        tails[read] = entry_id
     return wrong(cluster, data, tails)
 
 

@@ -27,7 +27,9 @@ def content(cluster: Cluster) -> list[bytes]:
     """The ledger as a reader reads it, to its end."""
     reader = cluster.add(Reader(1, ReaderSettings()))
     end = cluster.value(reader, "open")
-    return [cluster.value(reader, "read", entry_id) for entry_id in range(end + 1)]
+    together = [cluster.data_of(reader, entry_id) for entry_id in range(end + 1)]
+    assert [cluster.data_of(reader, entry_id, singly=True) for entry_id in range(end + 1)] == together
+    return together
 
 
 def test_a_ledger_is_written_closed_and_read() -> None:
@@ -177,7 +179,9 @@ def test_a_reader_follows_a_ledger_through_a_change_of_ensemble_to_its_end() -> 
         cluster.wait()
     assert tails[8] not in cluster.results
     cluster.value(writer, "close")
-    assert [cluster.results[token].value for token in tails] == [b"%d" % n for n in range(8)] + [None]
+    told = [cluster.results[token].value for token in tails]
+    assert told[8] is None and all(each in (True, b"%d" % n) for n, each in enumerate(told[:8]))
+    assert [cluster.data_of(reader, n) for n in range(8)] == [b"%d" % n for n in range(8)]
 
 
 def test_with_deferred_sync_entries_are_confirmed_before_they_are_durable() -> None:

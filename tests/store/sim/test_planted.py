@@ -17,7 +17,8 @@ import pytest
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.records import LedgerFenced, LimboChanged, MasterKeyLearnt
 from fencepost.store.roles import adds, bookie, metadata, reader, recoverer, writer
-from fencepost.store.roles.interface import Outcome
+from fencepost.store.roles import reading as entries_read
+from fencepost.store.roles.interface import Outcome, ReadOver
 from fencepost.store.roles.metadata import Seen
 from fencepost.store.rules import adding, ensembles, reading, recovery
 from fencepost.store.rules import metadata as life
@@ -253,15 +254,43 @@ PLANTED = [
     Planted(
         "readers read one entry beyond the LAC",
         reading,
-        "is_readable",
-        lambda f, entry, lac, last: f(entry, lac + 1, last),
+        "last_readable",
+        lambda f, lac, last: f(lac + 1, last),
         seed=12,
     ),
     Planted(
         "readers of a closed ledger miss its last entry",
         reading,
-        "is_readable",
-        lambda f, entry, lac, last: f(entry, lac, None if last is None else last - 1),
+        "last_readable",
+        lambda f, lac, last: f(lac, None if last is None else last - 1),
+    ),
+    Planted(
+        "no other bookie is asked for what one does not give",
+        entries_read,
+        "_ask_next",
+        lambda f, search, *a: None if search.asked else f(search, *a),
+    ),
+    Planted(
+        "a reader is told twice that entries are there",
+        entries_read.Readings,
+        "_take",
+        lambda f, self, reading, ids, effects: (
+            f(self, reading, ids, effects),
+            effects.extend(each for each in effects[-1:] if type(each) is ReadOver),
+        ),
+    ),
+    Planted(
+        "entries are there before they have come",
+        entries_read.Reading,
+        "take",
+        lambda f, self, ids: f(self, self.entry_ids),
+    ),
+    Planted(
+        "nobody is told of what is forgotten",
+        entries_read.Readings,
+        "forget",
+        lambda f, self, token: None,
+        seed=6,
     ),
     Planted(
         "an entry that can not be read is denied",

@@ -76,12 +76,6 @@ class Calls:
         if self.actor.is_closed:
             raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
 
-    def expect(self) -> tuple[int, asyncio.Future[Any]]:
-        """A token for an event, and what comes of it."""
-        self.actor.calls += 1
-        future = self.waiting[self.actor.calls] = self.driver.loop.create_future()
-        return self.actor.calls, future
-
     async def ask(self, operation: str, *arguments: Any) -> Any:
         """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service can not be
         reached for too long meanwhile.

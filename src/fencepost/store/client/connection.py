@@ -79,17 +79,16 @@ class AskingForAdds(Protocol):
 
 
 class AskingForReads(Asking, Protocol):
-    """A reader of many entries. Each request is answered or reported as lost, once. Arrays may be used again after the
-    call.
+    """A reader of many entries. Each request is answered or reported as lost, once, one alone by the id of its entry.
+    Arrays may be used again after the call. ``by_rows``: it takes entries by rows.
     """
+
+    by_rows: bool
 
     def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
         """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at
         yet.
         """
-
-    def read_answered(self, bookie: str, entry_id: int, response: Response) -> None:
-        """The bookie answered otherwise."""
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """The bookie did not answer."""
@@ -199,12 +198,10 @@ class Connection:
                 self.send(plain, entry_id, adds[entry_id - adds.first])
 
     def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
-        """Ask for entries. The outcome of each is reported later, never before this returns. The compiled loops must be
-        loaded.
-        """
+        """Ask for entries. The outcome of each is reported later, never before this returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
             self.loop.call_soon(self._give_up_reads, asking, entry_ids)
-        elif self._pipeline().is_full(len(entry_ids)):
+        elif LOOPS.module is None or not asking.by_rows or self._pipeline().is_full(len(entry_ids)):
             for entry_id in entry_ids:
                 self.send(asking, entry_id, ReadEntry(ledger, entry_id))
         else:
@@ -363,7 +360,7 @@ class Connection:
         if isinstance(response, AddEntryResponse):
             owner.adds_answered(self.bookie, (entry_id,), response.code)
         else:
-            owner.read_answered(self.bookie, entry_id, response)
+            owner.answered(entry_id, self.bookie, response)
 
     def _unanswered_rows(self, stretches: list[tuple[int, int]]) -> None:
         """Requests by rows with numbers in these stretches are unanswered."""

@@ -386,7 +386,7 @@ class Actor:
         self._receive = role.receive
         self._connections = driver.connections
         self.is_closed = False
-        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+        self.carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             SendAdds: self._send_adds,
             SetTimer: self._set_timer,
@@ -399,7 +399,7 @@ class Actor:
         if driver.trace is not None:
             ledger = getattr(role, "ledger", "")
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
-            self._carry[Trace] = self.trace_effect
+            self.carry[Trace] = self.trace_effect
         driver.must_work()
         driver.actors.add(self)
         self.deliver(driver.candidates())
@@ -432,7 +432,7 @@ class Actor:
         """Give the role an event, and do what it wants."""
         if self.is_closed:
             return
-        carry = self._carry
+        carry = self.carry
         try:
             for effect in self._receive(event, int(self._time() * 1_000_000)):
                 carry[type(effect)](effect)

@@ -104,7 +104,10 @@ class Pipeline:
         """The frames of the reads of entries, which have no answer from now on."""
         self._make_room(len(entry_ids))
         out = self.np.empty(len(entry_ids) * self.loops.READ_FRAME, self.np.uint8)
-        wanted = self.np.array(entry_ids, self.np.int64)
+        is_range = type(entry_ids) is range
+        wanted = (
+            self.np.arange(entry_ids[0], entry_ids[-1] + 1) if is_range else self.np.array(entry_ids, self.np.int64)
+        )
         self.last_number += 2
         number = self.last_number + 1
         self.owners[number], self.left[number] = owner, len(entry_ids)

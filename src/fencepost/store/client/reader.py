@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from itertools import accumulate
 from typing import Self
 
 from fencepost.notebook import table
@@ -16,12 +14,10 @@ from fencepost.store.client.calls import Calls, error_of
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
 from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
-from fencepost.store.entries import Entry
 from fencepost.store.errors import NoSuchEntryError, StoreError
 from fencepost.store.roles.interface import Error
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
-from fencepost.store.rules.reading import is_readable
 
 _USUAL = 1024
 """Bytes that an entry is taken to have before any was read."""
@@ -136,12 +132,11 @@ class LedgerReader:
         if entry_id > known:
             await self._up_to(entry_id)
             known = self.last_add_confirmed
-        if LOOPS.module is None or not is_readable(entry_id, known, None):
-            LOOPS.carried(1)
-            data: bytes = await self._calls.ask("read", entry_id)
-            return data
         self._calls.require_open()
-        self._readable = known
+        if LOOPS.module is None:
+            LOOPS.carried(1)
+        else:
+            self._readable = known
         found: bytes = await self._driver.patiently(self._readings.want(entry_id))
         return found
 
@@ -169,8 +164,8 @@ class LedgerReader:
             last = await self.read_last_add_confirmed()
         else:
             await self._up_to(last)
-        waiting: deque[tuple[int, Stretch | list[asyncio.Future[bytes]]]] = deque()
-        ahead, in_flight, mean, turn = first, 0, self._mean(), 0
+        waiting: deque[tuple[int, Stretch]] = deque()
+        ahead, in_flight, mean = first, 0, self._mean()
         try:
             while first <= last:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
@@ -179,11 +174,13 @@ class LedgerReader:
                     share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))
                     number = min(most - in_flight, max(1, most // 3), max(1, _BATCH // mean), share)
                     stop = self._stop(ahead, last, number)
-                    waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))
+                    self._calls.require_open()
+                    waiting.append((stop - ahead, self._readings.read(ahead, stop - 1, mean)))
                     in_flight += stop - ahead
-                    ahead, turn = stop, turn + 1
-                number, part = waiting.popleft()
-                batch, error = await self._batch(first, part)
+                    ahead = stop
+                number, stretch = waiting[0]
+                batch, error = await self._driver.patiently(stretch.batch)
+                waiting.popleft()
                 in_flight -= number
                 first += number
                 if batch is not None:
@@ -193,13 +190,8 @@ class LedgerReader:
                 if error is not None:
                     raise error
         finally:
-            for _, part in waiting:
-                if type(part) is Stretch:
-                    part.cancel()
-                else:
-                    assert type(part) is list
-                    for future in part:
-                        future.cancel()
+            for _, stretch in waiting:
+                stretch.cancel()
 
     def _mean(self) -> int:
         """The bytes that an entry has on average, as the metadata of a closed ledger say."""
@@ -215,42 +207,6 @@ class LedgerReader:
                 break
             stop = min(stop, fragment.first_entry_id)
         return stop
-
-    def _begin(self, first: int, last: int, mean: int, turn: int) -> Stretch | list[asyncio.Future[bytes]]:
-        """Ask for the entries of a batch."""
-        if LOOPS.module is None or not is_readable(last, self._role.lac, self._role.end):
-            LOOPS.carried(last - first + 1)
-            return [self._calls.start("read", entry_id, True) for entry_id in range(first, last + 1)]
-        self._calls.require_open()
-        stretch = Stretch(self._readings, first, last, mean)
-        self._readings.ask(stretch, range(first, last + 1), turn)
-        return stretch
-
-    async def _batch(
-        self, first: int, part: Stretch | list[asyncio.Future[bytes]]
-    ) -> tuple[EntryBatch | None, BaseException | None]:
-        """The entries that were asked for, up to the first that can not be had, and the error if there is one."""
-        if type(part) is Stretch:
-            made: tuple[EntryBatch | None, BaseException | None] = await self._driver.patiently(part.batch)
-            return made
-        assert type(part) is list
-        entries: list[Entry] = []
-        error: BaseException | None = None
-        try:
-            for future in part:
-                entries.append(await self._driver.patiently(future))
-        except StoreError as one:
-            error = one
-        finally:
-            for future in part:
-                future.cancel()
-        if not entries:
-            return None, error
-        data = [entry.data for entry in entries]
-        offsets = array("q", accumulate(map(len, data), initial=0))
-        lacs, lengths = array("q", [entry.lac for entry in entries]), array("q", [entry.length for entry in entries])
-        views = [memoryview(each) for each in (b"".join(data), offsets, lacs, lengths)]
-        return EntryBatch(first, *views), error
 
     async def tail(self, first: int = 0) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` on, each as soon as it is confirmed, until the ledger is closed and all are read.
@@ -276,11 +232,12 @@ class LedgerReader:
                         first += len(batch)
                 if is_all:  # the ledger may be deleted by now
                     return
-            data = await self._calls.start("tail", first)
-            if data is None:
+            found = await self._calls.start("tail", first)
+            if found is None:
                 return
-            yield EntryBatch(first, memoryview(data), memoryview(array("q", (0, len(data)))))
-            first += 1
+            if found is not True:  # it came with the news that it can be read
+                yield EntryBatch(first, memoryview(found), memoryview(array("q", (0, len(found)))))
+                first += 1
 
     async def _up_to(self, last: int) -> None:
         """Make sure that an entry can be read."""

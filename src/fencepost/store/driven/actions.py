@@ -30,7 +30,7 @@ from fencepost.store.driven.mapping import (
     protocol_response,
 )
 from fencepost.store.driven.system import Channel, Difference, System
-from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Received, Unanswered
+from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Unanswered
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred, write_set
 from fencepost.store.rules.metadata import LedgerStatus, current_ensemble
@@ -246,7 +246,7 @@ def _client_receives(system: System, step: Taken, c: ModelValue, b: ModelValue) 
     """A client receives the response of a bookie."""
     source, to, message = step.received()
     txn, response = system.take(name(source), name(to), message)
-    system.give(name(c), Received(txn, name(b), response))
+    system.answered(name(c), name(b), txn, message, response)
 
 
 def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
@@ -397,8 +397,8 @@ def _reader_sends(system: System, step: Taken, r: ModelValue, entry_id: int) -> 
     system.add_reader(who)
     system.call(who, "open")
     system.answer_read(who)
-    system.call(who, "read", entry_id - 1)
-    while system.timers.get(who):
+    system.read(who, entry_id - 1)
+    for _ in range(before.write_quorum - 1):
         system.fire(who)
     for b, message, lost in step.sent(r):
         system.send(who, name(b), message, lost)

@@ -242,7 +242,10 @@ def _reader(system: System, after: Protocol, r: ModelValue) -> Iterator[tuple[st
     yield f"reader.{r}.result", expected.result, result
     if expected.result is None:
         yield f"reader.{r}: whether it doubts what it was told", False, who in system.reads
-        (read,) = role.reads.values()
-        yield f"reader.{r}.entry_id", expected.entry_id, read.entry_id + 1
-        yield f"reader.{r}.asked", names(expected.asked), frozenset(read.asked)
-        yield f"reader.{r}.answered", names(expected.answered), frozenset(read.negative)
+        (reading,) = role.readings.under_way.values()
+        (entry_id,) = reading.missing
+        search = reading.searches.get(entry_id)  # there is none while only one bookie was asked
+        asked = search.asked if search else [bookie for bookie, _ in reading.asked]
+        yield f"reader.{r}.entry_id", expected.entry_id, entry_id + 1
+        yield f"reader.{r}.asked", names(expected.asked), frozenset(asked)
+        yield f"reader.{r}.answered", names(expected.answered), frozenset(search.negative if search else ())

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fencepost.protocols.bookkeeper.current import ReadRequest, ReadResponse
 from fencepost.spec.values import Message
 from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, protocol_request
 from fencepost.store.entries import Digests, header
-from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadLac, Request, Response
+from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, ReadLac, Request, Response
 from fencepost.store.roles.adds import Adds, PlainLoops
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
@@ -36,10 +37,13 @@ from fencepost.store.roles.interface import (
     LookUp,
     MetadataAnswer,
     Outcome,
+    ReadEntries,
     ReadMetadata,
+    ReadOver,
     Received,
     Result,
     Send,
+    SendReads,
     SetTimer,
     Store,
     TimerFired,
@@ -48,13 +52,14 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.roles.metadata import MetadataView
 from fencepost.store.roles.reader import Reader, ReaderSettings
+from fencepost.store.roles.reading import Answers, Readings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.protections import Protections
 
-_OBJECTS = (Writer, Recoverer, Reader, Bookie, Adds, MetadataView)
+_OBJECTS = (Writer, Recoverer, Reader, Readings, Bookie, Adds, MetadataView)
 """Classes whose objects change, and are copied field by field."""
 
 _SHARED = (Digests, PlainLoops)
@@ -170,7 +175,10 @@ class System:
         self.reads: dict[str, int] = {}
         self.answers: dict[str, tuple[int, Outcome, int]] = {}
         """Answers of the metadata service that clients have not received yet."""
-        self.timers: dict[str, tuple[Any, ...]] = {}
+        self.timers: dict[str, tuple[tuple[Any, int], ...]] = {}
+        """The keys of the timers of clients that are set, and when each is due."""
+        self.found: dict[str, bytes] = {}
+        """What has been sent to readers."""
         self.results: dict[str, tuple[Result, ...]] = {}
         self.metadata: LedgerMetadata | None = None
         self.version = 0
@@ -266,21 +274,27 @@ class System:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def give(self, c: str, event: Event) -> None:
+    def give(self, c: str, event: Event, now: int = 0) -> None:
         """Let an event happen to a client."""
         detour = list[Send]()
-        for effect in self.role(c).receive(event, 0):
+        for effect in self.role(c).receive(event, now):
             if type(effect) is Send:
                 if self._is_detour(c, effect.request):
                     detour.append(effect)
                 else:
                     self._want(c, effect)
+            elif type(effect) is SendReads:
+                for entry_id in effect.entry_ids:
+                    self._want(c, Send(effect.reading, effect.bookie, ReadEntry(LEDGER, entry_id)))
             elif type(effect) is WriteMetadata or type(effect) is CreateMetadata:
                 self.writes[c] = effect
             elif type(effect) is ReadMetadata:
                 self.reads[c] = effect.txn
             elif type(effect) is SetTimer:
-                self.timers[c] = (*self.timers.get(c, ()), effect.key)
+                self.timers[c] = (*self.timers.get(c, ()), (effect.key, now + effect.delay))
+            elif type(effect) is ReadOver:
+                result = Result(effect.token, self.found.get(c), effect.error)
+                self.results[c] = (*self.results.get(c, ()), result)
             elif type(effect) is Result:
                 self.results[c] = (*self.results.get(c, ()), effect)
             else:
@@ -313,15 +327,19 @@ class System:
         self.give(c, Call(token, operation, arguments))
         return token
 
+    def read(self, c: str, entry_id: int) -> None:
+        """Let the caller of a reader want an entry."""
+        self.give(c, ReadEntries(len(self.results[c]) + 1, entry_id, entry_id))
+
     def list_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
         """Notify a client of the list of bookies."""
         self.give(c, BookiesChanged(bookies))
 
     def fire(self, c: str) -> None:
         """Fire all timers of a client that are set by now."""
-        keys, self.timers[c] = self.timers.get(c, ()), ()
-        for key in keys:
-            self.give(c, TimerFired(key))
+        timers, self.timers[c] = self.timers.get(c, ()), ()
+        for key, due in timers:
+            self.give(c, TimerFired(key), due)
 
     def error_of(self, c: str) -> Error | None:
         """The error of the last call of a client that ended; None if it has none, or no call has ended."""
@@ -358,8 +376,22 @@ class System:
 
     def time_out(self, c: str, channel: Channel) -> None:
         """A client gives up waiting for an answer."""
-        txn = self.lost.pop(channel)
-        self.give(c, Unanswered(txn, channel[1] if channel[0] == c else channel[0]))
+        txn, (source, to, message) = self.lost.pop(channel), channel
+        self.answered(c, to if source == c else source, txn, message, None)
+
+    def answered(self, c: str, b: str, txn: int, message: Message, response: Response | None) -> None:
+        """A bookie answers a client, or (None) the client gives up waiting for it."""
+        if not isinstance(self.roles[c], Reader):
+            self.give(c, Unanswered(txn, b) if response is None else Received(txn, b, response))
+            return
+        assert isinstance(message, (ReadRequest, ReadResponse))
+        assert response is None or isinstance(response, ReadEntryResponse)
+        answers = Answers()
+        entry = answers.add(self.roles[c].digests, txn, b, (LEDGER, message.entry_id - 1), response)
+        if entry is not None:
+            self.found[c] = entry.data
+        for event in answers.taken():
+            self.give(c, event)
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 

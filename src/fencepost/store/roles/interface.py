@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fencepost.store.messages import AddEntry, ReadEntryResponse, Request, Response
+from fencepost.store.messages import NO_ENTRY_YET, AddEntry, Request, Response
 from fencepost.store.records import Record
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import LedgerMetadata
@@ -150,6 +150,28 @@ class AddsAnswered(Event, frozen=True, gc=False):
     code: Code | None
 
 
+class SendReads(Effect, frozen=True, gc=False):
+    """Ask a bookie for entries of a reading; each of them is to come back once in a :class:`ReadsAnswered`."""
+
+    reading: int
+    bookie: str
+    entry_ids: Sequence[int]
+
+
+class ReadsAnswered(Event, frozen=True, gc=False):
+    """A bookie gave the same answer to the reads of some entries of a reading, or (None) did not answer in time, or the
+    connection to it broke. OK with the entries, the driver has their data, and ``lac`` is the highest that came along;
+    or what came ``is_damaged``: it is no copy of them.
+    """
+
+    reading: int
+    bookie: str
+    entry_ids: Sequence[int]
+    code: Code | None
+    is_damaged: bool = False
+    lac: int = NO_ENTRY_YET
+
+
 class Disconnected(Event, frozen=True, gc=False):
     """The connection to a bookie is gone; comes before anything is sent over the next one.
 
@@ -257,28 +279,6 @@ class Confirmed(Effect, frozen=True, gc=False):
     length: int
 
 
-class ReadOn(Event, frozen=True, gc=False):
-    """An entry was asked of a bookie together with others, and that bookie has answered otherwise than with the entry,
-    or (no response) did not answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from
-    another one, under the ``token`` of the call; what comes of it is an :class:`Entry` (``with_header``), or the data
-    alone.
-    """
-
-    token: int
-    entry_id: int
-    bookie: str
-    response: ReadEntryResponse | None
-    is_waiting: bool = False
-    with_header: bool = False
-
-
-class EntriesRead(Event, frozen=True, gc=False):
-    """Entries that were asked of a bookie together came, the highest LAC this one; or (None) some came too late."""
-
-    bookie: str
-    lac: int | None
-
-
 class Error(enum.StrEnum):
     """Why a call failed, by the names of BookKeeper's exceptions; empty if it did not."""
 
@@ -306,6 +306,40 @@ class Result(Effect, frozen=True, gc=False):
     token: int
     value: Any = None
     error: Error = Error.NONE
+
+
+class ReadEntries(Event, frozen=True, gc=False):
+    """The caller wants the entries from ``first`` to ``last``, both included. What comes of it is one
+    :class:`ReadOver` with the ``token``, a number above 0.
+    """
+
+    token: int
+    first: int
+    last: int
+
+
+class WantEntries(Event, frozen=True, gc=False):
+    """Callers want entries, each by itself, none of which is wanted so already. What comes of one is its data, or a
+    :class:`ReadOver` of it alone.
+    """
+
+    entry_ids: Sequence[int]
+
+
+class ForgetReads(Event, frozen=True, gc=False):
+    """Nobody wants the entries of a token any more, or (0) those that were wanted by themselves."""
+
+    token: int
+
+
+class ReadOver(Effect, frozen=True, gc=False):
+    """The entries that were wanted together are there, up to before ``stop``: that one can not be had, if there is an
+    ``error``. With a ``token`` that is not above 0: so it is with ``stop``, which was wanted by itself.
+    """
+
+    token: int
+    stop: int
+    error: Error
 
 
 # -- a bookie, its clients and its disk -------------------------------------------------------------------------------

@@ -338,7 +338,7 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
 @njit("int64(uint8[::1], int64[:, ::1], uint8[::1], int64[::1])")
 def in_order(block, table, out, offsets):
     """Where each entry begins, and where the last ends, in a block that has them in their order: 0 if it is the same
-    block, and 1 if they were copied to ``out``, which has room for all. All entries are there.
+    block, and 1 if not: then they are copied to ``out`` if it has room for all. All entries are there.
     """
     is_same, at = True, np.int64(0)
     for row in range(len(table)):
@@ -346,7 +346,7 @@ def in_order(block, table, out, offsets):
         is_same = is_same and table[row, START] == at
         at += table[row, STOP] - table[row, START]
     offsets[len(table)] = at
-    if not is_same:
+    if not is_same and at <= len(out):
         for row in range(len(table)):
             copy(out, offsets[row], block, table[row, START], table[row, STOP] - table[row, START])
     return 0 if is_same else 1

@@ -196,6 +196,8 @@ def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) 
     to turn another one.
     """
     best = turn % len(under_way)
+    if not (under_way[best] or suspected[best]):
+        return best
     for place in (*range(best + 1, len(under_way)), *range(best)):
         if (suspected[place], under_way[place]) < (suspected[best], under_way[best]):
             best = place
@@ -244,6 +246,11 @@ def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:
     return any(b not in asked for b in write_set)
 
 
+def last_readable(lac: int, last_entry: int | None) -> int:
+    """The last entry that a reader may ask for: the end of a closed ledger, the LAC of one that is not."""
+    return lac if last_entry is None else last_entry
+
+
 def is_readable(entry_id: int, lac: int, last_entry: int | None) -> bool:
-    """Whether a reader may ask for an entry: up to the end of a closed ledger, up to the LAC of one that is not."""
-    return 0 <= entry_id <= (lac if last_entry is None else last_entry)
+    """Whether a reader may ask for an entry."""
+    return 0 <= entry_id <= last_readable(lac, last_entry)

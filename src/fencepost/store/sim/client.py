@@ -1,8 +1,8 @@
 """A client's process: carries out what its role wants over the network and the metadata service, until it crashes; and
 adds and reads by the batch, as it makes them: the simulator's twin of what drivers do for many entries at once.
 
-Each entry of a batch is a request of its own on its way, with a number from ``FIRST_TXN`` on. The answers of a bookie
-to adds in quick succession are delivered together.
+Each entry of a batch is a request of its own on its way, with a number from ``FIRST_TXN`` on. The answers to adds, and
+those to reads, in quick succession are delivered together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count, groupby
 from random import Random
 from typing import Any
 
-from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, Response
+from fencepost.store.messages import ReadEntry, ReadEntryResponse, Response
 from fencepost.store.roles.interface import (
     AddsAnswered,
     Append,
@@ -21,38 +21,42 @@ from fencepost.store.roles.interface import (
     CreateMetadata,
     Disconnected,
     Effect,
-    EntriesRead,
     Event,
+    ForgetReads,
+    ReadEntries,
     ReadMetadata,
-    ReadOn,
+    ReadOver,
     Received,
     Result,
     Role,
     Send,
     SendAdds,
+    SendReads,
     SetTimer,
     TimerFired,
     Trace,
     Unanswered,
+    WantEntries,
     WriteMetadata,
 )
 from fencepost.store.roles.reader import Reader
+from fencepost.store.roles.reading import Answers
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import fragment_of, is_in_write_set, write_set
-from fencepost.store.rules.reading import (
-    ReadOutcome,
-    next_to_ask,
-    order_to_ask,
-    outcome_of_read,
-    place_to_ask,
-)
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.sim.environment import Environment
+from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.network import Connection
 
 FIRST_TXN = 1 << 40
+FIRST_READ = 1 << 41
+"""The same for reads."""
 
 TOGETHER = 300
 """Microseconds in which the answers of a bookie are delivered together, at most."""
+
+
+Take = Callable[[int, Result], None]
+"""Takes an entry that was wanted: its data, or the error."""
 
 
 class ClientProcess:
@@ -79,14 +83,15 @@ class ClientProcess:
         self.connections: dict[str, Connection] = {}
         self.calls = 0
         self.batches = Batches(self)
-        self.expected: dict[int, Callable[[Result], None]] = {}
-        """The receivers of results by calls, other than ``results``."""
+        self.readings = Readings(self)
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             SendAdds: self.batches.send_adds,
+            SendReads: self.readings.send,
+            ReadOver: self.readings.over,
             Confirmed: self._confirmed,
             SetTimer: self._set_timer,
-            Result: self._result,
+            Result: results,
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
@@ -112,12 +117,6 @@ class ClientProcess:
             self.deliver(Append(self.calls, entries))
         return self.calls
 
-    def expect(self, take: Callable[[Result], None]) -> int:
-        """A token; ``take`` is given what comes of it."""
-        self.calls += 1
-        self.expected[self.calls] = take
-        return self.calls
-
     def crash(self) -> None:
         """The process is gone. What it has sent may still arrive."""
         if self.alive:
@@ -136,14 +135,18 @@ class ClientProcess:
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """A bookie answered."""
-        if txn >= FIRST_TXN:
+        if txn >= FIRST_READ:
+            self.readings.answered(txn, bookie, response)
+        elif txn >= FIRST_TXN:
             self.batches.answered(txn, bookie, response)
         else:
             self.deliver(Received(txn, bookie, response))
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """A bookie did not answer."""
-        if txn >= FIRST_TXN:
+        if txn >= FIRST_READ:
+            self.readings.answered(txn, bookie, None)
+        elif txn >= FIRST_TXN:
             self.batches.answered(txn, bookie, None)
         else:
             self.deliver(Unanswered(txn, bookie))
@@ -175,9 +178,6 @@ class ClientProcess:
     def _confirmed(self, confirmed: Confirmed) -> None:
         self.confirmed(confirmed.entry_id)
 
-    def _result(self, result: Result) -> None:
-        self.expected.pop(result.token, self.results)(result)
-
 
 class Batches:
     """The batches of a process that are not answered."""
@@ -187,8 +187,6 @@ class Batches:
         self.txns = count(FIRST_TXN)
         self.adds: dict[int, int] = {}
         """The entry of each add."""
-        self.reads: dict[int, tuple[Reading, int]] = {}
-        """The reading and the entry of each read."""
         self.answers: dict[str, list[tuple[Code | None, int]]] = {}
         """The answers of each bookie to the adds of entries that are not delivered yet."""
 
@@ -200,19 +198,8 @@ class Batches:
                 self.adds[txn] = send.adds.first + at
                 self.process.environment.network.request(self.process, send.bookie, txn, send.adds[at])
 
-    def read(self, reading: Reading, bookie: str, entry_id: int) -> None:
-        """Ask a bookie for one of the entries that are read together."""
-        txn = next(self.txns)
-        self.reads[txn] = reading, entry_id
-        self.process.environment.network.request(self.process, bookie, txn, ReadEntry(reading.role.ledger, entry_id))
-
     def answered(self, txn: int, bookie: str, response: Response | None) -> None:
         """A bookie answered, or (None) did not."""
-        if txn in self.reads:
-            reading, entry_id = self.reads.pop(txn)
-            assert response is None or isinstance(response, ReadEntryResponse)
-            reading.answered(entry_id, bookie, response)
-            return
         answers = self.answers.setdefault(bookie, [])
         answers.append((None if response is None else response.code, self.adds.pop(txn)))
         if len(answers) == 1:
@@ -225,105 +212,94 @@ class Batches:
                 self.process.deliver(AddsAnswered(bookie, tuple(entry_id for _, entry_id in answers), code))
 
 
-class Reading:
-    """Entries that a reader asks for together, each of one bookie, and of another one if that lacks it or does not
-    answer: what does not come of that goes on one by one, through the role.
+class Readings:
+    """What a reader's role has asked for, and what has come of it, in a process that has such a role."""
 
-    ``taken`` is called with each entry, and its data or the error, as it comes.
-    """
-
-    def __init__(
-        self, process: ClientProcess, role: Reader, entry_ids: range, turn: int, taken: Callable[[int, Result], None]
-    ) -> None:
+    def __init__(self, process: ClientProcess) -> None:
         self.process = process
-        self.role = role
-        self.taken = taken
-        self.missing = [*entry_ids]
-        self.tokens: dict[int, int] = {}
-        self.asked_again: dict[int, str | None] = {}
-        """Entries that another bookie was asked for, and the one that has answered for them before, whose
-        answer the role has not received; None: the role may receive one yet.
-        """
-        asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
-        for entry_id, bookie in asked.items():
-            process.batches.read(self, bookie, entry_id)
-        process.environment.schedule.after(role.settings.speculation_delay, self._read_elsewhere, asked)
+        self.txns = count(FIRST_READ)
+        self.asked: dict[int, tuple[int, int]] = {}
+        """The reading and the entry of each request."""
+        self.answers = Answers()
+        self.together: dict[int, tuple[int, dict[int, bytes], Take]] = {}
+        """The first of the entries that are wanted together, by token, those that are there, and who takes them."""
+        self.wanted: dict[int, list[Take]] = {}
+        """Entries that are wanted by themselves, and who takes each."""
 
-    def _first_to_ask(self, entry_id: int, turn: int) -> str:
-        metadata, suspects = self.role.view.known(), self.role.suspects
-        ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_id).ensemble), metadata.write_quorum
-        bookie: str = ensemble[place_to_ask(entry_id, turn, len(ensemble), quorum)]
-        if bookie in suspects:
-            bookie = order_to_ask(write_set(entry_id, ensemble, quorum), entry_id, suspects)[0]
-        return bookie
+    @property
+    def role(self) -> Reader:
+        """The role of the process."""
+        assert isinstance(self.process.role, Reader)
+        return self.process.role
 
-    def answered(self, entry_id: int, bookie: str, response: ReadEntryResponse | None) -> None:
+    def read(self, first: int, last: int, take: Take) -> int:
+        """Read entries that follow one another; the token by which they can be forgotten."""
+        process = self.process
+        process.calls += 1
+        token = process.calls
+        if process.alive:
+            self.together[token] = first, {}, take
+            process.deliver(ReadEntries(token, first, last))
+        return token
+
+    def want(self, entry_ids: list[int], take: Take) -> None:
+        """Read entries, each by itself."""
+        if self.process.alive:
+            new = [entry_id for entry_id in entry_ids if entry_id not in self.wanted]
+            for entry_id in entry_ids:
+                self.wanted.setdefault(entry_id, []).append(take)
+            if new:
+                self.process.deliver(WantEntries(new))
+
+    def forget(self, token: int) -> None:
+        """Nobody wants the entries of a token any more, or (0) those that are wanted by themselves."""
+        self.together.pop(token, None)
+        if not token:
+            self.wanted.clear()
+        if self.process.alive:
+            self.process.deliver(ForgetReads(token))
+
+    def send(self, send: SendReads) -> None:
+        """Ask a bookie for entries."""
+        for entry_id in send.entry_ids:
+            txn = next(self.txns)
+            self.asked[txn] = send.reading, entry_id
+            request = ReadEntry(self.role.ledger, entry_id)
+            self.process.environment.network.request(self.process, send.bookie, txn, request)
+
+    def answered(self, txn: int, bookie: str, response: Response | None) -> None:
         """A bookie answered, or (None) did not."""
-        role = self.role
-        entry = role.digests.open_entry(response.body, role.ledger, entry_id) if response else None
-        if response is None:
-            self.process.deliver(EntriesRead(bookie, None))
-        elif response.code is Code.OK and entry is not None:
-            if role.traces:
-                fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
-                self.process.trace_effect(Trace("reader_receives_entry", role.ledger, fields))
-            lac = max(entry.lac, response.lac)
-            if bookie in role.suspects or lac > role.lac:
-                self.process.deliver(EntriesRead(bookie, lac))
-            self._take(entry_id, Result(0, entry.data))
+        assert response is None or isinstance(response, ReadEntryResponse)
+        reading, entry_id = self.asked.pop(txn)
+        if not self.answers.alike:
+            self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.report)
+        entry = self.answers.add(self.role.digests, reading, bookie, (self.role.ledger, entry_id), response)
+        if entry is not None and reading in self.together:
+            self.together[reading][1][entry_id] = entry.data
+        elif entry is not None and reading < 0:
+            self._give(entry_id, Result(0, entry.data))
+
+    def report(self) -> None:
+        """Report what bookies have answered."""
+        for event in self.answers.taken():
+            if self.process.alive:
+                self.process.deliver(event)
+
+    def over(self, over: ReadOver) -> None:
+        """What was wanted is there, or can not be had."""
+        if over.token <= 0:
+            self._give(over.stop, Result(0, error=over.error))
             return
-        elif response.code is Code.OK:
-            response = ReadEntryResponse(role.ledger, entry_id, Code.OK, NO_ENTRY_YET, b"")
-        is_lacking = response is not None and outcome_of_read(response.code, False) is ReadOutcome.NEGATIVE
-        if not (response is None or is_lacking) or not self._ask_another(entry_id, bookie, bookie):
-            self._read_on(entry_id, bookie, response, False)
-        elif is_lacking and role.traces:
-            fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
-            self.process.trace_effect(Trace("reader_receives_no_entry", role.ledger, fields))
+        if over.token not in self.together:
+            raise Violation("answers", f"{self.process.name} is told twice that entries are read")
+        first, found, take = self.together.pop(over.token)
+        for entry_id in range(first, over.stop):
+            if entry_id not in found:
+                raise Violation("answers", f"{self.process.name} is told that entry {entry_id} is there, and it is not")
+            take(entry_id, Result(over.token, found[entry_id]))
+        if over.error:
+            take(over.stop, Result(over.token, error=over.error))
 
-    def _ask_another(self, entry_id: int, bookie: str, answered: str | None) -> bool:
-        """Ask another bookie for an entry, if that is to be done; whether it is."""
-        role = self.role
-        if (
-            entry_id not in self.missing
-            or entry_id in self.tokens
-            or entry_id in self.asked_again
-            or not self.process.alive
-        ):
-            return False
-        metadata = role.view.known()
-        ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
-        another = next_to_ask(
-            [bookie],
-            [bookie],
-            order_to_ask(write_set(entry_id, ensemble, metadata.write_quorum), entry_id, role.suspects),
-            False,
-        )
-        if another is None:
-            return False
-        self.asked_again[entry_id] = answered
-        self.process.batches.read(self, another, entry_id)
-        self.process.environment.schedule.after(
-            role.settings.speculation_delay, self._read_elsewhere, {entry_id: another}
-        )
-        return True
-
-    def _take(self, entry_id: int, result: Result) -> None:
-        if entry_id in self.missing:
-            self.missing.remove(entry_id)
-            self.taken(entry_id, result)
-
-    def _read_elsewhere(self, asked: dict[int, str]) -> None:
-        """Ask others for what takes long, or have the role do so."""
-        for entry_id, bookie in asked.items():
-            if entry_id not in self.missing or entry_id in self.tokens or self.asked_again.get(entry_id) == bookie:
-                continue
-            if not self._ask_another(entry_id, bookie, None):
-                self._read_on(entry_id, bookie, None, True)
-
-    def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool) -> None:
-        if entry_id not in self.missing or not self.process.alive:
-            return
-        if entry_id not in self.tokens:
-            self.tokens[entry_id] = self.process.expect(lambda result: self._take(entry_id, result))
-        self.process.deliver(ReadOn(self.tokens[entry_id], entry_id, bookie, response, is_waiting))
+    def _give(self, entry_id: int, result: Result) -> None:
+        for take in self.wanted.pop(entry_id, ()):
+            take(entry_id, result)

@@ -5,6 +5,7 @@ at the end it is closed and read. And many runs, of one profile of faults: see :
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
-from fencepost.store.sim.client import ClientProcess, Reading
+from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.cluster import Cluster, Outcome
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
@@ -199,11 +200,11 @@ class Heir:
 
 
 class Follower:
-    """The program of a client that reads the ledger without recovering it: entry by entry as they are confirmed, until
-    it ends.
+    """The program of a client that reads the ledger without recovering it: as entries are confirmed, until it ends.
 
-    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then, also
-    by the batch. ``whole``: it begins at the first entry, and all that it asks for is to be answered, in the end.
+    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then. It
+    reads some together, and some each by itself. ``whole``: it begins at the first entry, and all that it asks for is
+    to be answered, in the end.
     """
 
     def __init__(self, name: str, cluster: Cluster, start: int, whole: bool = False) -> None:
@@ -235,45 +236,61 @@ class Follower:
         operation, entry_id, lac_before = self.asked.pop(result.token)
         judge, name, after = self.cluster.judge, self.process.name, self.cluster.schedule.after
         if result.error:
-            if result.error is Error.NO_ENTRY:
-                judge.missing(name, LEDGER, entry_id)
-            if result.error is Error.NO_LEDGER:
-                return
-            if self.cluster.schedule.now < DEADLINE:
+            if result.error is not Error.NO_LEDGER and self.cluster.schedule.now < DEADLINE:
                 after(AGAIN, self._ask, operation, entry_id)
         elif operation in ("open", "lac"):
             judge.learnt_lac(name, LEDGER, result.value, lac_before)
             self.lac = max(self.lac, result.value)
             if operation == "open":
                 after(0, self._ask, "tail", self.next)
-        elif operation == "read":
-            judge.read(name, LEDGER, entry_id, result.value)
         elif result.value is None:
             judge.past_end(name, LEDGER, entry_id)
             self.ended = True
+        elif result.value is True:
+            self._read(entry_id, self._follow)
         else:
             judge.read(name, LEDGER, entry_id, result.value)
-            after(int(self.random() * 500), self._ask, "tail", entry_id + 1)
-            if not self.whole:
-                if self.random() < 0.1:
-                    after(int(self.random() * 5_000), self._ask, "lac", -1)
-                if self.random() < 0.1:
-                    after(int(self.random() * 5_000), self._ask, "read", int(self.random() * (entry_id + 1)))
-                if self.batches() < 0.2:
-                    after(int(self.batches() * 5_000), self._read_batch)
+            self._follow(entry_id + 1, Error.NONE)
 
-    def _read_batch(self) -> None:
-        """Read some of the entries that there are, by the batch."""
-        first = int(self.batches() * (self.lac + 1))
-        last = min(self.lac, first + int(self.batches() * 20))
-        if self.process.alive and last >= first:
-            Reading(self.process, self.role, range(first, last + 1), int(self.batches() * 100), self._batch_read)
+    def _follow(self, entry_id: int, error: Error) -> None:
+        """Wait for the next entry; or, after an error, for one that could not be had."""
+        after = self.cluster.schedule.after
+        if error is Error.NO_LEDGER or (error and self.cluster.schedule.now >= DEADLINE):
+            return
+        after(AGAIN if error else int(self.random() * 500), self._ask, "tail", entry_id)
+        if not self.whole:
+            if self.random() < 0.1:
+                after(int(self.random() * 5_000), self._ask, "lac", -1)
+            if self.batches() < 0.3:
+                after(int(self.batches() * 5_000), self._read, int(self.batches() * (entry_id + 1)))
 
-    def _batch_read(self, entry_id: int, result: Result) -> None:
-        if not result.error:
-            self.cluster.judge.read(self.process.name, LEDGER, entry_id, result.value)
-        elif result.error is Error.NO_ENTRY:
-            self.cluster.judge.missing(self.process.name, LEDGER, entry_id)
+    def _read(self, first: int, then: Callable[[int, Error], None] | None = None) -> None:
+        """Read some entries that follow one another, together or each by itself; ``then`` is called with the one behind
+        them, or the first that could not be had and why. Without it the entries may be forgotten before they come.
+        """
+        judge, name, readings = self.cluster.judge, self.process.name, self.process.readings
+        last = min(max(first, self.lac), first + int(self.batches() ** 2 * 20))
+        together = self.batches() < 0.5
+        left, stop, error = last - first + 1, last + 1, Error.NONE
+
+        def take(entry_id: int, result: Result) -> None:
+            nonlocal left, stop, error
+            left = 0 if together and result.error else left - 1
+            if not result.error:
+                judge.read(name, LEDGER, entry_id, result.value)
+            elif entry_id < stop:
+                stop, error = entry_id, result.error
+            if result.error is Error.NO_ENTRY:
+                judge.missing(name, LEDGER, entry_id)
+            if not left and then is not None:
+                then(stop, error)
+
+        if together:
+            token = readings.read(first, last, take)
+            if then is None and self.batches() < 0.1:
+                self.cluster.schedule.after(int(self.batches() * 5_000), readings.forget, token)
+        else:
+            readings.want([*range(first, last + 1)], take)
 
 
 class Impostor:
