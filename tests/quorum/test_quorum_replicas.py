@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 import pytest
+from test_planted_quorum import UNSEEN, name_of, plant
 
 from fencepost import Result, SearchOptions, check
 from fencepost.quorum.checked.replicas import Replicas
@@ -23,8 +24,26 @@ COUNTS = {
     "crash": (7_055, 21),
     "crash-and-election": (1_232_934, 35),
     "two-elections": (7_898_511, 41),
+    "observer": (26_871, 32),
+    "addition": (46_387, 24),
+    "added-and-removed": (3_759, 25),
+    "removal": (960_032, 43),
+    "removal-of-two": (25_676, 32),
+    "removal-and-crash": (8_066, 27),
+    "removal-undone": (19_259, 34),
+    "moved": (29_229, 31),
+    "snapshots": (7_345, 28),
+    "snapshots-and-crash": (2_635, 22),
+    "added-unknown": (2_480_683, 35),
 }
-LARGE = {"crash-and-election", "two-elections"}
+LARGE = {
+    "crash-and-election",
+    "two-elections",
+    "removal",
+    "added-unknown",
+    "two-changes",
+    "change-before-commit",
+}
 
 
 @cache
@@ -43,6 +62,22 @@ def test_configurations_come_to_what_they_are_declared_with(name: str) -> None:
 
 def test_every_configuration_that_holds_has_its_counts() -> None:
     assert COUNTS.keys() == {name for name, one in Replicas.configurations.items() if one.expect == "holds"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "violated"),
+    [
+        ("what was cut off is still the configuration", "removal-undone", "the_index_is_that_of_the_log"),
+        ("a snapshot leaves no configuration", "snapshots", "the_index_is_that_of_the_log"),
+        ("a vote is forgotten at a restart", "removal-and-crash", "epoch_and_vote_are_stored"),
+    ],
+)
+def test_faults_that_take_a_simulator_many_seeds_are_told(
+    fault: str, name: str, violated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(next(each for each in UNSEEN if name_of(each) == fault), monkeypatch)
+    result = check(Replicas.configured(name), options=SearchOptions(workers=1))
+    assert result.violation is not None and result.violation.name == violated
 
 
 def test_every_action_is_taken_in_some_configuration() -> None:

@@ -264,9 +264,10 @@ class Replica:
             return snapshot
         return OffsetAndEpoch(self.stored_end, self.log.epoch_ahead_of(self.stored_end))
 
-    def forget_rounds(self) -> None:
-        """The next election is put off no longer for those that were lost before it."""
-        self._ballot.rounds = 0
+    def forget_tries(self, asked: int = 0) -> None:
+        """The next election is put off no longer for those that were lost before it, and a leader is looked for as
+        after so many endpoints that were asked."""
+        self._ballot.rounds, self._following.asked = 0, asked
 
     def _do(self, *effects: Effect) -> None:
         self._effects += effects
