@@ -12,26 +12,7 @@ from typing import Any
 import fencepost
 from fencepost import arguments
 from fencepost.arguments import option
-from fencepost.commands.client import (
-    client_options,
-    must_be_meant,
-    on_store,
-    password,
-    quorum_options,
-    quorums,
-    say,
-    yes_option,
-)
-from fencepost.commands.streams import (
-    Counted,
-    Output,
-    format_option,
-    inform,
-    progress,
-    reporting,
-    shown_as,
-    text_or_base64,
-)
+from fencepost.commands import client, streams
 from fencepost.errors import OptionError
 from fencepost.numbers import plural
 from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, Store
@@ -69,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 nargs="?" if ledger[0] == "[" else None,
                 help="the number of a ledger",
             )
-        client_options(made, "the ledger's password" if secret else "")
+        client.client_options(made, "the ledger's password" if secret else "")
         return made
 
     _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
@@ -77,14 +58,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]"
     )
     _create_options(appending)
-    format_option(appending)
+    streams.format_option(appending)
     option(appending, "--in-flight N", "entries that are under way at once, at most (1000)", arguments.count, 1000)
     reading = action("read", "write entries to standard output, up to the last one that is confirmed")
-    format_option(reading)
+    streams.format_option(reading)
     option(reading, "--first N", "the first entry (0)", arguments.number, 0)
     option(reading, "--last N", "the last entry; by default the last one that is confirmed", arguments.number)
     tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
-    format_option(tailing)
+    streams.format_option(tailing)
     option(tailing, "--first N", "the first entry (0)", arguments.number, 0)
     action("recover", "close a ledger whose writer is gone; a writer that still lives is fenced off")
     action("show", "draw a ledger: its fragments, and which bookie has which entry")
@@ -93,12 +74,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     deleting = action("delete", "delete ledgers for good", "", secret=False)
     option(deleting, "ledgers LEDGER", "numbers of ledgers", arguments.number, nargs="+")
     option(deleting, "--of-log LOG", "they are of this log, which misses their entries then; trim a log instead")
-    yes_option(deleting)
+    client.yes_option(deleting)
 
 
 def _create_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a new ledger")
-    quorum_options(group, "its entries", None)
+    client.quorum_options(group, "its entries", None)
     option(group, "--custom KEY=VALUE ...", "metadata of your own (repeatable)", _custom)
     option(group, "--id N", "its number; by default the next one", arguments.number, dest="number")
 
@@ -113,14 +94,14 @@ def _custom(text: str) -> tuple[str, bytes]:
 def run(given: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
-    return on_store(action, given)
+    return client.on_store(action, given)
 
 
 def _new(given: argparse.Namespace) -> dict[str, Any]:
     """The settings of a new ledger."""
     return {
-        **quorums(given),
-        "password": password(given),
+        **client.quorums(given),
+        "password": client.password(given),
         "custom_metadata": dict(given.custom),
         "ledger": given.number,
     }
@@ -131,7 +112,7 @@ def _new(given: argparse.Namespace) -> dict[str, Any]:
 
 async def _create(store: Store, given: argparse.Namespace) -> None:
     ledger = await store.reserve_ledger(**_new(given))
-    say(given, {"ledger": ledger}, str(ledger))
+    client.say(given, {"ledger": ledger}, str(ledger))
 
 
 async def _append(store: Store, given: argparse.Namespace) -> None:
@@ -140,16 +121,16 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     else:
         if given.digest or given.custom or given.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
-        opening = store.adopt_ledger(given.ledger, password=password(given), in_flight=given.in_flight)
-    counted = Counted(given.format)
+        opening = store.adopt_ledger(given.ledger, password=client.password(given), in_flight=given.in_flight)
+    counted = streams.Counted(given.format)
     with counted.explained(lambda confirmed, sent: _acknowledged(ledger.id, confirmed - 1, sent)):
         async with opening as ledger:
             if given.ledger is None:
-                inform(f"appending to ledger {ledger.id}")
+                streams.inform(f"appending to ledger {ledger.id}")
             await counted.append_to(ledger.append_many, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
     document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
-    say(
+    client.say(
         given,
         document,
         f"ledger {ledger.id}: {plural(entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}, closed",
@@ -167,22 +148,22 @@ def _acknowledged(ledger: int, last: int, read: int) -> str:
 
 
 async def _read(store: Store, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=password(given)) as reader:
+    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
         last = await reader.read_last_add_confirmed() if given.last is None else given.last
         await _write_out(reader.read(given.first, last), given, last - given.first + 1)
 
 
 async def _tail(store: Store, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=password(given)) as reader:
+    async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
         await _write_out(reader.tail(given.first), given, None)
 
 
 async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namespace, of: int | None) -> None:
     """Write entries to standard output, those that are there at once together, until all are or nobody listens."""
-    out = Output()
-    shown = shown_as(given, _as_json)
+    out = streams.Output()
+    shown = streams.shown_as(given, _as_json)
     count = size = 0
-    with progress() as line, reporting(lambda: line.report(count, size, count / of if of else None)):
+    with streams.progress() as line, streams.reporting(lambda: line.report(count, size, count / of if of else None)):
         async for entry in entries:
             count += 1
             size += len(entry.data)
@@ -192,43 +173,43 @@ async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namesp
 
 
 def _as_json(entry: LedgerEntry) -> bytes:
-    return json.dumps({"entry": entry.id, **text_or_base64("data", "base64", entry.data)}).encode() + b"\n"
+    return json.dumps({"entry": entry.id, **streams.text_or_base64("data", "base64", entry.data)}).encode() + b"\n"
 
 
 # -- recover, show, list and delete -----------------------------------------------------------------------------------
 
 
 async def _recover(store: Store, given: argparse.Namespace) -> None:
-    with progress() as line:
+    with streams.progress() as line:
         metadata = await store.recover_ledger(
-            given.ledger, password=password(given), progress=lambda found: line.report(found + 1, None, None)
+            given.ledger, password=client.password(given), progress=lambda found: line.report(found + 1, None, None)
         )
     count = plural(metadata.last_entry + 1, "entry", "entries")
     text = f"ledger {given.ledger}: {count}, {plural(metadata.length, 'byte')}, closed"
-    say(given, _as_object(given.ledger, metadata), text)
+    client.say(given, _as_object(given.ledger, metadata), text)
 
 
 async def _show(store: Store, given: argparse.Namespace) -> None:
     metadata = await store.ledger_metadata(given.ledger)
     last = metadata.last_entry
     if metadata.status is not LedgerStatus.CLOSED:
-        async with store.open_ledger(given.ledger, password=password(given)) as reader:
+        async with store.open_ledger(given.ledger, password=client.password(given)) as reader:
             metadata, last = reader.metadata, await reader.read_last_add_confirmed()
     held = await holdings(store, given.ledger, metadata, last)
     bookies = {each.bookie: each.runs for each in held}
     document = {**_as_object(given.ledger, metadata), "last_add_confirmed": last, "bookies": bookies}
-    say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
+    client.say(given, document, draw(given.ledger, metadata, held, last, shutil.get_terminal_size((100, 24)).columns))
 
 
 async def _list(store: Store, given: argparse.Namespace) -> None:
     if not given.long:
         async for ledger in store.list_ledgers():
-            say(given, {"ledger": ledger}, str(ledger))
+            client.say(given, {"ledger": ledger}, str(ledger))
         return
     async for ledger in store.list_ledgers():
         with contextlib.suppress(fencepost.NoSuchLedgerError):  # deleted meanwhile
             metadata = await store.ledger_metadata(ledger)
-            say(given, _as_object(ledger, metadata), _as_row(ledger, metadata))
+            client.say(given, _as_object(ledger, metadata), _as_row(ledger, metadata))
 
 
 def _as_row(ledger: int, metadata: LedgerMetadata) -> str:
@@ -262,7 +243,7 @@ async def _delete(store: Store, given: argparse.Namespace) -> None:
     for ledger in ledgers:  # before any is deleted
         must_be_of_log(ledger, await store.ledger_metadata(ledger), given.of_log)
     some = f"ledger {ledgers[0]}" if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
-    await must_be_meant(given, f"to delete {some}{f' of the log {given.of_log}' if given.of_log else ''}")
+    await client.must_be_meant(given, f"to delete {some}{f' of the log {given.of_log}' if given.of_log else ''}")
     for ledger in ledgers:
         await store.delete_ledger(ledger, of_log=given.of_log)
-        say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")
+        client.say(given, {"deleted": ledger}, f"ledger {ledger} is deleted")

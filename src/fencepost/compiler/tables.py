@@ -12,31 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from fencepost.compiler import native
+from fencepost.compiler import encoding, native
 from fencepost.compiler.arrays import Array, Compiled, Entries, Growing
-from fencepost.compiler.encoding import (
-    ACTION,
-    DISABLED,
-    INITIAL,
-    KIND,
-    MAX_ENTRIES,
-    MAX_LEAVES,
-    MAX_OUTCOMES,
-    MAX_TRIES,
-    MAX_WORDS,
-    MISS,
-    NODE_HEADER,
-    PENDING,
-    STATE_PROPERTY,
-    STEP_PROPERTY,
-    cell_root,
-    fork_test,
-    leaf_word,
-    node_cell,
-    node_room,
-    pack_span,
-    root_cell,
-)
 from fencepost.compiler.layout import Layout, packed
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.programs import Programs
@@ -89,21 +66,21 @@ class Tables:
     the others are leaves of actions. Raises :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
 
-    pool = _column(np.int32, MAX_WORDS, "words")
-    roots = trie_root = trie_change = older = _column(np.int32, MAX_TRIES, "tries")
-    trie_known = _column(np.uint64, MAX_TRIES, "tries", "slot_words")
-    entry_outcome = entry_trie = _column(np.int32, MAX_ENTRIES, "entries")
-    known_start = write_start = choice_start = _column(np.int64, MAX_OUTCOMES + 1, "starts")
-    known_slot = known_old = known_new = _column(np.int32, MAX_ENTRIES, "known")
-    write_slot = write_value = _column(np.int32, MAX_ENTRIES, "written")
-    choice = _column(np.int32, MAX_ENTRIES, "choices")
-    change = like = outcome_root = _column(np.int32, MAX_OUTCOMES, "outcomes")
-    delta = delta_high = _column(np.uint64, MAX_OUTCOMES, "outcomes")
-    twin = _column(np.uint8, MAX_OUTCOMES, "outcomes")
-    changed = _column(np.uint64, MAX_OUTCOMES, "outcomes", "slot_words")
-    drop = _column(np.uint64, MAX_OUTCOMES, "outcomes", "root_words")
-    leaf_root = _column(np.int32, MAX_OUTCOMES, "leaves")
-    leaf_span = _column(np.int64, MAX_OUTCOMES, "leaves")
+    pool = _column(np.int32, encoding.MAX_WORDS, "words")
+    roots = trie_root = trie_change = older = _column(np.int32, encoding.MAX_TRIES, "tries")
+    trie_known = _column(np.uint64, encoding.MAX_TRIES, "tries", "slot_words")
+    entry_outcome = entry_trie = _column(np.int32, encoding.MAX_ENTRIES, "entries")
+    known_start = write_start = choice_start = _column(np.int64, encoding.MAX_OUTCOMES + 1, "starts")
+    known_slot = known_old = known_new = _column(np.int32, encoding.MAX_ENTRIES, "known")
+    write_slot = write_value = _column(np.int32, encoding.MAX_ENTRIES, "written")
+    choice = _column(np.int32, encoding.MAX_ENTRIES, "choices")
+    change = like = outcome_root = _column(np.int32, encoding.MAX_OUTCOMES, "outcomes")
+    delta = delta_high = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes")
+    twin = _column(np.uint8, encoding.MAX_OUTCOMES, "outcomes")
+    changed = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes", "slot_words")
+    drop = _column(np.uint64, encoding.MAX_OUTCOMES, "outcomes", "root_words")
+    leaf_root = _column(np.int32, encoding.MAX_OUTCOMES, "leaves")
+    leaf_span = _column(np.int64, encoding.MAX_OUTCOMES, "leaves")
 
     def __init__(self, stepper: Stepper, symmetry: Symmetry | None = None) -> None:
         self.stepper = stepper
@@ -111,15 +88,15 @@ class Tables:
         self.symmetry = symmetry
         self.permutations = symmetry.images if symmetry else 0
         roots = len(stepper.roots)
-        self.root_kind = np.array([KIND[r.kind] for r in stepper.roots], np.int8)
+        self.root_kind = np.array([encoding.KIND[r.kind] for r in stepper.roots], np.int8)
         self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
         self.slot_words = 2 + len(self.store.slots) // 32
         self.root_words = roots // 64 + 1
         self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
-        self.stepwise = bool((self.root_kind == STEP_PROPERTY).any())
+        self.stepwise = bool((self.root_kind == encoding.STEP_PROPERTY).any())
         # With step properties even a step that changes nothing has to be checked. It changes nothing of what is
         # refined.
-        self.keeps_loops = bool(((self.root_kind == STEP_PROPERTY) & ~self.refines[:-1]).any())
+        self.keeps_loops = bool(((self.root_kind == encoding.STEP_PROPERTY) & ~self.refines[:-1]).any())
         for column in COLUMNS:
             for name in column.names:
                 setattr(self, name, column.reserve(self))
@@ -130,7 +107,7 @@ class Tables:
         self.residual_tries = np.zeros(1 << 16, np.int32)
         self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
         self.entries = np.zeros(1, np.int64)
-        self.image_delta, self.image_delta_high = (self.images_of(MAX_OUTCOMES) for _ in range(2))
+        self.image_delta, self.image_delta_high = (self.images_of(encoding.MAX_OUTCOMES) for _ in range(2))
         self._programs = Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
         self._image_hashes: dict[tuple[int, int], Array] = {}
         self.leaf_weight: list[int] = [0] * roots
@@ -167,11 +144,11 @@ class Tables:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
         self.spread_outcomes = self.outcomes
         for root in range(len(self.stepper.roots)):
-            if self.root_kind[root] in (STATE_PROPERTY, ACTION):
+            if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION):
                 n = int(self.entries[0])
-                self.entry_outcome[n], self.entry_trie[n] = INITIAL, root
+                self.entry_outcome[n], self.entry_trie[n] = encoding.INITIAL, root
                 self.entries[0] = n + 1
-                self.drop[INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
+                self.drop[encoding.INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
 
     def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing
@@ -190,8 +167,8 @@ class Tables:
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
-        self._insert(root_cell(root), branch, root, {}, read, ())
-        if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self.slots_read[root]:
+        self._insert(encoding.root_cell(root), branch, root, {}, read, ())
+        if self.root_kind[root] in (encoding.STATE_PROPERTY, encoding.ACTION) and not read <= self.slots_read[root]:
             self._gained.setdefault(root, set()).update(read - self.slots_read[root])
             self.slots_read[root] |= read
 
@@ -260,12 +237,12 @@ class Tables:
         """
         pool = self._pool
         while True:
-            held = pool[cell] if cell >= 0 else self._root_words[cell_root(cell)]
+            held = pool[cell] if cell >= 0 else self._root_words[encoding.cell_root(cell)]
             if isinstance(branch, Leaf):
-                if held in (MISS, PENDING):
+                if held in (encoding.MISS, encoding.PENDING):
                     self._put(cell, self._leaf(root, branch, known, within))
                 return
-            first = fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
+            first = encoding.fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
             if held > 0 and pool[held] != first:
                 raise SystemFailure(
                     f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
@@ -278,7 +255,7 @@ class Tables:
                     held = self._new_node(first, len(branch.branches))
                     self._put(cell, held)
                 for option, part in enumerate(branch.branches):
-                    at = node_cell(held, option)
+                    at = encoding.node_cell(held, option)
                     self._insert(at, part, root, dict(known), read, (*within, (held, at)))
                 return
             read.add(branch.slot)
@@ -287,35 +264,35 @@ class Tables:
                 room = max(branch.value, min(self._values(branch.slot, root) - 1, 15), 1)
                 held = self._new_node(first, 1 << room.bit_length())
                 self._put(cell, held)
-            elif branch.value >= pool[node_room(held)]:
+            elif branch.value >= pool[encoding.node_room(held)]:
                 held = int(native.widened(self.pool, self.top, held, branch.value))
                 self._put(cell, held)
-            cell, branch = node_cell(held, branch.value), branch.then
+            cell, branch = encoding.node_cell(held, branch.value), branch.then
 
     def _new_node(self, first: int, room: int) -> int:
         base = self._top[0]
         self._pool[base] = first
-        self._pool[node_room(base)] = room
-        self._top[0] = base + NODE_HEADER + room
+        self._pool[encoding.node_room(base)] = room
+        self._top[0] = base + encoding.NODE_HEADER + room
         return base
 
     def _values(self, slot: int, root: int) -> int:
         if slot == CHANGE:
             return len(self.stepper.changes.known)
-        return len(self.store.values[slot_of_step(slot) if self.root_kind[root] == STEP_PROPERTY else slot])
+        return len(self.store.values[slot_of_step(slot) if self.root_kind[root] == encoding.STEP_PROPERTY else slot])
 
     def _put(self, cell: int, word: int) -> None:
         if cell >= 0:
             self._pool[cell] = word
         else:
-            self._root_words[cell_root(cell)] = word
+            self._root_words[encoding.cell_root(cell)] = word
 
     def _leaf(self, root: int, leaf: Leaf, known: dict[int, int], within: tuple[tuple[int, int], ...]) -> int:
         """The word for where an evaluation ended."""
         if not leaf.outcomes:
-            return DISABLED
-        if self.root_kind[root] != ACTION:
-            return leaf_word(root)
+            return encoding.DISABLED
+        if self.root_kind[root] != encoding.ACTION:
+            return encoding.leaf_word(root)
         # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the
         # same.
         by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
@@ -328,11 +305,11 @@ class Tables:
                 self._add_outcome(root, same[0], len(same), known, effect)
         number = self.leaves
         self.leaf_root[number] = root
-        self.leaf_span[number] = pack_span(first, self.outcomes - first)
+        self.leaf_span[number] = encoding.pack_span(first, self.outcomes - first)
         self.leaf_weight.append(len(leaf.outcomes))
         self._count_below(root, self.outcomes - first, within)
         self.leaves += 1
-        return leaf_word(number)
+        return encoding.leaf_word(number)
 
     def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
         """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything
@@ -353,10 +330,10 @@ class Tables:
         self, root: int, outcome: Outcome, weight: int, known: dict[int, int], effect: tuple[tuple[int, int, int], ...]
     ) -> None:
         number = self.outcomes
-        if number + 1 >= MAX_OUTCOMES:
+        if number + 1 >= encoding.MAX_OUTCOMES:
             raise SystemFailure(
-                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values:"
-                " {profile} shows which; split it",
+                f"the protocol has more than {encoding.MAX_OUTCOMES:,} different steps: a part of its state has too"
+                " many values: {profile} shows which; split it",
                 "profile",
             )
         k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
@@ -428,16 +405,16 @@ class Tables:
         words = 2 + len(self.store.slots) // 32
         if words > self.slot_words:
             self.widen_masks(2 * words)
-        if sum(self.most_leaves) > MAX_LEAVES:
+        if sum(self.most_leaves) > encoding.MAX_LEAVES:
             most = max(range(len(self.most_leaves)), key=self.most_leaves.__getitem__)
             raise SystemFailure(
-                f"one state may have more than {MAX_LEAVES:,} steps that read on after a choice, most of them of "
-                f"{self.stepper.roots[most].title}: read before you choose, or choose from less"
+                f"one state may have more than {encoding.MAX_LEAVES:,} steps that read on after a choice, most of them"
+                f" of {self.stepper.roots[most].title}: read before you choose, or choose from less"
             )
         if (
-            self.top[0] > MAX_WORDS * 9 // 10
-            or self.tries[0] > MAX_TRIES * 9 // 10
-            or self.entries[0] > MAX_ENTRIES * 9 // 10
+            self.top[0] > encoding.MAX_WORDS * 9 // 10
+            or self.tries[0] > encoding.MAX_TRIES * 9 // 10
+            or self.entries[0] > encoding.MAX_ENTRIES * 9 // 10
         ):
             raise SystemFailure(
                 "the protocol's decision tries outgrew their tables: a part of its state has too many values: "
@@ -509,7 +486,10 @@ class Tables:
         """The change of each outcome to a row: worked out for those that are new, and for all once slots have moved."""
         version, done = self._laid_out
         if version != self.layout.version:
-            self._row_delta, done = reserve(MAX_OUTCOMES * self.layout.words, np.uint64).reshape(MAX_OUTCOMES, -1), 0
+            self._row_delta, done = (
+                reserve(encoding.MAX_OUTCOMES * self.layout.words, np.uint64).reshape(encoding.MAX_OUTCOMES, -1),
+                0,
+            )
         if done < self.outcomes:
             native.row_deltas(self.growing(), self.layout.place, done, self.outcomes, self._row_delta)
             self._laid_out = self.layout.version, self.outcomes

@@ -15,18 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fencepost.compiler import encoding
 from fencepost.compiler.arrays import Array
-from fencepost.compiler.encoding import (
-    COUNT,
-    DEADLOCK,
-    INITIAL,
-    OUT,
-    PARKED,
-    USED,
-    link_outcome,
-    reference_outcome,
-    reference_parent,
-)
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.profile import exploding
@@ -271,7 +261,10 @@ class Embedded(Executor):
     def _put_in_order(self) -> int:
         """Sort the states to be expanded by fingerprint; how many they are."""
         own = self.workspace
-        inside = [int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(own.work, own.failed, strict=True)]
+        inside = [
+            int(w.counts[encoding.COUNT] - w.counts[encoding.OUT]) - failed
+            for w, failed in zip(own.work, own.failed, strict=True)
+        ]
         places = np.concatenate([[0], np.cumsum(inside)])
 
         def sort(t: int) -> None:
@@ -291,7 +284,7 @@ class Embedded(Executor):
         if self.search.result.depth and not self.is_linked:
             bases = np.zeros(own.workers, np.int64)
             for work in own.work:
-                ignored = np.empty(int(work.counts[COUNT]), np.int64)
+                ignored = np.empty(int(work.counts[encoding.COUNT]), np.int64)
                 kernel.write_links(own.levels(), work, bases, self.old_numbers, ignored)
         self._meet_all()
         return found, self.expanded
@@ -308,7 +301,7 @@ class Embedded(Executor):
                 place, step = int(work.best_order[number]), own.step(int(work.best_outcome[number]))
                 root = self.search.stepper.roots[number]
                 meet(Evidence(root, (place, step[0], *step[1]), ~int(self.order[place]), step))
-        stuck = [int(w.counts[DEADLOCK]) for w in own.work if w.counts[DEADLOCK] >= 0]
+        stuck = [int(w.counts[encoding.DEADLOCK]) for w in own.work if w.counts[encoding.DEADLOCK] >= 0]
         if stuck and self.search.options.deadlock:
             meet(Evidence(None, (), ~int(self.order[min(stuck)])))
         own.forget_violations()
@@ -324,8 +317,8 @@ class Embedded(Executor):
         if not self.is_expanding:
             return own.path(*self._path_to_frontier(at))
         ref = int(own.new.ref[at])
-        outcome, parent = reference_outcome(ref), reference_parent(ref)
-        if outcome == INITIAL:
+        outcome, parent = encoding.reference_outcome(ref), encoding.reference_parent(ref)
+        if outcome == encoding.INITIAL:
             return own.path(parent, [])
         start, outcomes = self._path_to_frontier(parent)
         return own.path(start, [*outcomes, outcome])
@@ -376,8 +369,8 @@ class Embedded(Executor):
                 positions = self.order[begin : min(begin + BLOCK_ROWS, found.queue)]
                 refs = own.new.ref[positions]
                 first = found.result.depth == 1
-                parents = None if first else own.old.fp[reference_parent(refs)]
-                roots = None if first else own.tables.outcome_root[reference_outcome(refs)]
+                parents = None if first else own.old.fp[encoding.reference_parent(refs)]
+                roots = None if first else own.tables.outcome_root[encoding.reference_outcome(refs)]
                 yield own.new.fp[positions], parents, roots, unpacked(own.new.cells[positions], own.tables.places)
 
         begin = time.monotonic()
@@ -415,9 +408,9 @@ class Embedded(Executor):
         for block in reader.fingerprints():
             lows, highs = (block[::2].copy(), block[1::2].copy()) if own.wide else (block, block)
             for t, work in enumerate(own.work):
-                kernel.make_room(work, own.wide, int(work.counts[USED]) + len(lows))
+                kernel.make_room(work, own.wide, int(work.counts[encoding.USED]) + len(lows))
                 kernel.insert_all(work.table, work.counts, lows, highs, t, own.workers, own.wide)
-        if sum(int(w.counts[USED]) for w in own.work) != sum(kept.levels):
+        if sum(int(w.counts[encoding.USED]) for w in own.work) != sum(kept.levels):
             raise SystemFailure(
                 f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it"
             )
@@ -452,9 +445,9 @@ class Embedded(Executor):
         own, log = self.workspace, self.links.level(len(self.links) - 1)
         for t, count in enumerate(own.counts()):
             begin = t * own.region
-            for place in np.flatnonzero(own.new.meta[begin : begin + count] == PARKED).tolist():
-                outcome = int(link_outcome(log[self.new_numbers[begin + place]]))
-                if outcome != INITIAL:
+            for place in np.flatnonzero(own.new.meta[begin : begin + count] == encoding.PARKED).tolist():
+                outcome = int(encoding.link_outcome(log[self.new_numbers[begin + place]]))
+                if outcome != encoding.INITIAL:
                     self.search.earlier.new[own.step(outcome)[0]] -= 1
 
     def _remember(self) -> None:

@@ -20,18 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost import numbers
+from fencepost.compiler import encoding
 from fencepost.compiler.arrays import Array
-from fencepost.compiler.encoding import (
-    CONTROLS,
-    END,
-    INITIAL,
-    NEXT,
-    PARKED,
-    PARKS,
-    STATE_PROPERTY,
-    STEP_PROPERTY,
-    STOP,
-)
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import move_fields
 from fencepost.compiler.profile import exploding, profile
@@ -153,7 +143,7 @@ class Simulation:
         self.work = [work_for(self.lanes, len(stepper.roots)) for _ in range(self.workers)]
         self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
         self.counted = list(self.walkers)
-        self.control = np.zeros(CONTROLS, np.int64)
+        self.control = np.zeros(encoding.CONTROLS, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
         self.questions: list[tuple[int, list[int], int]] = []
@@ -161,7 +151,7 @@ class Simulation:
 
     def close(self) -> None:
         """Let the workers go."""
-        self.control[STOP] = 1
+        self.control[encoding.STOP] = 1
         self.pool.shutdown()
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -179,9 +169,9 @@ class Simulation:
             depth=self.depth,
             action_key=np.array([key_of(r, False) for r in roots], np.uint64),
             root_key=np.array([key_of(r, True) for r in roots], np.uint64),
-            properties=int((kind == STATE_PROPERTY).sum()),
+            properties=int((kind == encoding.STATE_PROPERTY).sum()),
             sought=np.array([r.kind == "sometimes" for r in roots] + [False]),
-            cutting=bool(((kind == STEP_PROPERTY) & self.tables.is_constraint[:-1]).any()),
+            cutting=bool(((kind == encoding.STEP_PROPERTY) & self.tables.is_constraint[:-1]).any()),
             deadlock=self.options.deadlock,
             keep_going=self.options.keep_going,
             temporal=self._temporal(),
@@ -251,12 +241,12 @@ class Simulation:
         for position, state in zip(positions, self.starts, strict=True):
             self.arena.cells[position] = self.tables.rows([state.ids])[0]
             self.arena.fp[position] = state.fingerprint & LOW
-        self.arena.ref[positions], self.arena.meta[positions] = INITIAL, PARKED
+        self.arena.ref[positions], self.arena.meta[positions] = encoding.INITIAL, encoding.PARKED
         # As if each were the first state of a walk of that number.
         walkers = self._walkers(0, len(self.starts))
         work = work_for(len(self.starts), len(self.stepper.roots))
         walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
-        self.control[END] = UNLIMITED
+        self.control[encoding.END] = UNLIMITED
         self._complete([(work, walkers)])
         for one in [*self._violations([walkers]), *self._witnesses([walkers])]:
             self.result.add(Found(one.kind, one.name, self.starts[one.walk], []))
@@ -281,7 +271,7 @@ class Simulation:
 
     def walk(self, first: int, last: int) -> None:
         """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
-        self.control[NEXT], self.control[END] = first, last
+        self.control[encoding.NEXT], self.control[encoding.END] = first, last
         self.advance()
 
     def advance(self) -> None:
@@ -292,8 +282,10 @@ class Simulation:
             self._complete(groups)
             self._end_when_met()
             if self.enough():
-                self.control[END] = min(self.control[END], self.control[NEXT])
-            if self.control[NEXT] >= self.control[END] and all((w.walk < 0).all() for w in self.walkers):
+                self.control[encoding.END] = min(self.control[encoding.END], self.control[encoding.NEXT])
+            if self.control[encoding.NEXT] >= self.control[encoding.END] and all(
+                (w.walk < 0).all() for w in self.walkers
+            ):
                 break
 
     def enough(self) -> bool:
@@ -312,7 +304,7 @@ class Simulation:
     def _end_when_met(self) -> None:
         """Begin no more walks once all that is sought was met, if nothing else is looked for."""
         if self.seeking:
-            self.control[END] = self.end(int(self.control[END]))
+            self.control[encoding.END] = self.end(int(self.control[encoding.END]))
 
     def _unmet(self) -> frozenset[str]:
         """The properties sought, if nothing else is, that neither an initial state nor a walk has met so far."""
@@ -321,7 +313,7 @@ class Simulation:
     def _run_workers(self) -> None:
         """Let every worker walk until it comes back. Watches limits meanwhile."""
         begin = time.monotonic()
-        self.control[STOP] = 0
+        self.control[encoding.STOP] = 0
         futures: list[Future[None]] = [
             self.pool.submit(walks.wander, self.compiled, self.arena, work, walkers, self.plan, self.control, NOWHERE)
             for work, walkers in zip(self.work, self.walkers, strict=True)
@@ -334,11 +326,11 @@ class Simulation:
                 self.watch()
                 self._end_when_met()
                 # The parked walks have waited long enough.
-                if self.enough() or any(w.counts[PARKS] for w in self.work):
-                    self.control[STOP] = 1
+                if self.enough() or any(w.counts[encoding.PARKS] for w in self.work):
+                    self.control[encoding.STOP] = 1
             except KeyboardInterrupt as error:
                 interrupted = error
-                self.control[STOP] = 1
+                self.control[encoding.STOP] = 1
         for future in futures:
             future.result()
         self.seconds["walk"] += time.monotonic() - begin
@@ -373,14 +365,14 @@ class Simulation:
             if not self.questions:
                 break
         for work, walkers in groups:
-            work.counts[PARKS] = 0
-            for lane in np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == PARKED)):
+            work.counts[encoding.PARKS] = 0
+            for lane in np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == encoding.PARKED)):
                 # It waits for an evaluation that raised.
                 number, step = int(walkers.walk[lane]), int(walkers.step[lane])
                 if self.raised is None or number < self.raised[0]:
                     self.raised = (number, step)
                     self.result.raised = self._error(self.tables.ids(self.arena.cells[walkers.at[lane]]))
-                self.control[END] = min(self.control[END], number + 1)
+                self.control[encoding.END] = min(self.control[encoding.END], number + 1)
                 walkers.walk[lane] = -1
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
@@ -492,9 +484,9 @@ class Simulation:
     def _found(self, kind: str, name: str, number: int, steps: int) -> Found:
         """A walk until it violates something after so many steps, walked once more by itself."""
         path, walkers = reserve(self.depth, np.int32), self._walkers(0, 1)
-        self.control[NEXT], self.control[END] = number, number + 1
-        while self.control[NEXT] <= number or walkers.walk[0] >= 0:
-            self.control[STOP] = 0
+        self.control[encoding.NEXT], self.control[encoding.END] = number, number + 1
+        while self.control[encoding.NEXT] <= number or walkers.walk[0] >= 0:
+            self.control[encoding.STOP] = 0
             walks.wander(self.compiled, self.arena, self.work[0], walkers, self.plan, self.control, path)
             if walkers.step[0] >= steps:
                 break
@@ -517,7 +509,7 @@ class Simulation:
         if result.limit is None:
             result.limit = self.limit_reached()
         if result.limit is not None:
-            self.control[STOP] = 1
+            self.control[encoding.STOP] = 1
         if self.report is not None and now - self._reported_at >= TICK:
             self._reported_at = now
             self._count()
@@ -548,10 +540,10 @@ class Simulation:
                 .tolist()
             )
         )
-        result.generated = steps + max(int(chosen[INITIAL]), len(self.starts))
+        result.generated = steps + max(int(chosen[encoding.INITIAL]), len(self.starts))
         result.distinct = round(estimate(np.max([w.sketch for w in self.counted], axis=0)))
         result.depth = max(int(w.longest[0]) for w in self.counted)
-        result.walks = Walks(self.seed, self.depth, int(chosen[INITIAL]), steps, {})
+        result.walks = Walks(self.seed, self.depth, int(chosen[encoding.INITIAL]), steps, {})
 
     def _unseen(self) -> dict[str, tuple[Value, ...]]:
         """The truth values and members of enums that no walk has seen in the parts of the state that start out with

@@ -13,26 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fencepost.compiler import canonical
+from fencepost.compiler import canonical, encoding
 from fencepost.compiler.arrays import Array, Compiled
-from fencepost.compiler.encoding import (
-    BASE,
-    CAPACITY,
-    COUNT,
-    COUNTERS,
-    DEADLOCK,
-    INEXACT,
-    INITIAL,
-    LEAF_BASE,
-    LEAF_TOP,
-    MAX_OUTCOMES,
-    OUT,
-    PARKED,
-    PARKS,
-    STATE_PROPERTY,
-    STEP_PROPERTY,
-    pack_reference,
-)
 from fencepost.compiler.layout import packed
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS, move_fields
@@ -119,10 +101,10 @@ class Workspace:
 
     def _work(self, t: int) -> Work:
         roots = len(self.stepper.roots) + 1
-        counts = np.zeros(COUNTERS, np.int64)
-        counts[CAPACITY] = FIRST_CAPACITY
-        counts[DEADLOCK] = -1
-        counts[BASE], counts[LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
+        counts = np.zeros(encoding.COUNTERS, np.int64)
+        counts[encoding.CAPACITY] = FIRST_CAPACITY
+        counts[encoding.DEADLOCK] = -1
+        counts[encoding.BASE], counts[encoding.LEAF_BASE] = t * self.region, t * (self.new.leaves.size // self.workers)
         entries = (self.most_states + kernel.SLACK * 2) * 4
         return Work(
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
@@ -132,9 +114,9 @@ class Workspace:
             places=reserve(self.region + 1, np.int64),
             part_heads=np.zeros(kernel.PART_HEADS, np.int64),
             heads=np.zeros(kernel.BUCKET_HEADS, np.int64),
-            leaf_count=reserve(MAX_OUTCOMES, np.int64),
-            cut_count=reserve(MAX_OUTCOMES, np.int64),
-            new_count=reserve(MAX_OUTCOMES, np.int64),
+            leaf_count=reserve(encoding.MAX_OUTCOMES, np.int64),
+            cut_count=reserve(encoding.MAX_OUTCOMES, np.int64),
+            new_count=reserve(encoding.MAX_OUTCOMES, np.int64),
             full=reserve(ROOM, np.int64),
             held=reserve(2 * (kernel.MOVED + kernel.SLACK), np.uint64),
             fill=np.zeros(kernel.MOVED // 2, np.int64),
@@ -154,7 +136,7 @@ class Workspace:
 
     def counts(self) -> list[int]:
         """How many states each worker has in ``new``."""
-        return [int(w.counts[COUNT]) for w in self.work]
+        return [int(w.counts[encoding.COUNT]) for w in self.work]
 
     def fit(self) -> None:
         """Make room in rows for values and slots that are new, and bring the rows of both levels up to it."""
@@ -186,8 +168,8 @@ class Workspace:
     def clear(self) -> None:
         """Make the level being built an empty one."""
         for work in self.work:
-            work.counts[COUNT] = work.counts[LEAF_TOP] = work.counts[OUT] = 0
-            work.counts[DEADLOCK] = -1
+            work.counts[encoding.COUNT] = work.counts[encoding.LEAF_TOP] = work.counts[encoding.OUT] = 0
+            work.counts[encoding.DEADLOCK] = -1
         self.failed = [0] * self.workers
 
     def release(self) -> None:
@@ -223,16 +205,16 @@ class Workspace:
         work, counts = self.work[t], self.work[t].counts
         if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
             return None
-        position = t * self.region + int(counts[COUNT])
+        position = t * self.region + int(counts[encoding.COUNT])
         self.new.cells[position, : self.tables.layout.words] = self.tables.rows([state.ids])[0]
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
-        self.new.ref[position] = pack_reference(len(self.starts), INITIAL)
-        self.new.meta[position] = PARKED
-        work.parked[counts[PARKS]] = position
-        counts[COUNT] += 1
-        counts[PARKS] += 1
+        self.new.ref[position] = encoding.pack_reference(len(self.starts), encoding.INITIAL)
+        self.new.meta[position] = encoding.PARKED
+        work.parked[counts[encoding.PARKS]] = position
+        counts[encoding.COUNT] += 1
+        counts[encoding.PARKS] += 1
         self.starts.append(state)
         return position
 
@@ -260,17 +242,17 @@ class Workspace:
         positions = np.zeros(len(rows), np.int64)
         for t, work in enumerate(self.work):
             mine = np.flatnonzero(owners == t)
-            begin = t * self.region + int(work.counts[COUNT])
+            begin = t * self.region + int(work.counts[encoding.COUNT])
             end = begin + len(mine)
             positions[mine] = np.arange(begin, end)
             self.new.cells[begin:end, : rows.shape[1]] = rows[mine]
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
-            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, PARKED
-            work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
-            work.counts[COUNT] += len(mine)
-            work.counts[PARKS] += len(mine)
+            self.new.ref[begin:end], self.new.meta[begin:end] = encoding.INITIAL, encoding.PARKED
+            work.parked[work.counts[encoding.PARKS] : work.counts[encoding.PARKS] + len(mine)] = np.arange(begin, end)
+            work.counts[encoding.COUNT] += len(mine)
+            work.counts[encoding.PARKS] += len(mine)
         return positions
 
     def lay_out_ids(self, ids: Array, slots: list[int]) -> Array:
@@ -312,7 +294,7 @@ class Workspace:
         self.compiled = self.tables.compiled()
         if self.compiled.colours.size:
             cells, work = packed(ids, self.tables.places, self.tables.layout.words), self.work[0]
-            work.counts[INEXACT] += not canonical.labelled_keys(
+            work.counts[encoding.INEXACT] += not canonical.labelled_keys(
                 self.compiled, self.labels[0], cells, lows, highs, self.wide
             )
         else:
@@ -331,16 +313,16 @@ class Workspace:
 
         A state that the author's Python raises in stays as it is, and counts as ``failed``.
         """
-        if not any(w.counts[PARKS] for w in self.work):
+        if not any(w.counts[encoding.PARKS] for w in self.work):
             return
         begin = time.monotonic()
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
-        while any(w.counts[PARKS] for w in self.work):
+        while any(w.counts[encoding.PARKS] for w in self.work):
             self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
             for work in self.work:
-                if not work.counts[PARKS]:
+                if not work.counts[encoding.PARKS]:
                     continue
                 n = kernel.complete(self.compiled, self.tables.growing(), self.levels(), work, asks)
                 questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
@@ -354,8 +336,8 @@ class Workspace:
             watch()
         for t, work in enumerate(self.work):
             # A state that is parked still waits for an evaluation that raised.
-            self.failed[t] += int(work.counts[PARKS])
-            work.counts[PARKS] = 0
+            self.failed[t] += int(work.counts[encoding.PARKS])
+            work.counts[encoding.PARKS] = 0
         self.compiled = self.tables.compiled()
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
@@ -442,20 +424,20 @@ class Workspace:
         Workers may be running: in this order, the numbers add up to no more than there are.
         """
         counted = sum(self.counts())
-        return counted - sum(int(w.counts[OUT]) + int(w.counts[PARKS]) for w in self.work)
+        return counted - sum(int(w.counts[encoding.OUT]) + int(w.counts[encoding.PARKS]) for w in self.work)
 
     @property
     def properties(self) -> list[str]:
         """The properties of states and of steps that are checked, by title."""
-        kinds = (STATE_PROPERTY, STEP_PROPERTY)
+        kinds = (encoding.STATE_PROPERTY, encoding.STEP_PROPERTY)
         return [root.title for root in self.stepper.roots if self.tables.root_kind[root.index] in kinds]
 
     def note_exactness(self) -> None:
         """Whether every orbit has had one key so far."""
-        if self.symmetry is not None and any(w.counts[INEXACT] for w in self.work):
+        if self.symmetry is not None and any(w.counts[encoding.INEXACT] for w in self.work):
             self.symmetry.exact = False
 
     def profile(self) -> dict[str, object]:
         """Figures for the profile of the result."""
-        table = sum(int(w.counts[CAPACITY]) for w in self.work) * (16 if self.wide else 8)
+        table = sum(int(w.counts[encoding.CAPACITY]) for w in self.work) * (16 if self.wide else 8)
         return {**profile(self.tables), "seconds": dict(self.seconds), "memory": {"table": table}}

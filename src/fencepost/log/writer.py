@@ -21,17 +21,8 @@ from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
+from fencepost.store import errors
 from fencepost.store.client.writer import OVERHEAD, Data, LedgerWriter, Together, copied
-from fencepost.store.errors import (
-    BadVersionError,
-    IllegalOperationError,
-    LedgerClosedError,
-    LedgerFencedError,
-    MetadataServiceError,
-    NoSuchLedgerError,
-    OutcomeUnknownError,
-    StoreError,
-)
 from fencepost.store.roles.interface import Outcome, SetTimer, Trace
 from fencepost.store.rules.metadata import end_of
 
@@ -119,9 +110,9 @@ class LogWriter:
         self._ended: asyncio.Future[role.Reason] = self._loop.create_future()
         self._reason: role.Reason | None = None
         """Why it leads no more, if it did."""
-        self._trouble: StoreError | None = None
+        self._trouble: errors.StoreError | None = None
         """The last failure on the way to a ledger to write to, unless the step was done since."""
-        self._error: StoreError | None = None
+        self._error: errors.StoreError | None = None
         self._driver.must_work()
         self._driver.dependents.add(self._give_up)
         self._election: Election | None = None
@@ -170,7 +161,7 @@ class LogWriter:
             finally:
                 leading.cancel()
 
-    def _leads_not(self, wait: float | None) -> StoreError:
+    def _leads_not(self, wait: float | None) -> errors.StoreError:
         if self._role.is_elected and self._trouble is not None:
             return self._why(role.Reason.NO_LEDGER)
         leads = "" if self._election is None or self._election.leader is None else f": {self._election.leader} does"
@@ -200,7 +191,7 @@ class LogWriter:
             except NoSuchLogError:
                 self._end(role.Reason.NO_LOG)
                 return
-            except StoreError:
+            except errors.StoreError:
                 await asyncio.sleep(1)
                 continue
             await changed.wait()
@@ -216,7 +207,7 @@ class LogWriter:
         for ledger in [*self._ledgers.values()]:
             self._forget(ledger.id)
         if self._election is not None:
-            with contextlib.suppress(MetadataServiceError):
+            with contextlib.suppress(errors.MetadataServiceError):
                 await self._election.resign()
 
     # -- appending -----------------------------------------------------------------------------------------------------
@@ -294,7 +285,7 @@ class LogWriter:
     def _size_of(self, item: Item) -> int:
         size = HEADER + (len(item) if isinstance(item, bytes) else len(item[0]) + _KEY + len(item[1]))
         if size > self._largest:
-            raise IllegalOperationError(
+            raise errors.IllegalOperationError(
                 f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken, header and key among"
                 " them"
             )
@@ -310,7 +301,7 @@ class LogWriter:
         if not self._takes:
             raise self._refusal()
 
-    def _refusal(self) -> StoreError:
+    def _refusal(self) -> errors.StoreError:
         """Why nothing is taken."""
         return self._why(self._ended.result() if self._ended.done() else self._role.last_wish or self._reason)
 
@@ -426,7 +417,7 @@ class LogWriter:
         if kind is None:
             await self.close()
         else:
-            with contextlib.suppress(StoreError):  # the error that is under way says more
+            with contextlib.suppress(errors.StoreError):  # the error that is under way says more
                 await self.close()
 
     def _end(self, reason: role.Reason) -> None:
@@ -443,7 +434,7 @@ class LogWriter:
         self._push()
         self._let_in()
 
-    def _why(self, reason: role.Reason | None, is_known: bool = True) -> StoreError:
+    def _why(self, reason: role.Reason | None, is_known: bool = True) -> errors.StoreError:
         """Why an append fails. ``is_known``: it is certain that it is not in the log."""
         name = self._nodes.name
         rest = "" if is_known else "; whether the entry is in the log is not known: read the end of the log to know"
@@ -454,7 +445,7 @@ class LogWriter:
         if reason is role.Reason.NO_LOG:
             return NoSuchLogError(f"there is no log {name} any more{rest}")
         if reason is role.Reason.CLOSED:
-            return IllegalOperationError(f"the writer of the log {name} is closed{rest}")
+            return errors.IllegalOperationError(f"the writer of the log {name} is closed{rest}")
         if reason is role.Reason.NOT_ELECTED:
             return NotLeaderError(
                 f"this writer does not lead the log {name} any more: its session with the metadata service ended{rest}"
@@ -514,10 +505,10 @@ class LogWriter:
             answer = role.ChainRead(effect.txn, Outcome.OK, chains.chain_of(found.data), found.version)
         except NoSuchLogError:
             answer = role.ChainRead(effect.txn, Outcome.NO_LEDGER)
-        except MetadataServiceError as error:
+        except errors.MetadataServiceError as error:
             self._trouble = error
             answer = role.ChainRead(effect.txn, Outcome.UNKNOWN)
-        except StoreError as error:  # the list can not be read by this version
+        except errors.StoreError as error:  # the list can not be read by this version
             self._give_up(error)
             return
         self._deliver(answer)
@@ -526,16 +517,16 @@ class LogWriter:
         try:
             version = await self._nodes.write(chains.bytes_of(effect.chain), effect.version)
             answer = role.ChainWritten(effect.txn, Outcome.OK, version)
-        except BadVersionError:
+        except errors.BadVersionError:
             answer = role.ChainWritten(effect.txn, Outcome.BAD_VERSION)
         except LogFullError as error:
             self._give_up(error)
             return
-        except (OutcomeUnknownError, MetadataServiceError):
+        except (errors.OutcomeUnknownError, errors.MetadataServiceError):
             answer = role.ChainWritten(effect.txn, Outcome.UNKNOWN)
         self._deliver(answer)
 
-    def _give_up(self, error: StoreError) -> None:
+    def _give_up(self, error: errors.StoreError) -> None:
         """The writer can not go on at all."""
         self._error = self._error or error
         self._end(role.Reason.CLOSED)
@@ -550,7 +541,7 @@ class LogWriter:
     async def _create_ledger(self, effect: role.CreateLedger) -> None:
         try:
             ledger = await self._store.create_ledger(**self._new_ledger, password=self._password)
-        except StoreError as error:
+        except errors.StoreError as error:
             self._trouble = error
             self._deliver(role.LedgerCreated(effect.txn, None))
             return
@@ -569,7 +560,7 @@ class LogWriter:
                 if missing:
                     _log.warning("%s", self._nodes.lost(self._role.chain, missing))
             if own is not None:
-                with contextlib.suppress(StoreError):
+                with contextlib.suppress(errors.StoreError):
                     last = await own.close()
                     self._forget(effect.ledger)
                     self._deliver(role.LedgerClosed(effect.txn, role.Closing.CLOSED, last))
@@ -583,9 +574,9 @@ class LogWriter:
             if not effect.is_own:
                 await self._learn_time(effect.ledger, metadata.last_entry)
             answer = role.LedgerClosed(effect.txn, role.Closing.CLOSED, metadata.last_entry)
-        except NoSuchLedgerError:
+        except errors.NoSuchLedgerError:
             answer = role.LedgerClosed(effect.txn, role.Closing.GONE)
-        except StoreError as error:
+        except errors.StoreError as error:
             self._trouble = error
             answer = role.LedgerClosed(effect.txn, role.Closing.FAILED)
         self._deliver(answer)
@@ -597,7 +588,7 @@ class LogWriter:
         self._time = max(self._time, await time_of_last_entry(self._store, ledger, last, self._password))
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(errors.StoreError):
             await self._store.metadata.delete_ledger(effect.ledger)
 
     def _abandon(self, effect: role.Abandon) -> None:
@@ -607,7 +598,7 @@ class LogWriter:
         """Do nothing more with a ledger of this writer's."""
         known = self._ledgers.pop(ledger, None)
         if known is not None:
-            known.release(LedgerClosedError(f"ledger {ledger} is left to others"))
+            known.release(errors.LedgerClosedError(f"ledger {ledger} is left to others"))
 
     def _write(self, effect: role.Write) -> None:
         start = effect.first - self._first
@@ -671,9 +662,9 @@ class _Written:
         """Entries are confirmed."""
         self.writer._deliver(role.Confirmed(self.ledger, first + number - 1))
 
-    def fail(self, error: StoreError, number: int) -> None:
+    def fail(self, error: errors.StoreError, number: int) -> None:
         """The ledger takes nothing more."""
-        is_fenced = isinstance(error, LedgerFencedError | LedgerClosedError)
+        is_fenced = isinstance(error, errors.LedgerFencedError | errors.LedgerClosedError)
         event = role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE)
         # the handle that tells of it is not to be closed meanwhile
         self.writer._loop.call_soon(self.writer._deliver, event)
@@ -703,7 +694,7 @@ class _Many(Together):
 _Sink = asyncio.Future[Position] | _Many
 
 
-def _fail(sink: _Sink, error: StoreError, count: int) -> None:
+def _fail(sink: _Sink, error: errors.StoreError, count: int) -> None:
     if isinstance(sink, _Many):
         sink.fail(error, count)
     elif not sink.done():

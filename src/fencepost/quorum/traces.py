@@ -11,18 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.quorum import messages
 from fencepost.quorum.identity import ReplicaKey
-from fencepost.quorum.messages import (
-    BeginQuorum,
-    EndQuorum,
-    Fetch,
-    FetchSnapshot,
-    Request,
-    Response,
-    UpdateVoter,
-    Vote,
-    VoteResponse,
-)
 from fencepost.quorum.roles.interface import ElectionState, Trace
 
 SUBJECT = "quorum/"
@@ -51,24 +41,24 @@ class Tracer:
         leader = None if election.leader is None else str(election.leader.key)
         self._emit("store_election", {"epoch": election.epoch, "voted": voted, "leader": leader})
 
-    def sends(self, request: Request) -> None:
+    def sends(self, request: messages.Request) -> None:
         """A request is about to leave."""
-        if isinstance(request, Fetch):
+        if isinstance(request, messages.Fetch):
             self._speaks(request.epoch)
             end = request.epoch, request.log_end.offset, request.log_end.epoch
             if end != self._fetched:
                 self._fetched = end
                 self._emit("send_fetch_request", {"epoch": request.epoch, "end": list(end[1:])})
-        elif isinstance(request, Vote):
+        elif isinstance(request, messages.Vote):
             self._speaks(request.epoch, votes=not request.pre_vote)
-        elif isinstance(request, BeginQuorum):
+        elif isinstance(request, messages.BeginQuorum):
             self._speaks(request.epoch, leader=request.leader.key)
-        elif isinstance(request, EndQuorum | FetchSnapshot | UpdateVoter):
+        elif isinstance(request, messages.EndQuorum | messages.FetchSnapshot | messages.UpdateVoter):
             self._speaks(request.epoch)
 
-    def answers(self, response: Response) -> None:
+    def answers(self, response: messages.Response) -> None:
         """An answer is about to leave."""
-        votes = isinstance(response, VoteResponse) and response.granted and not response.pre_vote
+        votes = isinstance(response, messages.VoteResponse) and response.granted and not response.pre_vote
         self._speaks(response.epoch, votes, None if response.leader is None else response.leader.key)
 
     def _speaks(self, epoch: int, votes: bool = False, leader: ReplicaKey | None = None) -> None:

@@ -38,24 +38,7 @@ from fencepost.compiler.encoding import (
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import STACK_WORDS
 from fencepost.engines.kernel import Arena, Candidates, Levels, Work, work_with
-from fencepost.spark import loops
-from fencepost.spark.level import (
-    NO_IMAGES,
-    FrontierFile,
-    Plan,
-    Run,
-    Shared,
-    bounds,
-    concatenated,
-    range_of,
-    read_rows,
-    read_run,
-    run_blocks,
-    unique_name,
-    write_frontier_file,
-    write_parked,
-    write_run,
-)
+from fencepost.spark import level, loops
 from fencepost.spark.table_tasks import write_states, write_steps
 from fencepost.states.columns import Kinds
 from fencepost.states.files import Part, Place, writing
@@ -94,7 +77,7 @@ class Deduplicated(msgspec.Struct, tag="deduplicated"):
     """The report of a task of the second stage: the runs that its owner has now."""
 
     owner: int
-    runs: list[Run]
+    runs: list[level.Run]
     received: int
     found: int
     shuffled: int
@@ -107,7 +90,7 @@ class Built(msgspec.Struct, tag="built"):
     """
 
     partition: int
-    frontier: FrontierFile | None
+    frontier: level.FrontierFile | None
     parked: tuple[str, int] | None
     new: Counts
     violated: dict[int, tuple[int, int]]
@@ -156,7 +139,7 @@ def buffer(name: str, count: int, dtype: Any) -> Array:
     return array[:count]
 
 
-def tables_of(shared: Shared) -> tuple[Compiled, Growing]:
+def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
     """This process's own copy of the compiled protocol, and the tables that residual tries grow from."""
     if shared.id not in _tables:
         _tables.clear()
@@ -255,12 +238,12 @@ class ShuffledStage(Stage):
 class LevelStage(Stage):
     """A stage of a job about one level."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: level.Plan) -> None:
         super().__init__()
         self.plan = plan
 
     def _name(self, kind: str, number: int) -> str:
-        return unique_name(self.plan.level, kind, number)
+        return level.unique_name(self.plan.level, kind, number)
 
     def _work(self, rows: int) -> Work:
         plan = self.plan
@@ -289,7 +272,7 @@ class Expand(LevelStage, FirstStage):
         begin = time.perf_counter()
         plan, partition = self.plan, number
         c, growing = tables_of(plan.tables)
-        old, spans = read_rows(plan, partition, with_cells=plan.stepwise)
+        old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
         work = self._work(1)
         if plan.stepwise:
             assert loops.know_steps(c, growing, old, work)
@@ -316,7 +299,7 @@ class Expand(LevelStage, FirstStage):
                 work.best_order[root] = -1
         found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # positions become numbers in the level
         low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
-        edges = [0, *np.searchsorted(low, np.array(bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
+        edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
         shuffled = 0
         for owner in range(plan.owners):
             for at in range(edges[owner], edges[owner + 1], BLOCK):
@@ -346,18 +329,18 @@ class Deduplicate(LevelStage, ShuffledStage):
         plan, storage, owner = self.plan, self.plan.storage(), number
         c, _ = tables_of(plan.tables)
         columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in blocks]
-        fps, refs = (concatenated([column[k] for column in columns]) for k in (0, 1))
-        highs = concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
+        fps, refs = (level.concatenated([column[k] for column in columns]) for k in (0, 1))
+        highs = level.concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
         received = len(fps)
         blocks.clear()
         columns.clear()
-        least, end = range_of(owner, plan.owners)
+        least, end = level.range_of(owner, plan.owners)
         candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
         low, high, ref = without_duplicates(c, candidates, received, least, end - 1, plan.wide)
         visited = np.zeros(len(low), np.uint8)
         for run in plan.runs[owner]:
             i = 0
-            for block, block_high in run_blocks(storage, run, plan.wide):
+            for block, block_high in level.run_blocks(storage, run, plan.wide):
                 i = loops.mark_visited(low, high, i, block, block_high, visited, plan.wide)
         new = visited == 0
         low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
@@ -373,7 +356,7 @@ class Deduplicate(LevelStage, ShuffledStage):
         report = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - self.began)
         yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(report), report=True)
 
-    def _with_run(self, owner: int, runs: list[Run], new: loops.Visited) -> list[Run]:
+    def _with_run(self, owner: int, runs: list[level.Run], new: loops.Visited) -> list[level.Run]:
         """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
         merged, and each larger one that is not larger than all of those together.
         """
@@ -382,14 +365,14 @@ class Deduplicate(LevelStage, ShuffledStage):
             runs = sorted(runs, key=lambda run: run.states, reverse=True)
             least = len(runs) - 2
             while runs and (len(runs) > least or runs[-1].states <= len(new.fp)):
-                other = loops.Visited(*read_run(storage, runs.pop(), plan.wide))
+                other = loops.Visited(*level.read_run(storage, runs.pop(), plan.wide))
                 n = len(new.fp) + len(other.fp)
                 merged = loops.Visited(
                     np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
                 )
                 loops.merge(new, other, merged, plan.wide)
                 new = merged
-        return [*runs, write_run(storage, self._name("run", owner), *new, plan.wide)]
+        return [*runs, level.write_run(storage, self._name("run", owner), *new, plan.wide)]
 
 
 class Build(LevelStage, ShuffledStage):
@@ -402,9 +385,9 @@ class Build(LevelStage, ShuffledStage):
         plan, storage = self.plan, self.plan.storage()
         c, growing = tables_of(plan.tables)
         # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
-        refs = writable(concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
+        refs = writable(level.concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
         n = len(refs)
-        old, _ = read_rows(plan, partition, with_cells=True)
+        old, _ = level.read_rows(plan, partition, with_cells=True)
         work = self._work(min(n, CHUNK))
         new = Arena(
             cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
@@ -413,8 +396,8 @@ class Build(LevelStage, ShuffledStage):
             ref=refs,
             meta=buffer("meta", n, np.int64),
             leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
-            image=NO_IMAGES,
-            image_high=NO_IMAGES,
+            image=level.NO_IMAGES,
+            image_high=level.NO_IMAGES,
         )
         loops.fingerprints(c, old, partition * plan.partition_rows, Candidates(new.fp, new.fp_high, refs), plan.wide)
         levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
@@ -432,7 +415,7 @@ class Build(LevelStage, ShuffledStage):
         parked = None
         if len(fallen):
             parked = (self._name("parked", partition), len(fallen))
-            write_parked(storage, parked[0], new, fallen, plan.wide)
+            level.write_parked(storage, parked[0], new, fallen, plan.wide)
         inside = np.flatnonzero(is_inside(new.meta))
         rows, top = len(inside), int(work.counts[LEAF_TOP])
         if completed or rows < n:
@@ -447,7 +430,7 @@ class Build(LevelStage, ShuffledStage):
         frontier = None
         if rows:
             name, kept = self._name("rows", partition), outcomes if plan.output is not None else None
-            frontier = write_frontier_file(storage, name, new, len(plan.layouts) - 1, plan.wide, kept)
+            frontier = level.write_frontier_file(storage, name, new, len(plan.layouts) - 1, plan.wide, kept)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root]))
             for root in np.flatnonzero(work.best_position >= 0).tolist()
@@ -491,7 +474,7 @@ class Verify(OneStage):
         return [name for name, expected in self.files[number :: self.tasks] if storage.digest(name) != expected]
 
 
-def level_stages(plan: Plan) -> JobStages:
+def level_stages(plan: level.Plan) -> JobStages:
     """The stages that expand a level, each with its number of tasks."""
     return [(Expand(plan), plan.partitions), (Deduplicate(plan), plan.owners), (Build(plan), plan.partitions)]
 
@@ -553,7 +536,7 @@ def packed(*arrays: Array) -> bytes:
     return b"".join(array.data.cast("B") for array in arrays)
 
 
-def _levels(plan: Plan, old: Arena, new: Arena) -> Levels:
+def _levels(plan: level.Plan, old: Arena, new: Arena) -> Levels:
     return Levels(old, new, np.arange(len(old.fp)), old.fp, plan.wide, plan.actions, 1, 0)
 
 

@@ -14,53 +14,10 @@ from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import ClassVar
 
-from fencepost.log import cursors
+from fencepost.log import cursors, rules
 from fencepost.log.chain import Chain, Position, bytes_of, chain_of, seen_fields
+from fencepost.log.roles import leader as role
 from fencepost.log.roles.attacher import PendingRead, ReadPending
-from fencepost.log.roles.leader import (
-    Abandon,
-    Acknowledged,
-    Append,
-    ChainRead,
-    ChainWritten,
-    Close,
-    CloseLedger,
-    Closing,
-    Confirmed,
-    CreateLedger,
-    DeleteLedger,
-    Elected,
-    Failed,
-    Leader,
-    LeaderSettings,
-    Leads,
-    LedgerClosed,
-    LedgerCreated,
-    NotElected,
-    ReadChain,
-    Reason,
-    Refused,
-    RollOver,
-    Seal,
-    SteppedDown,
-    Waits,
-    Write,
-    WriteChain,
-    WriteFailed,
-)
-from fencepost.log.rules import (
-    ALL,
-    Failure,
-    Limits,
-    Onward,
-    Protections,
-    Status,
-    fences,
-    first_of,
-    follows,
-    is_through,
-    takes_update,
-)
 from fencepost.log.sim.batches import Batches
 from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
 from fencepost.simulation import seeds
@@ -94,9 +51,9 @@ class Node(Process):
 
     world: World
 
-    def __init__(self, world: World, name: str, settings: LeaderSettings) -> None:
+    def __init__(self, world: World, name: str, settings: role.LeaderSettings) -> None:
         super().__init__(world, name)
-        self.role = Leader(settings, world.protections, traces=world.trace.is_read)
+        self.role = role.Leader(settings, world.protections, traces=world.trace.is_read)
         self.data: list[str] = []
         self.answered: list[bool] = []
         self.behind = 0
@@ -123,7 +80,7 @@ class Node(Process):
         self.world.appends.update(dict.fromkeys(names, before))
         self.data += names
         self.answered += [False] * number
-        self.give(Append([10] * number))
+        self.give(role.Append([10] * number))
         if self.world.is_refused:
             del self.data[first:], self.answered[first:]
             self.world.failed.update(dict.fromkeys(names, True))
@@ -156,7 +113,7 @@ class Reader:
         if chain.length >= self.chain.length and chain.trimmed >= self.chain.trimmed:  # else it was read before
             self.chain = chain
         if self.at is None or self.chain.index(self.at.ledger) is None:  # what it was in is trimmed
-            first = first_of(self.chain)
+            first = rules.first_of(self.chain)
             if not isinstance(first, int):
                 return
             self.at = Position(first, 0)
@@ -166,8 +123,8 @@ class Reader:
                 break
             self.found.append((self.at, ledger.entries[self.at.entry]))
             self.at = Position(self.at.ledger, self.at.entry + 1)
-        if is_through(self.at.entry, ledger.last_entry):
-            onward = follows(self.chain, self.at.ledger)
+        if rules.is_through(self.at.entry, ledger.last_entry):
+            onward = rules.follows(self.chain, self.at.ledger)
             if isinstance(onward, int):
                 self.at = Position(onward, 0)
 
@@ -226,7 +183,7 @@ class Consumer(Reader):
 class World(Environment):
     """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
 
-    def __init__(self, seed: int, protections: Protections = ALL, trace: SimTrace | None = None) -> None:
+    def __init__(self, seed: int, protections: rules.Protections = rules.ALL, trace: SimTrace | None = None) -> None:
         super().__init__(seed, protections, trace)
         self.trace.started(OPERATOR, "client")
         self.trace.started(METADATA, "metadata")
@@ -240,10 +197,10 @@ class World(Environment):
         self.cursor = (cursors.Acknowledged(Position(0, 0)), 0)
         self.consumers = [Consumer(self) for _ in range(2)]
         self.batches = Batches(self)
-        self.seen: set[Status] = set()
+        self.seen: set[rules.Status] = set()
         rng = self.rng
-        self.settings = LeaderSettings(
-            Limits(rng.choice((0, 2, 5)), rng.choice((0, 40)), rng.choice((0, 200 * MS))),
+        self.settings = role.LeaderSettings(
+            rules.Limits(rng.choice((0, 2, 5)), rng.choice((0, 40)), rng.choice((0, 200 * MS))),
             most_appends=rng.choice((3, 20)),
             pause=10 * MS,
         )
@@ -262,40 +219,40 @@ class World(Environment):
                 self.after(effect.delay + self.rng.randint(0, effect.jitter), node.give, TimerFired(effect.key))
             case Trace():
                 self.trace.node_did(node.name, effect.action, effect.fields, LOG)
-            case ReadChain():
-                self.ask(node, ChainRead(effect.txn, Outcome.UNKNOWN), lambda: self.read_chain(effect))
-            case WriteChain():
-                self.ask(node, ChainWritten(effect.txn, Outcome.UNKNOWN), lambda: self.update(node, effect))
+            case role.ReadChain():
+                self.ask(node, role.ChainRead(effect.txn, Outcome.UNKNOWN), lambda: self.read_chain(effect))
+            case role.WriteChain():
+                self.ask(node, role.ChainWritten(effect.txn, Outcome.UNKNOWN), lambda: self.update(node, effect))
             case ReadPending():
                 self.ask(node, PendingRead(effect.txn, None), lambda: self.batches.pending(effect.txn, effect.ledgers))
-            case CreateLedger():
-                self.ask(node, LedgerCreated(effect.txn, None), lambda: self.create(node, effect))
-            case CloseLedger(is_own=True):
-                self.ask(node, LedgerClosed(effect.txn, Closing.FAILED), lambda: self.close_own(effect))
-            case CloseLedger():
-                unanswered = LedgerClosed(effect.txn, Closing.FAILED)
+            case role.CreateLedger():
+                self.ask(node, role.LedgerCreated(effect.txn, None), lambda: self.create(node, effect))
+            case role.CloseLedger(is_own=True):
+                self.ask(node, role.LedgerClosed(effect.txn, role.Closing.FAILED), lambda: self.close_own(effect))
+            case role.CloseLedger():
+                unanswered = role.LedgerClosed(effect.txn, role.Closing.FAILED)
                 self.ask(node, unanswered, lambda: self.fence(effect.ledger), lambda: self.recover(effect))
-            case Write():
+            case role.Write():
                 assert isinstance(node, Node)
                 self.write(node, effect)
-            case Acknowledged():
+            case role.Acknowledged():
                 assert isinstance(node, Node)
                 for place, name in enumerate(node.answer(effect.first, effect.count)):
                     self.acknowledged[name] = Position(effect.position.ledger, effect.position.entry + place)
-            case Failed():
+            case role.Failed():
                 assert isinstance(node, Node)
                 self.happened.add((effect.reason, effect.is_known))
                 self.failed.update(dict.fromkeys(node.answer(effect.first, effect.count), effect.is_known))
-            case Refused():
+            case role.Refused():
                 self.happened.add((effect.reason, True))
                 self.is_refused = True
-            case SteppedDown():
+            case role.SteppedDown():
                 self.happened.add(effect.reason)
-            case DeleteLedger():
-                self.happened.add(DeleteLedger)
+            case role.DeleteLedger():
+                self.happened.add(role.DeleteLedger)
                 self.delete(effect.ledger)
             case _:
-                assert isinstance(effect, (Leads, Abandon, Waits)), effect
+                assert isinstance(effect, (role.Leads, role.Abandon, role.Waits)), effect
 
     def ask(self, node: Process, unanswered: Event, *steps: Callable[[], Event | None]) -> None:
         """Have something done later, in one step or two, the last of which gives an answer that comes later still; or
@@ -319,13 +276,13 @@ class World(Environment):
 
         self.later(take, *steps)
 
-    def read_chain(self, effect: ReadChain) -> ChainRead:
-        return ChainRead(effect.txn, Outcome.OK, chain_of(bytes_of(self.chain)), self.version)
+    def read_chain(self, effect: role.ReadChain) -> role.ChainRead:
+        return role.ChainRead(effect.txn, Outcome.OK, chain_of(bytes_of(self.chain)), self.version)
 
-    def update(self, node: Process, effect: WriteChain) -> ChainWritten:
-        if not takes_update(effect.version, self.version, self.protections):
+    def update(self, node: Process, effect: role.WriteChain) -> role.ChainWritten:
+        if not rules.takes_update(effect.version, self.version, self.protections):
             self.happened.add(Outcome.BAD_VERSION)
-            return ChainWritten(effect.txn, Outcome.BAD_VERSION)
+            return role.ChainWritten(effect.txn, Outcome.BAD_VERSION)
         if self.chain.sealed and effect.chain.links != self.chain.links:
             raise Broken("seal", "a ledger is appended to a log that is sealed")
         self.replace(effect.chain, node.name)
@@ -334,34 +291,34 @@ class World(Environment):
             raise Broken("no loss", f"ledger {gone[0]} was deleted, and is in the log")
         if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()[:-1]):
             raise Broken("one open", "a ledger follows one that is open")
-        return ChainWritten(effect.txn, Outcome.OK, self.version)
+        return role.ChainWritten(effect.txn, Outcome.OK, self.version)
 
-    def create(self, node: Process, effect: CreateLedger) -> LedgerCreated:
+    def create(self, node: Process, effect: role.CreateLedger) -> role.LedgerCreated:
         ledger = self.new_ledger(node.name)
-        return LedgerCreated(effect.txn, ledger.number, ledger.created)
+        return role.LedgerCreated(effect.txn, ledger.number, ledger.created)
 
-    def close_own(self, effect: CloseLedger) -> LedgerClosed:
+    def close_own(self, effect: role.CloseLedger) -> role.LedgerClosed:
         ledger = self.ledgers[effect.ledger]
         if ledger.status is not LedgerStatus.OPEN:
             is_reported = ledger.last_entry is not None and self.rng.random() < 0.5
-            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_reported else None)
+            return role.LedgerClosed(effect.txn, role.Closing.BY_ANOTHER, ledger.last_entry if is_reported else None)
         ledger.takes_adds = False
         ledger.close(self.rng)
-        return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
+        return role.LedgerClosed(effect.txn, role.Closing.CLOSED, ledger.last_entry)
 
     def fence(self, number: int) -> None:
         ledger = self.ledgers[number]
         if ledger.status is LedgerStatus.OPEN:
             ledger.status = LedgerStatus.IN_RECOVERY
-            ledger.takes_adds = not fences(self.protections)
+            ledger.takes_adds = not rules.fences(self.protections)
 
-    def recover(self, effect: CloseLedger) -> LedgerClosed:
+    def recover(self, effect: role.CloseLedger) -> role.LedgerClosed:
         ledger = self.ledgers[effect.ledger]
         if ledger.status is not LedgerStatus.CLOSED:
             ledger.close(self.rng)
-        return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
+        return role.LedgerClosed(effect.txn, role.Closing.CLOSED, ledger.last_entry)
 
-    def write(self, node: Node, effect: Write) -> None:
+    def write(self, node: Node, effect: role.Write) -> None:
         ledger = self.ledgers[effect.ledger]
         for number in range(effect.first, effect.first + effect.count):
             time = node.adds[ledger.number] = max(self.now + self.delay(), node.adds.get(ledger.number, 0))
@@ -373,7 +330,7 @@ class World(Environment):
         if not ledger.takes_adds:
             self.refuse(node, ledger)
         elif not ledger.works:
-            self.later(node.give, WriteFailed(ledger.number, Failure.TROUBLE))
+            self.later(node.give, role.WriteFailed(ledger.number, rules.Failure.TROUBLE))
         else:
             ledger.entries.append(name)
             self.later(self.commit, node, ledger, len(ledger.entries) - 1)
@@ -385,13 +342,13 @@ class World(Environment):
             return
         ledger.committed = max(ledger.committed, entry + 1)
         time = node.answers[ledger.number] = max(self.now + self.delay(), node.answers.get(ledger.number, 0))
-        self.at(time, node.give, Confirmed(ledger.number, entry))
+        self.at(time, node.give, role.Confirmed(ledger.number, entry))
 
     def refuse(self, node: Node, ledger: Ledger) -> None:
         """Say that the ledger is another's, or not before the driver gives up waiting."""
         waits = 0 if self.is_calm or self.rng.random() < 0.8 else 500 * MS
-        failure = Failure.TROUBLE if waits else Failure.FENCED
-        self.after(waits + self.delay(), node.give, WriteFailed(ledger.number, failure))
+        failure = rules.Failure.TROUBLE if waits else rules.Failure.FENCED
+        self.after(waits + self.delay(), node.give, role.WriteFailed(ledger.number, failure))
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -414,9 +371,9 @@ class World(Environment):
             return
         before, self.elected = self.nodes.get(self.elected), name
         if before is not None:
-            self.notify(before, NotElected())
+            self.notify(before, role.NotElected())
         if name in self.nodes:  # else it attaches a batch
-            self.notify(self.nodes[name], Elected())
+            self.notify(self.nodes[name], role.Elected())
 
     def expire(self) -> None:
         """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the
@@ -424,8 +381,8 @@ class World(Environment):
         """
         node = self.nodes.get(self.elected)
         if node is not None:
-            self.notify(node, NotElected())
-            self.notify(node, Elected())
+            self.notify(node, role.NotElected())
+            self.notify(node, role.Elected())
 
     def notify(self, node: Node, event: Event) -> None:
         late = self.rng.random() < 0.3 and not self.is_calm
@@ -449,7 +406,7 @@ class World(Environment):
         elif chance < 0.26:
             node.stopped_until = self.now + rng.randint(0, 500 * MS)
         elif chance < 0.32:
-            node.give(RollOver())
+            node.give(role.RollOver())
         elif chance < 0.36:
             self.trim()
         elif chance < 0.46:
@@ -457,11 +414,11 @@ class World(Environment):
         elif chance < 0.54:
             rng.choice(self.consumers).wake()
         elif chance < 0.545 and len(working) > 1:
-            node.give(Close())
+            node.give(role.Close())
         elif chance < 0.549:
             sealer = self.start()
-            sealer.give(Seal())
-            sealer.give(Elected())
+            sealer.give(role.Seal())
+            sealer.give(role.Elected())
         elif chance < 0.549 + self.batching:
             self.batches.disturb()
         else:
@@ -501,7 +458,7 @@ class World(Environment):
         self.go_on(END + 3_000 * MS)
         last.append(3)
         self.go_on(END + 4_000 * MS)
-        is_sealed = last.role.ended is Reason.SEALED
+        is_sealed = last.role.ended is role.Reason.SEALED
         if is_sealed != self.chain.sealed:
             raise Broken(
                 "seal",
@@ -510,9 +467,9 @@ class World(Environment):
         if not is_sealed and not all(name in self.acknowledged for name in last.data[-3:]):
             raise Broken("liveness", f"{last.name} is elected and can not append: {last.role.status}")
         if not is_sealed:
-            last.give(Close() if self.rng.random() < 0.5 else Seal())
+            last.give(role.Close() if self.rng.random() < 0.5 else role.Seal())
         for node in self.nodes.values():
-            node.give(Close())
+            node.give(role.Close())
         self.go_on(END + 6_000 * MS)
         for node in self.nodes.values():
             if node.works and (node.role.ended is None or not all(node.answered)):
@@ -581,15 +538,15 @@ class World(Environment):
     def read(self, names: list[str]) -> None:
         """A reader goes from ledger to ledger and finds the log."""
         found: list[str] = []
-        at = first_of(self.chain)
+        at = rules.first_of(self.chain)
         skipped = sum(len(self.ledgers[number].end()) for number in self.trimmed)
         while isinstance(at, int):
             ledger = self.ledgers[at]
             found += ledger.end()
-            if not is_through(len(ledger.end()), ledger.last_entry):
+            if not rules.is_through(len(ledger.end()), ledger.last_entry):
                 break
-            at = follows(self.chain, at)
-        if found != names[skipped:] or (self.chain.sealed and at is not Onward.END):
+            at = rules.follows(self.chain, at)
+        if found != names[skipped:] or (self.chain.sealed and at is not rules.Onward.END):
             raise Broken("readers", "a reader finds another log")
 
 
@@ -597,7 +554,7 @@ class World(Environment):
 class Campaign(seeds.Campaign[None]):
     """The seeds of worlds."""
 
-    protections: Protections = ALL
+    protections: rules.Protections = rules.ALL
     counted: ClassVar[tuple[str, ...]] = ("appends",)
     name: ClassVar[str] = "logs"
 

@@ -8,19 +8,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fencepost.errors import SystemFailure
+from fencepost.quorum import messages
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import LinkError, Links, PeerTls, Respond, Return
 from fencepost.quorum.identity import Node, ReplicaKey
-from fencepost.quorum.messages import (
-    AddVoter,
-    AddVoterResponse,
-    AnyRequest,
-    AnyResponse,
-    DescribeQuorum,
-    DescribeQuorumResponse,
-    RemoveVoter,
-    RemoveVoterResponse,
-)
 from fencepost.quorum.rules import PASSING, Error
 from fencepost.tls import Tls
 
@@ -47,9 +38,9 @@ class Administrator:
         self.links = Links(self, lambda: (None, None), connect_timeout=2.0, tls=None if tls is None else PeerTls(tls))
         self._problem = "nobody answers"
 
-    async def describe(self) -> tuple[str, DescribeQuorumResponse]:
+    async def describe(self) -> tuple[str, messages.DescribeQuorumResponse]:
         """The id of the cluster, and the quorum as its leader sees it."""
-        endpoint, found = await self._ask(DescribeQuorum(), DescribeQuorumResponse)
+        endpoint, found = await self._ask(messages.DescribeQuorum(), messages.DescribeQuorumResponse)
         return (await self._who(endpoint)).cluster_id, found
 
     async def add(self, endpoint: str) -> Node:
@@ -60,7 +51,7 @@ class Administrator:
         cluster_id, _ = await self.describe()
         if welcome.cluster_id != cluster_id:
             raise SystemFailure(f"{endpoint} belongs to the cluster {welcome.cluster_id}, and not to {cluster_id}")
-        await self._ask(AddVoter(welcome.node), AddVoterResponse)
+        await self._ask(messages.AddVoter(welcome.node), messages.AddVoterResponse)
         return welcome.node
 
     async def remove(self, host_id: int, directory_id: str = "") -> ReplicaKey:
@@ -70,7 +61,7 @@ class Administrator:
         if not keys or directory_id not in ("", keys[0].directory_id):
             there = ", ".join(str(each.key) for each in found.voters)
             raise SystemFailure(f"{host_id}{directory_id and '-' + directory_id} is no voter: {there} are")
-        await self._ask(RemoveVoter(keys[0]), RemoveVoterResponse)
+        await self._ask(messages.RemoveVoter(keys[0]), messages.RemoveVoterResponse)
         return keys[0]
 
     async def close(self) -> None:
@@ -83,7 +74,7 @@ class Administrator:
         except LinkError as error:
             raise SystemFailure(f"no replica of a quorum answers: {error}") from error
 
-    async def _ask(self, request: AnyRequest, kind: type[R]) -> tuple[str, R]:
+    async def _ask(self, request: messages.AnyRequest, kind: type[R]) -> tuple[str, R]:
         """Ask whoever leads, and again what can not be done yet; where the answer came from, and the answer."""
         told = asyncio.get_running_loop().call_later(PATIENT, self._tell)
         try:
@@ -110,7 +101,7 @@ class Administrator:
     def _tell(self) -> None:
         _logger.warning("not done yet: %s; trying for %g s more", self._problem, self.patience - PATIENT)
 
-    async def _ask_one(self, endpoint: str, request: AnyRequest) -> AnyResponse | None:
+    async def _ask_one(self, endpoint: str, request: messages.AnyRequest) -> messages.AnyResponse | None:
         try:
             return await self.links.ask(endpoint, request)
         except LinkError as error:
@@ -123,10 +114,10 @@ class Administrator:
         """Nobody asks."""
         return Welcome(Node(ReplicaKey(-1, ""), ""))
 
-    def asked(self, request: AnyRequest, respond: Respond) -> None:
+    def asked(self, request: messages.AnyRequest, respond: Respond) -> None:
         """Nobody asks."""
 
-    def answered(self, response: AnyResponse) -> None:
+    def answered(self, response: messages.AnyResponse) -> None:
         """Answers go to futures."""
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:

@@ -15,18 +15,7 @@ from typing import Protocol, cast
 
 from fencepost.errors import SystemFailure
 from fencepost.places import Places
-from fencepost.quorum.driver.frames import (
-    Answered,
-    Ask,
-    Call,
-    Frame,
-    FrameError,
-    FrameReader,
-    Hello,
-    Returned,
-    Welcome,
-    encode,
-)
+from fencepost.quorum.driver import frames
 from fencepost.quorum.identity import Node, ReplicaKey, host_and_port
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 from fencepost.tls import Files, Listener, Tls, names_host
@@ -65,7 +54,7 @@ class PeerTls:
 class Handler(Protocol):
     """The owner of the connections."""
 
-    def welcome(self) -> Welcome:
+    def welcome(self) -> frames.Welcome:
         """The greeting to a replica or administrator that connects."""
 
     def asked(self, request: AnyRequest, respond: Respond) -> None:
@@ -88,7 +77,7 @@ class _Link(asyncio.Protocol):
         self.links = links
         self.transport: asyncio.Transport | None = None
         self.closing = False
-        self._reader = FrameReader(links.max_frame)
+        self._reader = frames.FrameReader(links.max_frame)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -103,18 +92,18 @@ class _Link(asyncio.Protocol):
                 if self.closing:
                     return
                 self.take(frame)
-        except FrameError as error:
+        except frames.FrameError as error:
             self.close(f"it {error}")
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: frames.Frame) -> None:
         """A frame came."""
         raise NotImplementedError
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: frames.Frame) -> None:
         """Send a frame; a connection that does not take any more is closed."""
         if self.closing or self.transport is None:
             return
-        self.transport.write(encode(frame))
+        self.transport.write(frames.encode(frame))
         waiting = self.transport.get_write_buffer_size()
         if waiting > self.links.max_waiting:
             self.close(f"{waiting:,} bytes wait for it to read them")
@@ -195,11 +184,11 @@ class _Incoming(_Link):
         if replica is not None:
             self._reader.limit = self.links.max_frame
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: frames.Frame) -> None:
         handler = self.links.handler
         if not self._greeted:
-            if not isinstance(frame, Hello):
-                raise FrameError("did not say who it is")
+            if not isinstance(frame, frames.Hello):
+                raise frames.FrameError("did not say who it is")
             welcome = handler.welcome()
             error = ""
             if frame.cluster_id is not None and frame.cluster_id != welcome.cluster_id:
@@ -211,7 +200,7 @@ class _Incoming(_Link):
                 if self.transport is not None and not names_host(self.transport, host):
                     error = f"it says that it is {frame.replica}, and its certificate does not name {host}"
             if error:
-                self.send(Welcome(welcome.node, welcome.cluster_id, error=error))
+                self.send(frames.Welcome(welcome.node, welcome.cluster_id, error=error))
                 assert self.transport is not None
                 self.transport.close()
                 self.closing = True
@@ -219,21 +208,21 @@ class _Incoming(_Link):
                 return
             self._is_known(frame.replica)
             self.send(welcome)
-        elif isinstance(frame, Ask):
+        elif isinstance(frame, frames.Ask):
             number, author = frame.number, frame.request.author
             if author is not None and author != self.replica:
-                raise FrameError(f"sent a {type(frame.request).__name__} of {author}, which is another one")
-            handler.asked(frame.request, lambda response: self.send(Answered(number, response)))
-        elif isinstance(frame, Call) and self.replica is not None:
+                raise frames.FrameError(f"sent a {type(frame.request).__name__} of {author}, which is another one")
+            handler.asked(frame.request, lambda response: self.send(frames.Answered(number, response)))
+        elif isinstance(frame, frames.Call) and self.replica is not None:
             number = frame.number
             handler.called(
                 self.replica,
                 self,
                 frame.data,
-                lambda data, error: self.send(Returned(number, data, error)) if number else None,
+                lambda data, error: self.send(frames.Returned(number, data, error)) if number else None,
             )
         else:
-            raise FrameError(f"sent {type(frame).__name__}, which only who is asked sends")
+            raise frames.FrameError(f"sent {type(frame).__name__}, which only who is asked sends")
 
 
 class _Outgoing(_Link):
@@ -242,12 +231,12 @@ class _Outgoing(_Link):
     def __init__(self, links: Links, endpoint: str) -> None:
         super().__init__(links)
         self.endpoint = endpoint
-        self.welcome: Welcome | None = None
+        self.welcome: frames.Welcome | None = None
         self.asked: dict[int, asyncio.Future[AnyResponse] | None] = {}
         self.called: dict[int, asyncio.Future[bytes]] = {}
-        self.opened: asyncio.Future[Welcome] = links.loop.create_future()
+        self.opened: asyncio.Future[frames.Welcome] = links.loop.create_future()
         self.opened.add_done_callback(_retrieve)
-        self._waiting: list[Frame] = []
+        self._waiting: list[frames.Frame] = []
         self._number = 0
         self._is_lost = False
         self._task = links.loop.create_task(self._open())
@@ -273,13 +262,13 @@ class _Outgoing(_Link):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.send(Hello(*self.links.hello()))
+        self.send(frames.Hello(*self.links.hello()))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost(str(error or "it was closed"))
 
-    def take(self, frame: Frame) -> None:
-        if isinstance(frame, Welcome) and self.welcome is None:
+    def take(self, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Welcome) and self.welcome is None:
             if frame.error:
                 _logger.warning("%s refuses connections: %s", self.endpoint, frame.error)
                 self.lost(frame.error)
@@ -290,15 +279,15 @@ class _Outgoing(_Link):
                 self.send(each)
             if not self.opened.done():
                 self.opened.set_result(frame)
-        elif isinstance(frame, Answered) and frame.number in self.asked:
+        elif isinstance(frame, frames.Answered) and frame.number in self.asked:
             if self.welcome is None or frame.response.source != self.welcome.node.key:
-                raise FrameError(f"answered as {frame.response.source}, which is another one")
+                raise frames.FrameError(f"answered as {frame.response.source}, which is another one")
             future = self.asked.pop(frame.number)
             if future is None:
                 self.links.handler.answered(frame.response)
             elif not future.done():
                 future.set_result(frame.response)
-        elif isinstance(frame, Returned) and frame.number in self.called:
+        elif isinstance(frame, frames.Returned) and frame.number in self.called:
             called = self.called.pop(frame.number)
             if not called.done():
                 if frame.error:
@@ -306,9 +295,9 @@ class _Outgoing(_Link):
                 else:
                     called.set_result(frame.data)
         else:
-            raise FrameError(f"sent {type(frame).__name__} that nobody asked for")
+            raise frames.FrameError(f"sent {type(frame).__name__} that nobody asked for")
 
-    def post(self, frame: Frame) -> None:
+    def post(self, frame: frames.Frame) -> None:
         """Send it as soon as the connection is open."""
         if self.welcome is not None:
             self.send(frame)
@@ -416,14 +405,14 @@ class Links:
         link = self._to(endpoint)
         number = link.next_number()
         link.asked[number] = None
-        link.post(Ask(number, request))
+        link.post(frames.Ask(number, request))
 
     def ask(self, endpoint: str, request: AnyRequest) -> asyncio.Future[AnyResponse]:
         """Send a request, for a future with its response, or :class:`LinkError`."""
         link = self._to(endpoint)
         number, future = link.next_number(), self.loop.create_future()
         link.asked[number] = future
-        link.post(Ask(number, request))
+        link.post(frames.Ask(number, request))
         return future
 
     def call(self, endpoint: str, data: bytes) -> asyncio.Future[bytes]:
@@ -431,14 +420,14 @@ class Links:
         link = self._to(endpoint)
         number, future = link.next_number(), self.loop.create_future()
         link.called[number] = future
-        link.post(Call(number, data))
+        link.post(frames.Call(number, data))
         return future
 
     def notify(self, endpoint: str, data: bytes) -> None:
         """As :meth:`call`, and nothing is expected."""
-        self._to(endpoint).post(Call(0, data))
+        self._to(endpoint).post(frames.Call(0, data))
 
-    async def identify(self, endpoint: str) -> Welcome:
+    async def identify(self, endpoint: str) -> frames.Welcome:
         """The replica that listens at an endpoint. Raises :class:`LinkError`."""
         return await asyncio.shield(self._to(endpoint).opened)
 
@@ -463,12 +452,12 @@ class Links:
         await asyncio.sleep(0)
 
 
-def _known(welcome: Welcome, replica: ReplicaKey | None) -> Node | None:
+def _known(welcome: frames.Welcome, replica: ReplicaKey | None) -> Node | None:
     """The voter that a replica says it is."""
     return None if replica is None else welcome.voters.node(replica)
 
 
-def _retrieve(future: asyncio.Future[Welcome]) -> None:
+def _retrieve(future: asyncio.Future[frames.Welcome]) -> None:
     """Nobody need wait for a connection to be opened."""
     if not future.cancelled():
         future.exception()

@@ -38,44 +38,7 @@ from fencepost.quorum.messages import (
     FetchResponse,
     FetchSnapshotResponse,
 )
-from fencepost.quorum.roles.interface import (
-    Accepted,
-    Append,
-    BecameLeader,
-    CancelTimer,
-    Commit,
-    DeleteBefore,
-    Disconnected,
-    Distrusted,
-    Effect,
-    Event,
-    InstallSnapshot,
-    LeaderChanged,
-    LostLeadership,
-    Proposed,
-    Refused,
-    Reply,
-    ReplyWithBatches,
-    ReplyWithSnapshot,
-    RequestReceived,
-    Resign,
-    ResponseReceived,
-    Send,
-    SendHighWatermark,
-    SetTimer,
-    Settings,
-    SnapshotDamaged,
-    SnapshotInstalled,
-    SnapshotTaken,
-    Started,
-    Stored,
-    StoreState,
-    TimerFired,
-    Trace,
-    Truncate,
-    VotersChanged,
-    WriteSnapshot,
-)
+from fencepost.quorum.roles import interface
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error
 from fencepost.quorum.traces import Tracer
@@ -153,7 +116,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a node: those of its ``replica``, its ``limits``, and the endpoints to ask for a leader
     (``bootstrap``)."""
 
-    replica: Settings
+    replica: interface.Settings
     limits: Limits = DEFAULT_LIMITS
     bootstrap: tuple[str, ...] = ()
 
@@ -220,12 +183,12 @@ class QuorumNode:
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
         """The epoch, the leader and whether it is this replica, as the state machine has heard last."""
         # The role
-        self._events: deque[Event] = deque()
-        self._effects: deque[Effect] = deque()
+        self._events: deque[interface.Event] = deque()
+        self._effects: deque[interface.Effect] = deque()
         self._running = False
         self._blocked = False
         self._carry_out = self._handlers()
-        self._timers = Timers(lambda timer: self.deliver(TimerFired(timer)), process.loop, process.draw)
+        self._timers = Timers(lambda timer: self.deliver(interface.TimerFired(timer)), process.loop, process.draw)
         self._distrusted_at = -_COMPLAINTS
         """When a message was last logged that no sound member sends."""
         # Requests and proposals
@@ -243,31 +206,31 @@ class QuorumNode:
         is_due = self.log.file_count > self.limits.files
         self._snapshot = _SnapshotProgress(begun, -self.log.size_from(begun), is_due)
 
-    def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
-        handlers: dict[type[Effect], Callable[[Any], None]] = {
-            StoreState: self._store_election,
-            Append: self._append,
-            Truncate: self._truncate,
-            DeleteBefore: self._delete_before,
-            WriteSnapshot: self._write_fetched,
-            InstallSnapshot: self._install,
-            Send: self._send,
-            Reply: lambda effect: self._reply(effect.connection, effect.response),
-            ReplyWithBatches: self._reply_with_batches,
-            ReplyWithSnapshot: self._reply_with_snapshot,
-            SetTimer: lambda effect: self._timers.set(effect),
-            CancelTimer: lambda effect: self._timers.cancel(effect.timer),
-            Commit: self._commit,
-            Accepted: lambda effect: self._proposals.accept(effect.token, effect.end_offset, effect.epoch),
-            Refused: lambda effect: self._proposals.refuse(effect.token),
-            BecameLeader: lambda effect: self.machine.became_leader(effect.epoch),
-            LostLeadership: lambda effect: self._proposals.lose(),
-            Distrusted: lambda effect: self._distrust(effect.reason),
-            LeaderChanged: lambda effect: None,  # see _look_at_leader: epochs count, too
-            VotersChanged: lambda effect: None,
+    def _handlers(self) -> dict[type[interface.Effect], Callable[[Any], None]]:
+        handlers: dict[type[interface.Effect], Callable[[Any], None]] = {
+            interface.StoreState: self._store_election,
+            interface.Append: self._append,
+            interface.Truncate: self._truncate,
+            interface.DeleteBefore: self._delete_before,
+            interface.WriteSnapshot: self._write_fetched,
+            interface.InstallSnapshot: self._install,
+            interface.Send: self._send,
+            interface.Reply: lambda effect: self._reply(effect.connection, effect.response),
+            interface.ReplyWithBatches: self._reply_with_batches,
+            interface.ReplyWithSnapshot: self._reply_with_snapshot,
+            interface.SetTimer: lambda effect: self._timers.set(effect),
+            interface.CancelTimer: lambda effect: self._timers.cancel(effect.timer),
+            interface.Commit: self._commit,
+            interface.Accepted: lambda effect: self._proposals.accept(effect.token, effect.end_offset, effect.epoch),
+            interface.Refused: lambda effect: self._proposals.refuse(effect.token),
+            interface.BecameLeader: lambda effect: self.machine.became_leader(effect.epoch),
+            interface.LostLeadership: lambda effect: self._proposals.lose(),
+            interface.Distrusted: lambda effect: self._distrust(effect.reason),
+            interface.LeaderChanged: lambda effect: None,  # see _look_at_leader: epochs count, too
+            interface.VotersChanged: lambda effect: None,
         }
         if self._tracer is not None:
-            handlers[Trace] = self._tracer.did
+            handlers[interface.Trace] = self._tracer.did
         return handlers
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -276,13 +239,13 @@ class QuorumNode:
         """Begin to take part."""
         contents, self._contents = self._contents, None
         assert contents is not None
-        self.deliver(Started(contents.election, contents.index))
+        self.deliver(interface.Started(contents.election, contents.index))
 
     async def stop(self) -> None:
         """End: a leader tells the others, so that they need not wait to find out. What is in the log is durable then,
         unless the disk has failed."""
         if not self.stopped:
-            self.deliver(Resign())
+            self.deliver(interface.Resign())
             await asyncio.sleep(0)
         failed, self.stopped = self.stopped, True
         self._timers.stop()
@@ -314,17 +277,17 @@ class QuorumNode:
         self._replies[number] = respond
         if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
             self._fetches.record(request, self.replica.log.end_offset)
-        self.deliver(RequestReceived(number, request))
+        self.deliver(interface.RequestReceived(number, request))
 
     def answered(self, response: AnyResponse) -> None:
         """A response came."""
         if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
             self.heard_at = self._loop.time()
-        self.deliver(ResponseReceived(response))
+        self.deliver(interface.ResponseReceived(response))
 
     def disconnected(self, endpoint: str) -> None:
         """A connection is gone."""
-        self.deliver(Disconnected(endpoint))
+        self.deliver(interface.Disconnected(endpoint))
         if not self.stopped:
             self.machine.link_lost(endpoint)
 
@@ -381,16 +344,16 @@ class QuorumNode:
         self._proposing = False
         while self._proposals.gathered and not self.stopped:
             token = next(self._numbers)
-            self.deliver(Proposed(token, self._proposals.take(token, self.limits.batch)))
+            self.deliver(interface.Proposed(token, self._proposals.take(token, self.limits.batch)))
 
     def send_high_watermark(self, replica: ReplicaKey) -> None:
         """A replica has clients that wait for a record which is committed by now: if this replica leads, it sends its
         high watermark to that one at once."""
-        self.deliver(SendHighWatermark(replica))
+        self.deliver(interface.SendHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
 
-    def deliver(self, event: Event) -> None:
+    def deliver(self, event: interface.Event) -> None:
         """Something happens to the role."""
         if self.stopped:
             return
@@ -432,16 +395,16 @@ class QuorumNode:
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
-    def _store_election(self, effect: StoreState) -> None:
+    def _store_election(self, effect: interface.StoreState) -> None:
         store_election(self.files, effect.election)
         if self._tracer is not None:
             self._tracer.stored(effect.election)
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: interface.Append) -> None:
         self.log.append(effect.batches)
         self._sync()
 
-    def _truncate(self, effect: Truncate) -> None:
+    def _truncate(self, effect: interface.Truncate) -> None:
         self.log.truncate(effect.end_offset)
         self._sync()
 
@@ -464,7 +427,7 @@ class QuorumNode:
             return
         stored = self.log.written()
         self._syncing = False
-        self.deliver(Stored(stored))
+        self.deliver(interface.Stored(stored))
         if self._proposals.gathered and not self._proposing:
             self._propose()
         self._sync()
@@ -485,7 +448,7 @@ class QuorumNode:
             self._propose()
             self._sync()
 
-    def _delete_before(self, effect: DeleteBefore) -> None:
+    def _delete_before(self, effect: interface.DeleteBefore) -> None:
         first = self.log.delete_before(effect.offset)
         self._log_worker.do(lambda: self.log.remove_files(first), self._done)
 
@@ -495,7 +458,7 @@ class QuorumNode:
 
     # -- the state machine ---------------------------------------------------------------------------------------------
 
-    def _commit(self, effect: Commit) -> None:
+    def _commit(self, effect: interface.Commit) -> None:
         """Apply what is committed, a slice at a time."""
         while self.applied < effect.offset:
             batches = self.log.read(self.applied, _SLICE)
@@ -552,14 +515,14 @@ class QuorumNode:
         if error is not None:
             self._fail(error)
         else:
-            self.deliver(SnapshotTaken(snapshot))
+            self.deliver(interface.SnapshotTaken(snapshot))
 
-    def _write_fetched(self, effect: WriteSnapshot) -> None:
+    def _write_fetched(self, effect: interface.WriteSnapshot) -> None:
         if effect.position == 0 or self._snapshot.fetched is None:
             self._snapshot.fetched = Fetched(self.files, effect.snapshot)
         self._snapshot.fetched.write(effect.position, effect.data)
 
-    def _install(self, effect: InstallSnapshot) -> None:
+    def _install(self, effect: interface.InstallSnapshot) -> None:
         """Install the fetched snapshot. Nothing goes on before the snapshot is durable and loaded."""
         fetched, self._snapshot.fetched = self._snapshot.fetched, None
         assert fetched is not None and fetched.end == effect.snapshot
@@ -569,7 +532,7 @@ class QuorumNode:
         def installed(error: BaseException | None) -> None:
             if isinstance(error, Damage):
                 _logger.warning("what was fetched is no snapshot, and is fetched anew: %s", error)
-                self._events.append(SnapshotDamaged(effect.snapshot))
+                self._events.append(interface.SnapshotDamaged(effect.snapshot))
             elif error is not None:
                 self._fail(error)
                 return
@@ -590,11 +553,11 @@ class QuorumNode:
         self._snapshot.bytes_before = self.log.appended_bytes
         self.machine.restore(records)
         self._sync()
-        self._events.append(SnapshotInstalled(snapshot))
+        self._events.append(interface.SnapshotInstalled(snapshot))
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: interface.Send) -> None:
         if self._tracer is not None:
             self._tracer.sends(effect.request)
         self.links.send(effect.endpoint, effect.request)  # type: ignore[arg-type]
@@ -612,7 +575,7 @@ class QuorumNode:
             response = self._fetches.with_times(response)
         self._replies.pop(connection)(response)
 
-    def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
+    def _reply_with_batches(self, effect: interface.ReplyWithBatches) -> None:
         try:
             batches = self.log.read(effect.response.log_end.offset, self.limits.fetch)
         except ValueError:  # a log that ends within a batch is that of no replica
@@ -620,7 +583,7 @@ class QuorumNode:
         else:
             self._reply(effect.connection, msgspec.structs.replace(effect.response, batches=tuple(batches)))
 
-    def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
+    def _reply_with_snapshot(self, effect: interface.ReplyWithSnapshot) -> None:
         response = effect.response
         name = name_of(response.snapshot)
         if name not in self.files.names():

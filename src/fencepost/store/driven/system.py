@@ -20,36 +20,9 @@ from fencepost.spec.values import Message
 from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, protocol_request
 from fencepost.store.entries import Digests, header
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, ReadLac, Request, Response
+from fencepost.store.roles import interface
 from fencepost.store.roles.adds import Adds, PlainLoops
 from fencepost.store.roles.bookie import Bookie
-from fencepost.store.roles.interface import (
-    Answer,
-    Asked,
-    BookiesChanged,
-    Call,
-    CreateMetadata,
-    Effect,
-    Error,
-    Event,
-    Found,
-    Journal,
-    JournalSynced,
-    LookUp,
-    MetadataAnswer,
-    Outcome,
-    ReadEntries,
-    ReadMetadata,
-    ReadOver,
-    Received,
-    Result,
-    Send,
-    SendReads,
-    SetTimer,
-    Store,
-    TimerFired,
-    Unanswered,
-    WriteMetadata,
-)
 from fencepost.store.roles.metadata import MetadataView
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.reading import Answers, Readings
@@ -170,16 +143,16 @@ class System:
         self.lost: dict[Channel, int] = {}
         self.dropped: dict[Channel, int] = {}
         """Messages that were on their way to a bookie that crashed, where the protocol does not know of losses."""
-        self.writes: dict[str, WriteMetadata | CreateMetadata] = {}
+        self.writes: dict[str, interface.WriteMetadata | interface.CreateMetadata] = {}
         """Writes that are on their way to the metadata service; ``reads``: so are these."""
         self.reads: dict[str, int] = {}
-        self.answers: dict[str, tuple[int, Outcome, int]] = {}
+        self.answers: dict[str, tuple[int, interface.Outcome, int]] = {}
         """Answers of the metadata service that clients have not received yet."""
         self.timers: dict[str, tuple[tuple[Any, int], ...]] = {}
         """The keys of the timers of clients that are set, and when each is due."""
         self.found: dict[str, bytes] = {}
         """What has been sent to readers."""
-        self.results: dict[str, tuple[Result, ...]] = {}
+        self.results: dict[str, tuple[interface.Result, ...]] = {}
         self.metadata: LedgerMetadata | None = None
         self.version = 0
         self.left: dict[str, frozenset[str]] = {}
@@ -238,70 +211,74 @@ class System:
         self.roles[b] = Bookie(self.protections)
         self.own.add(b)
         self.stored[b] = {}
-        self._give_bookie(b, Call(1, "enter limbo", (LEDGER,)))
+        self._give_bookie(b, interface.Call(1, "enter limbo", (LEDGER,)))
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def ask(self, b: str, txn: int, request: Request) -> Response:
         """Let a bookie take a request; its response."""
-        answers = [effect.response for effect in self._give_bookie(b, Asked(1, txn, request)) if type(effect) is Answer]
+        answers = [
+            effect.response
+            for effect in self._give_bookie(b, interface.Asked(1, txn, request))
+            if type(effect) is interface.Answer
+        ]
         if len(answers) != 1:
             raise Difference(f"what {b} answers to {request!r}", "one answer", answers)
         return answers[0]
 
-    def _give_bookie(self, b: str, event: Event) -> list[Effect]:
+    def _give_bookie(self, b: str, event: interface.Event) -> list[interface.Effect]:
         """Let an event happen to a bookie, and its disk do its work; the answers and results that the bookie sends."""
-        role, sent = self.role(b), list[Effect]()
+        role, sent = self.role(b), list[interface.Effect]()
         stored, events = self.stored[b], deque([event])
         while events:
             written = 0
             for effect in role.receive(events.popleft(), 0):
-                if type(effect) is Journal:
+                if type(effect) is interface.Journal:
                     written = effect.position
-                elif type(effect) is Store:
+                elif type(effect) is interface.Store:
                     stored[effect.entry_id] = effect.body
-                elif type(effect) is LookUp:
+                elif type(effect) is interface.LookUp:
                     entry_id = max(stored, default=-1) if effect.entry_id == NO_ENTRY_YET else effect.entry_id
                     code = Code.OK if entry_id in stored else Code.NO_ENTRY
-                    events.append(Found(effect.number, code, entry_id, stored.get(entry_id)))
-                elif type(effect) in (Answer, Result):
+                    events.append(interface.Found(effect.number, code, entry_id, stored.get(entry_id)))
+                elif type(effect) in (interface.Answer, interface.Result):
                     sent.append(effect)
                 else:
                     raise Difference(f"what {b} wants done", "nothing else", effect)
             if written:
-                events.append(JournalSynced(written))
+                events.append(interface.JournalSynced(written))
         return sent
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def give(self, c: str, event: Event, now: int = 0) -> None:
+    def give(self, c: str, event: interface.Event, now: int = 0) -> None:
         """Let an event happen to a client."""
-        detour = list[Send]()
+        detour = list[interface.Send]()
         for effect in self.role(c).receive(event, now):
-            if type(effect) is Send:
+            if type(effect) is interface.Send:
                 if self._is_detour(c, effect.request):
                     detour.append(effect)
                 else:
                     self._want(c, effect)
-            elif type(effect) is SendReads:
+            elif type(effect) is interface.SendReads:
                 for entry_id in effect.entry_ids:
-                    self._want(c, Send(effect.reading, effect.bookie, ReadEntry(LEDGER, entry_id)))
-            elif type(effect) is WriteMetadata or type(effect) is CreateMetadata:
+                    self._want(c, interface.Send(effect.reading, effect.bookie, ReadEntry(LEDGER, entry_id)))
+            elif type(effect) is interface.WriteMetadata or type(effect) is interface.CreateMetadata:
                 self.writes[c] = effect
-            elif type(effect) is ReadMetadata:
+            elif type(effect) is interface.ReadMetadata:
                 self.reads[c] = effect.txn
-            elif type(effect) is SetTimer:
+            elif type(effect) is interface.SetTimer:
                 self.timers[c] = (*self.timers.get(c, ()), (effect.key, now + effect.delay))
-            elif type(effect) is ReadOver:
-                result = Result(effect.token, self.found.get(c), effect.error)
+            elif type(effect) is interface.ReadOver:
+                result = interface.Result(effect.token, self.found.get(c), effect.error)
                 self.results[c] = (*self.results.get(c, ()), result)
-            elif type(effect) is Result:
+            elif type(effect) is interface.Result:
                 self.results[c] = (*self.results.get(c, ()), effect)
             else:
                 raise Difference(f"what {c} wants done", "nothing else", effect)
         # The bookie with the highest LAC answers first: a reader does not wait for all.
         for send in sorted(detour, key=lambda send: self.lac_of_last(send.bookie), reverse=True):
-            self.give(c, Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
+            self.give(c, interface.Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
 
     def _is_detour(self, c: str, request: Request) -> bool:
         """Whether a role asks for something that the protocol knows without asking, or that makes no difference there:
@@ -314,7 +291,7 @@ class System:
         stored = self.stored[b]
         return header(stored[max(stored)])[2] + 1 if stored else 0
 
-    def _want(self, c: str, send: Send) -> None:
+    def _want(self, c: str, send: interface.Send) -> None:
         try:
             message = protocol_request(send.request)
         except NoCounterpart as error:
@@ -324,24 +301,24 @@ class System:
     def call(self, c: str, operation: str, *arguments: Any) -> int:
         """Let the caller of a client call an operation; the token of its result."""
         token = len(self.results.get(c, ())) + 1
-        self.give(c, Call(token, operation, arguments))
+        self.give(c, interface.Call(token, operation, arguments))
         return token
 
     def read(self, c: str, entry_id: int) -> None:
         """Let the caller of a reader want an entry."""
-        self.give(c, ReadEntries(len(self.results[c]) + 1, entry_id, entry_id))
+        self.give(c, interface.ReadEntries(len(self.results[c]) + 1, entry_id, entry_id))
 
     def list_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
         """Notify a client of the list of bookies."""
-        self.give(c, BookiesChanged(bookies))
+        self.give(c, interface.BookiesChanged(bookies))
 
     def fire(self, c: str) -> None:
         """Fire all timers of a client that are set by now."""
         timers, self.timers[c] = self.timers.get(c, ()), ()
         for key, due in timers:
-            self.give(c, TimerFired(key), due)
+            self.give(c, interface.TimerFired(key), due)
 
-    def error_of(self, c: str) -> Error | None:
+    def error_of(self, c: str) -> interface.Error | None:
         """The error of the last call of a client that ended; None if it has none, or no call has ended."""
         results = self.results.get(c)
         return results[-1].error if results else None
@@ -382,7 +359,7 @@ class System:
     def answered(self, c: str, b: str, txn: int, message: Message, response: Response | None) -> None:
         """A bookie answers a client, or (None) the client gives up waiting for it."""
         if not isinstance(self.roles[c], Reader):
-            self.give(c, Unanswered(txn, b) if response is None else Received(txn, b, response))
+            self.give(c, interface.Unanswered(txn, b) if response is None else interface.Received(txn, b, response))
             return
         assert isinstance(message, (ReadRequest, ReadResponse))
         assert response is None or isinstance(response, ReadEntryResponse)
@@ -395,11 +372,11 @@ class System:
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
-    def answer_write(self, c: str, outcome: Outcome, txn: int, version: int = -1) -> None:
+    def answer_write(self, c: str, outcome: interface.Outcome, txn: int, version: int = -1) -> None:
         """Answer the write of a client. Where the outcome is unknown, or the write was refused, the client reads the
         metadata again."""
-        self.give(c, MetadataAnswer(txn, outcome, version))
-        if outcome is Outcome.UNKNOWN:
+        self.give(c, interface.MetadataAnswer(txn, outcome, version))
+        if outcome is interface.Outcome.UNKNOWN:
             self.fire(c)
         self.answer_read(c)
 
@@ -411,6 +388,6 @@ class System:
             return
         metadata, version = seen or (self.metadata, self.version)
         if metadata is None:
-            self.give(c, MetadataAnswer(txn, Outcome.NO_LEDGER))
+            self.give(c, interface.MetadataAnswer(txn, interface.Outcome.NO_LEDGER))
         else:
-            self.give(c, MetadataAnswer(txn, Outcome.OK, version, metadata))
+            self.give(c, interface.MetadataAnswer(txn, interface.Outcome.OK, version, metadata))

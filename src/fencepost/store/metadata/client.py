@@ -29,19 +29,7 @@ from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import KazooState
 
 from fencepost import sasl
-from fencepost.store.errors import (
-    BadVersionError,
-    BookieExistsError,
-    ClusterExistsError,
-    CookieExistsError,
-    LedgerExistsError,
-    MetadataServiceError,
-    NoClusterError,
-    NoSuchCookieError,
-    NoSuchLedgerError,
-    OutcomeUnknownError,
-    UnknownLayoutError,
-)
+from fencepost.store import errors
 from fencepost.store.metadata import paths, registration, serialization
 from fencepost.store.metadata.address import Address, parse
 from fencepost.store.metadata.registration import BookieServiceInfo
@@ -229,7 +217,7 @@ class MetadataClient:
                     )
                     await client._connected.wait()
             if client._is_refused and client.credentials is not None:
-                raise MetadataServiceError(
+                raise errors.MetadataServiceError(
                     f"the metadata service at {client.address.hosts} does not let {client.credentials.user} in: is the"
                     " password right, and is the user known there?"
                 )
@@ -237,7 +225,7 @@ class MetadataClient:
         except BaseException as error:
             await client.close()
             if isinstance(error, TimeoutError):
-                raise MetadataServiceError(
+                raise errors.MetadataServiceError(
                     f"no metadata service answers at {client.address.hosts} within {connect_timeout:g} s"
                 ) from None
             raise
@@ -337,7 +325,7 @@ class MetadataClient:
         transaction.create(self._path(paths.LAYOUT), layout.encode())
         results = await self._once("a new cluster", transaction.commit_async)
         if any(isinstance(result, exceptions.NodeExistsError) for result in results):
-            raise ClusterExistsError(f"there is a cluster at {self.address} already")
+            raise errors.ClusterExistsError(f"there is a cluster at {self.address} already")
         failed = next((result for result in results if isinstance(result, Exception)), None)
         if failed is not None:
             raise self._refused("a new cluster", failed)
@@ -361,7 +349,9 @@ class MetadataClient:
         try:
             data, _ = await self._asked(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
         except exceptions.NoNodeError:
-            raise NoClusterError(f"there is no cluster at {self.address}: make one, or correct the address") from None
+            raise errors.NoClusterError(
+                f"there is no cluster at {self.address}: make one, or correct the address"
+            ) from None
         return str(data.decode())
 
     async def _read_layout(self) -> None:
@@ -377,12 +367,12 @@ class MetadataClient:
             "hierarchical",
             "longhierarchical",
         ):
-            raise UnknownLayoutError(
+            raise errors.UnknownLayoutError(
                 f"the ledgers at {self.address} are laid out by {layout or version!r}, and only {_HIERARCHICAL} is"
                 " known"
             )
         if self.address.layout not in (None, layout):
-            raise UnknownLayoutError(
+            raise errors.UnknownLayoutError(
                 f"the ledgers at {self.address} are laid out by {layout}, not by {self.address.layout}"
             )
         self._long_paths = layout in (_LONG_HIERARCHICAL, "longhierarchical")
@@ -397,10 +387,10 @@ class MetadataClient:
                 await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
                 return 0
             except exceptions.NodeExistsError:
-                raise LedgerExistsError(f"ledger {ledger} exists already") from None
+                raise errors.LedgerExistsError(f"ledger {ledger} exists already") from None
             except exceptions.NoNodeError:
                 if not await self.is_initialised():
-                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(path.rpartition("/")[0])
 
     async def read_ledger(self, ledger: int, watch: Callable[[int], None] | None = None) -> LedgerInService:
@@ -414,11 +404,13 @@ class MetadataClient:
             watched = (watch, ledger) if watch is not None else None
             data, stat = await self._asked(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
         except exceptions.NoNodeError:
-            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
         try:
             return LedgerInService(serialization.from_bytes(data), stat.version, stat.ctime)
         except serialization.MetadataFormatError as error:
-            raise UnknownLayoutError(f"the metadata of ledger {ledger} are damaged or foreign: {error}") from error
+            raise errors.UnknownLayoutError(
+                f"the metadata of ledger {ledger} are damaged or foreign: {error}"
+            ) from error
 
     async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
         """Replace the metadata of a ledger if their version is still this one; gives the next. Raises
@@ -428,9 +420,9 @@ class MetadataClient:
         try:
             stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
         except exceptions.BadVersionError:
-            raise BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+            raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
         except exceptions.NoNodeError:
-            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
         return int(stat.version)
 
     async def delete_ledger(self, ledger: int, version: int = _ANY_VERSION) -> None:
@@ -440,11 +432,11 @@ class MetadataClient:
         try:
             await self._once(f"ledger {ledger}", self._kazoo.delete_async, path, version)
         except exceptions.BadVersionError:
-            raise BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+            raise errors.BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
         except exceptions.NoNodeError:
-            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+            raise errors.NoSuchLedgerError(f"there is no ledger {ledger}") from None
         # The nodes above go too when they are empty, as Java's client has it; that may fail for many reasons, all good.
-        with contextlib.suppress(exceptions.KazooException, MetadataServiceError):
+        with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
             while (path := path.rpartition("/")[0]) != self.address.root:
                 await self._once(path, self._kazoo.delete_async, path)
 
@@ -453,7 +445,7 @@ class MetadataClient:
         try:
             tops = await self._asked(self._kazoo.get_children_async, self.address.root)
         except exceptions.NoNodeError:
-            raise NoClusterError(f"there is no cluster at {self.address}") from None
+            raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         tops = sorted((each for each in tops if paths.TOP.fullmatch(each)), key=lambda each: (len(each), each))
         for top in tops:
             async for path in self._leaves(top, 2 if len(top) == 2 else 4):
@@ -489,7 +481,7 @@ class MetadataClient:
         async def read(ledger: int) -> tuple[int, LedgerMetadata] | None:
             try:
                 return ledger, (await self.read_ledger(ledger)).metadata
-            except NoSuchLedgerError:  # it was deleted meanwhile
+            except errors.NoSuchLedgerError:  # it was deleted meanwhile
                 return None
 
         return [found for found in await asyncio.gather(*map(read, ledgers)) if found is not None]
@@ -527,7 +519,7 @@ class MetadataClient:
         prefix = self._path(f"{folder}/ID-")
         path = await self._asked(self._kazoo.create_async, prefix, b"", None, True, True, True)
         text = path.removeprefix(prefix)
-        with contextlib.suppress(exceptions.KazooException, MetadataServiceError):
+        with contextlib.suppress(exceptions.KazooException, errors.MetadataServiceError):
             await self._once(path, self._kazoo.delete_async, path)  # it would go with the session in any case
         return int(text) if text.isdecimal() and int(text) < paths.FIRST_LONG_ID else None
 
@@ -549,7 +541,7 @@ class MetadataClient:
         try:
             writable = await self._asked(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
         except exceptions.NoNodeError:
-            raise NoClusterError(f"there is no cluster at {self.address}") from None
+            raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
         try:
             read_only = await self._asked(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
         except exceptions.NoNodeError:
@@ -590,7 +582,7 @@ class MetadataClient:
                 registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version
             )
         except (exceptions.BadVersionError, exceptions.NoNodeError):
-            raise BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
+            raise errors.BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
 
     async def register_bookie(
         self, bookie: str, info: BookieServiceInfo, read_only: bool = False, replace: bool = False
@@ -610,7 +602,7 @@ class MetadataClient:
                 break
             except exceptions.NoNodeError:
                 if not await self.is_initialised():
-                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(self._path(folder))
             except exceptions.NodeExistsError:
                 if not replace:  # the time before the service answered is not the other session's
@@ -618,7 +610,7 @@ class MetadataClient:
                 if await self._is_registered(path, data, replace):
                     break
                 if self.loop.time() > end:
-                    raise BookieExistsError(
+                    raise errors.BookieExistsError(
                         f"another process is registered as the bookie {bookie}, and its session does not expire"
                     ) from None
         with contextlib.suppress(exceptions.NoNodeError):
@@ -655,7 +647,7 @@ class MetadataClient:
         try:
             data, stat = await self._asked(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
         except exceptions.NoNodeError:
-            raise NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
+            raise errors.NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
         return data, stat.version
 
     async def write_cookie(self, bookie: str, data: bytes, version: int | None = None) -> int:
@@ -671,11 +663,11 @@ class MetadataClient:
             await self._once(what, self._kazoo.create_async, path, data)
             return 0
         except exceptions.NodeExistsError:
-            raise CookieExistsError(f"the metadata service has {what} already") from None
+            raise errors.CookieExistsError(f"the metadata service has {what} already") from None
         except exceptions.NoNodeError:
-            raise NoSuchCookieError(f"the metadata service does not have {what}") from None
+            raise errors.NoSuchCookieError(f"the metadata service does not have {what}") from None
         except exceptions.BadVersionError:
-            raise BadVersionError(f"{what} was changed by somebody else") from None
+            raise errors.BadVersionError(f"{what} was changed by somebody else") from None
 
     async def delete_cookie(self, bookie: str, version: int = _ANY_VERSION) -> None:
         """Delete a bookie's cookie. Raises as :meth:`write_cookie`."""
@@ -683,9 +675,9 @@ class MetadataClient:
         try:
             await self._once(what, self._kazoo.delete_async, path, version)
         except exceptions.NoNodeError:
-            raise NoSuchCookieError(f"the metadata service does not have {what}") from None
+            raise errors.NoSuchCookieError(f"the metadata service does not have {what}") from None
         except exceptions.BadVersionError:
-            raise BadVersionError(f"{what} was changed by somebody else") from None
+            raise errors.BadVersionError(f"{what} was changed by somebody else") from None
 
     # -- nodes by their paths ------------------------------------------------------------------------------------------
 
@@ -730,7 +722,7 @@ class MetadataClient:
                 return None
             except exceptions.NoNodeError:  # somebody may have deleted the one above meanwhile, which was empty
                 if not await self.is_initialised():
-                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                    raise errors.NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(path.rpartition("/")[0])
 
     async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
@@ -761,13 +753,13 @@ class MetadataClient:
         try:
             return self._path(paths.ledger_path(ledger, self._long_paths))
         except ValueError as error:
-            raise NoSuchLedgerError(str(error)) from None
+            raise errors.NoSuchLedgerError(str(error)) from None
 
     def _fitting(self, ledger: int, metadata: LedgerMetadata) -> bytes:
         """The bytes of metadata that a service takes; it cuts the connection of a client that sends more."""
         data = serialization.to_bytes(metadata)
         if len(data) > LARGEST_NODE:
-            raise MetadataServiceError(
+            raise errors.MetadataServiceError(
                 f"the metadata of ledger {ledger} have {len(data):,} bytes: a metadata service takes {LARGEST_NODE:,}"
             )
         return data
@@ -792,7 +784,7 @@ class MetadataClient:
             async with asyncio.timeout(self.operation_timeout):
                 return await self._answer(operation(*arguments))
         except (*_LOST, TimeoutError):
-            raise OutcomeUnknownError(
+            raise errors.OutcomeUnknownError(
                 f"the metadata service at {self.address.hosts} did not answer: whether {what} was changed is not known"
             ) from None
         except (
@@ -814,9 +806,9 @@ class MetadataClient:
         while True:
             try:
                 return await self._once(arguments[0], operation, *arguments)
-            except OutcomeUnknownError:
+            except errors.OutcomeUnknownError:
                 if self._is_closed or self.loop.time() > end:
-                    raise OutcomeUnknownError(
+                    raise errors.OutcomeUnknownError(
                         f"the metadata service at {self.address.hosts} did not answer for {self.operation_timeout:g} s"
                     ) from None
                 with contextlib.suppress(TimeoutError):
@@ -838,14 +830,14 @@ class MetadataClient:
         asked.rawlink(lambda _: self._hop(resolve))
         return await future
 
-    def _refused(self, what: str, error: Exception) -> MetadataServiceError:
+    def _refused(self, what: str, error: Exception) -> errors.MetadataServiceError:
         if isinstance(error, exceptions.SessionClosedRequireSaslError):
-            return MetadataServiceError(
+            return errors.MetadataServiceError(
                 f"the metadata service at {self.address.hosts} wants clients to authenticate: name a file with"
                 f" user:password in {CREDENTIALS}"
             )
         reason = str(error) or type(error).__name__.removesuffix("Error")
-        return MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
+        return errors.MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
 
     def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
