@@ -37,6 +37,7 @@ from fencepost import (
     sometimes,
     state,
 )
+from fencepost.protocols.protections import switched_on
 from fencepost.quorum.identity import NO_VOTERS, Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LogIndex, OffsetAndEpoch, Snapshot, VotersRecord
 from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response, Vote, VoteResponse
@@ -44,21 +45,6 @@ from fencepost.quorum.roles import interface as role
 from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error, Protections
 from fencepost.quorum.transitions import State
-
-SWITCHES = (
-    "one_vote_an_epoch",
-    "logs_are_compared",
-    "leader_counts_stored",
-    "logs_are_matched",
-    "votes_are_kept",
-    "majority_of_voters",
-    "only_voters_count",
-    "one_change_at_a_time",
-    "commit_before_change",
-    "removed_leader_resigns",
-    "removed_voters_campaign",
-)
-
 
 REMOVAL: Mapping[str, Any] = {"replicas": 2, "removals": 1, "proposals": 0, "timeouts": 2}
 """What several configurations have in common."""
@@ -336,7 +322,7 @@ class Replicas(Protocol):
     @property
     def protections(self) -> Protections:
         """The protections that are switched on."""
-        return Protections(**{name: getattr(self, name) for name in SWITCHES})
+        return switched_on(self, Protections)
 
     def new_replica(self, r: ModelValue) -> Replica:
         """The role of a host whose process begins."""
