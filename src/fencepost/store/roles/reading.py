@@ -170,7 +170,7 @@ class Readings(OfLedger):
     def _least_asked(self, ensemble: Sequence[str]) -> int:
         """The place of the bookie that is to be asked for entries that are wanted one by one."""
         asked, lacking, suspects = self.asked, self.lacking, self.suspects
-        counts = [asked.get(bookie, 0) for bookie in ensemble]
+        counts = [asked.get(bookie, 0) for bookie in ensemble] if asked else [0] * len(ensemble)
         if lacking:
             counts = [number + lacking.get(bookie, 0) for bookie, number in zip(ensemble, counts, strict=True)]
         suspected = [bookie in suspects for bookie in ensemble] if suspects else [False] * len(ensemble)
@@ -191,8 +191,10 @@ class Readings(OfLedger):
     def _by_fragment(self, entry_ids: Sequence[int]) -> Iterable[tuple[Sequence[str], Sequence[int]]]:
         """The same entries, those of each fragment with its ensemble."""
         fragments = self.view.known().fragments
+        if len(fragments) == 1:
+            return ((tuple(fragments[0].ensemble), entry_ids),)
         of_first = fragment_of(fragments, entry_ids[0])
-        if len(fragments) == 1 or (type(entry_ids) is range and of_first is fragment_of(fragments, entry_ids[-1])):
+        if type(entry_ids) is range and of_first is fragment_of(fragments, entry_ids[-1]):
             return ((tuple(of_first.ensemble), entry_ids),)
         found: dict[int, tuple[Sequence[str], list[int]]] = {}
         for entry_id in entry_ids:
@@ -265,6 +267,8 @@ class Readings(OfLedger):
             self._trace(effects, action, {"bookie": bookie, "entries": runs_of(entry_ids)})
         if event.reading < 0:
             self.asked[bookie] -= len(entry_ids)
+            if not self.asked[bookie]:
+                del self.asked[bookie]
             if self.lacking or not found:
                 more = -len(entry_ids) if found else len(entry_ids)
                 self.lacking[bookie] = max(0, self.lacking.get(bookie, 0) + more)

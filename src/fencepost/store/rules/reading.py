@@ -209,7 +209,7 @@ def may_wait(wanted: int, under_way: int, enough: int) -> bool:
     than these are and fewer than ``enough`` are wanted: those that come until it answers are asked for together with
     them.
     """
-    return wanted < min(under_way, enough)
+    return wanted < under_way and wanted < enough
 
 
 def next_to_ask(asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool) -> B | None:
