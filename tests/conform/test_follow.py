@@ -159,7 +159,7 @@ def test_a_refusal_within_the_package_is_named_by_its_place_there() -> None:
     refused = follower.step(follower.initial(), "client_opens_ledger", (("c", c1),), ())
     assert isinstance(refused, Refused)
     assert re.fullmatch(r"fencepost/store/checked/store\.py:\d+", refused.where)
-    assert refused.asked == "require(metadata is not None)"
+    assert refused.asked == "require(self.meta.metadata is not None)"
 
 
 def test_a_choice_is_taken_as_it_is_picked() -> None:
