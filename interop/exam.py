@@ -16,7 +16,9 @@ from typing import Any
 import uvloop
 
 import fencepost
-from fencepost.store.client import LedgerReader, LedgerWriter, Store
+from fencepost.store.client.reader import LedgerReader
+from fencepost.store.client.store import Store
+from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.metadata.client import MetadataClient
 from interop import load
 

@@ -115,8 +115,7 @@ def fill(directory: Path, shape: str, entries: int, section: int) -> None:
         written += of_ledger * ledgers
     commit(logs, {})  # the last section is cut off when the bookie starts, since the journal has what should be in it
     storage, _ = opened(directory)
-    storage.journal(1, EntryAdded(ledgers, 0, -1, b"the last one"))
-    storage.store(ledgers, 0, b"the last one")
+    storage.take([(1, EntryAdded(ledgers, 0, -1, b"the last one"))])
     storage.checkpoint()
     storage.close()
     (directory / "shape.json").write_text(json.dumps({"shape": shape, "entries": written, "of_ledger": first}))

@@ -15,10 +15,10 @@ from fencepost.arguments import option
 from fencepost.commands import client, streams
 from fencepost.errors import OptionError
 from fencepost.numbers import plural
-from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, Store
 from fencepost.store.client.picture import draw, holdings
-from fencepost.store.client.store import must_be_of_log
-from fencepost.store.rules.metadata import RESERVED
+from fencepost.store.client.reading import LedgerEntry
+from fencepost.store.client.store import Store, must_be_of_log
+from fencepost.store.rules.metadata import RESERVED, LedgerMetadata, LedgerStatus
 
 _EXAMPLES = """\
 examples:

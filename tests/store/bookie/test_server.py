@@ -430,7 +430,7 @@ def test_requests_in_any_pieces_are_answered_as_they_would_be_one_by_one(tmp_pat
             for (ledger, entry_id), body in stored.items():
                 assert (await reading.ask(m.ReadEntry(ledger, entry_id))).body == body
             server = served.server
-            assert (server.in_flight_bytes, server.role.adds_under_way, len(server.role.unsynced_adds)) == (0, 0, 0)
+            assert (server.in_flight_bytes, server.role.adds_under_way, len(server.role.unsynced)) == (0, 0, 0)
             assert server.metrics.answered[m.AddEntryResponse] == len(expected)
             assert server.metrics.refused[m.AddEntryResponse] == sum(code is not Code.OK for *_, code in expected)
 

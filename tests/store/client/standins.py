@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
+from store.singly import asked, found, replayed, singly
 
 from fencepost.store import errors
 from fencepost.store.client.driver import Driver
@@ -29,6 +31,7 @@ from fencepost.store.messages import (
 from fencepost.store.metadata.address import parse
 from fencepost.store.metadata.client import Bookies, LedgerInService, Session
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.store.records import EntryAdded
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rules.codes import Code
@@ -61,6 +64,8 @@ class StandInBookie:
         self.code_for_adds: Code | None = None
         self.refuses_reads: Callable[[ReadEntry], bool] = lambda request: False
         self.asked: list[Any] = []
+        self.read: Any = None
+        """The request that the role is being given, with its number."""
         self.tls: Any = None
         self.server: asyncio.Server | None = None
         self.connections: dict[int, asyncio.StreamWriter] = {}
@@ -85,7 +90,7 @@ class StandInBookie:
         await self.stop()
         records, self.records, self.role = self.records, [], Bookie()
         for record in records:
-            self._carry_out(self.role.receive(i.Replayed(record), 0))
+            self.role.receive(replayed(record), 0)
         self.records = records
         await self.start()
 
@@ -115,20 +120,27 @@ class StandInBookie:
                         refused = ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS)
                         writer.write(encode_response(txn, refused))
                         continue
-                    self._carry_out(self.role.receive(i.Asked(number, txn, request), 0))
+                    self.read = txn, request
+                    self._carry_out(self.role.receive(asked(number, txn, request), 0))
         self.connections.pop(number, None)
 
     def _carry_out(self, effects: list[Any]) -> None:
-        for effect in effects:
+        for effect in chain.from_iterable(map(singly, effects)):
             if type(effect) is i.Answer:
                 writer = self.connections.get(effect.connection)
                 if writer is not None and not writer.is_closing():
                     writer.write(encode_response(effect.txn, effect.response))
             elif type(effect) is i.Journal:
                 self.records.append(effect.record)
+                if type(effect.record) is EntryAdded:
+                    self.entries[effect.record.ledger, effect.record.entry_id] = effect.record.body
                 self._carry_out(self.role.receive(i.JournalSynced(effect.position), 0))
-            elif type(effect) is i.Store:
-                self.entries[effect.ledger, effect.entry_id] = effect.body
+            elif type(effect) is i.LookUpReads:
+                txn, request = self.read
+                body = self.entries.get((request.ledger, request.entry_id))
+                code = Code.NO_ENTRY if body is None else Code.OK
+                read = txn, request.entry_id, body
+                self._carry_out(self.role.receive(found(effect, request.ledger, code, read), 0))
             elif type(effect) is i.LookUp:
                 ids = [entry_id for ledger, entry_id in self.entries if ledger == effect.ledger]
                 wanted = max(ids, default=-1) if effect.entry_id == -1 else effect.entry_id

@@ -285,7 +285,7 @@ def opened(folder: Path, **settings: object) -> tuple[Storage, Callable[[int, ra
 
     def add(ledger: int, ids: range) -> None:
         entries = [(ledger, each, b"%d/%d." % (ledger, each) * 50) for each in ids]
-        storage.take([(next(position), EntryAdded(*entry[:2], -1, entry[2])) for entry in entries], entries)
+        storage.take([(next(position), EntryAdded(*entry[:2], -1, entry[2])) for entry in entries])
 
     return storage, add
 

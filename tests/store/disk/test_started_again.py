@@ -22,9 +22,8 @@ class Held:
             journal_directory=str(directory / "journal"), ledger_directory=str(directory / "ledgers")
         )
         self.storage = Storage(settings, synced=self._synced)
-        for record in self.storage.records():
-            if isinstance(record, EntryAdded):
-                self.storage.store(record.ledger, record.entry_id, record.body)
+        for _ in self.storage.records():
+            pass
         self.storage.start()
         self.position = 0
 
@@ -33,8 +32,7 @@ class Held:
 
     def add(self, entry_id: int) -> None:
         self.position += 1
-        self.storage.journal(self.position, EntryAdded(1, entry_id, -1, b"entry %d" % entry_id))
-        self.storage.store(1, entry_id, b"entry %d" % entry_id)
+        self.storage.take([(self.position, EntryAdded(1, entry_id, -1, b"entry %d" % entry_id))])
 
 
 def test_a_checkpoint_is_taken_after_the_journal_was_replayed(tmp_path: Path) -> None:

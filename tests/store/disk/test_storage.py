@@ -55,9 +55,8 @@ class Driver:
         )
         self.replayed: list[Record] = []
         for record in self.storage.records():
+            assert type(record) is not EntryAdded
             self.replayed.append(record)
-            if type(record) is EntryAdded:
-                self.storage.store(record.ledger, record.entry_id, record.body)
         self.storage.start()
 
     def _synced(self, position: int) -> None:
@@ -66,9 +65,7 @@ class Driver:
 
     def write(self, record: Record) -> None:
         self.position += 1
-        self.storage.journal(self.position, record)
-        if type(record) is EntryAdded:
-            self.storage.store(record.ledger, record.entry_id, record.body)
+        self.storage.take([(self.position, record)])
 
     def add(self, ledger: int, entry_id: int, body: bytes) -> None:
         self.write(EntryAdded(ledger, entry_id, entry_id - 1, body))
@@ -381,7 +378,7 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
     fence, single = LedgerFenced(2), EntryAdded(1, 3, 9, body_of(1, 3))
     first = rows_of((1, 0, -1, body_of(1, 0)), (1, 1, 0, b"short"), (2, 7, 5, body_of(2, 7)))
     second = rows_of((1, 2, 4, body_of(1, 2)), (1, 1, 4, b"once more"))
-    driver.storage.take([(1, fence), (4, first), (5, single), (7, second)], [(1, 3, single.body)])
+    driver.storage.take([(1, fence), (4, first), (5, single), (7, second)])
     driver.position = 7
     driver.settle()
     assert not driver.reasons
@@ -410,7 +407,7 @@ def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
     synced: list[int] = []
     sync = driver.storage._journal.sync
     monkeypatch.setattr(driver.storage._journal, "sync", lambda: (synced.append(driver.storage._journal.end), sync()))
-    driver.storage.take([(each + 1, rows_of((1, each, -1, bytes(3_000)))) for each in range(6)], [])
+    driver.storage.take([(each + 1, rows_of((1, each, -1, bytes(3_000)))) for each in range(6)])
     until(lambda: driver.confirmed == 6, "the confirmation")
     assert len(synced) - 1 <= groups <= len(synced)  # an empty group may have come already, which proves the last one
     assert driver.read(1, 5) == (Code.OK, bytes(3_000))
@@ -418,14 +415,14 @@ def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
 
 def test_a_write_of_rows_that_fails_confirms_nothing(opened: type[Driver]) -> None:
     driver = opened(failing("append", ".journal", ShortWrite("", 1, 2), after=1))
-    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))], [])
+    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))])
     until(lambda: driver.reasons, "the failure")
     assert driver.confirmed == 0
 
 
 def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: type[Driver]) -> None:
     driver = opened(journal_write_data=False)
-    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))], [])
+    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))])
     until(lambda: driver.confirmed == 2, "the confirmation")
     assert driver.read(1, 1) == (Code.OK, b"two")
     assert all(b"two" not in file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
@@ -434,11 +431,8 @@ def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: 
 def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: type[Driver]) -> None:
     driver = opened(journal_write_data=False)
     written_back = rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two"))
-    driver.storage.take([(2, EntryRows(written_back.data, written_back.table, recovery=True))], [])
-    driver.storage.take(
-        [(3, EntryAdded(1, 2, 1, b"three", recovery=True)), (4, EntryAdded(1, 3, 2, b"four"))],
-        [(1, 2, b"three"), (1, 3, b"four")],
-    )
+    driver.storage.take([(2, EntryRows(written_back.data, written_back.table, recovery=True))])
+    driver.storage.take([(3, EntryAdded(1, 2, 1, b"three", recovery=True)), (4, EntryAdded(1, 3, 2, b"four"))])
     until(lambda: driver.confirmed == 4, "the confirmation")
     journal = b"".join(file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
     assert b"one" in journal and b"two" in journal and b"three" in journal and b"four" not in journal

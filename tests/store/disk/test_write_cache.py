@@ -26,7 +26,7 @@ LEDGERS = [0, 1, 2, 2**63 - 1]
 ids = st.integers(0, 12) | st.integers(0, 5).map(lambda nth: 8 * nth) | st.integers(0, 2**63 - 1)
 some_entries = st.lists(st.tuples(st.sampled_from(LEDGERS), ids, st.binary(max_size=20)), max_size=12)
 steps = st.lists(
-    st.tuples(st.sampled_from(["put", "put_all", "put_rows"]), some_entries)
+    st.tuples(st.sampled_from(["put", "put_rows"]), some_entries)
     | st.tuples(st.just("drop"), st.sampled_from(LEDGERS)),
     max_size=8,
 )
@@ -48,8 +48,6 @@ def carry_out(cache: WriteCache, step: str, what: list[Entry] | int) -> None:
     elif step == "put":
         for entry in what:
             cache.put(*entry)
-    elif step == "put_all":
-        cache.put_all(what)
     else:
         cache.put_rows(as_rows(what))
 
@@ -133,7 +131,7 @@ def test_an_entry_that_is_larger_than_a_piece_is_written_whole() -> None:
     large = b"x" * (write_cache.PIECE + 7)
     rows, plain = RowsWriteCache(), PlainWriteCache()
     for cache in (rows, plain):
-        cache.put_all([(1, 0, b"small"), (1, 1, large), (2, 0, b"small")])
+        cache.put_rows(as_rows([(1, 0, b"small"), (1, 1, large), (2, 0, b"small")]))
     assert written(rows) == written(plain)
 
 

@@ -239,8 +239,10 @@ def always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
 
-# The role's module, the rule, the fault, what it is, the constants where it shows, the variable.
-FAULTS: list[tuple[ModuleType, str, Callable[..., Any], str, dict[str, Any], str]] = [
+CHANGE_ENSEMBLE = adds.Adds.change_ensemble
+
+# The role's module or a class in it, the rule, the fault, what it is, the constants where it shows, the variable.
+FAULTS: list[tuple[ModuleType | type, str, Callable[..., Any], str, dict[str, Any], str]] = [
     (adds, "is_committed", lambda n, quorum: n + 1 >= quorum, "one confirmation too few is enough", ONE_COPY,
     "client.c1.lac"),
     (bookie, "answer_to_add", always(Code.OK), "a fence is ignored", ONE_BOOKIE, "what b1 answers to c1"),
@@ -252,7 +254,8 @@ FAULTS: list[tuple[ModuleType, str, Callable[..., Any], str, dict[str, Any], str
     "what b1 answers to c2"),
     (adds, "lac_reached", lambda lac, pushed, committed, *_: adding.lac_reached(lac, pushed, committed),
     "the LAC moves during a change", ALONE | {"bookies": 3, "ack_quorum": 1}, "client.c1.lac"),
-    (adds, "newly_asked", always([]), "nothing is sent again", ONE_COPY | ALONE, "what c1 sends to b2"),
+    (adds.Adds, "change_ensemble", lambda self, ensemble, effects: CHANGE_ENSEMBLE(self, ensemble, []),
+    "nothing is sent again", ONE_COPY | ALONE, "what c1 sends to b2"),
     (adds, "outcome_of_add", lambda code: adding.outcome_of_add(None if code is Code.FENCED else code),
     "a refusal is a failure", ONE_BOOKIE, "client.c1.status"),
     (writer, "to_change_ensemble", lambda status, failed: Next.WRITE if failed else Next.DONE,

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
+from store.singly import asked, found, replayed, singly
+
 from fencepost.store.messages import ReadEntry
+from fencepost.store.records import EntryAdded
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.reading import Answers
@@ -47,8 +50,14 @@ class Cluster:
         self.now = 0
         self.tokens = count(1)
         self.events: deque[tuple[Any, i.Event]] = deque()
-        self.adds: dict[int, int] = {}
-        """The entry of each request that is one of a batch, by its number, which is negative."""
+        self.adds: dict[int, tuple[int, int]] = {}
+        """The entry and the attempt of each add, by its number, which is negative."""
+        self.asked: dict[int, tuple[int, Any]] = {}
+        """The numbers of plain reads, and these, by the identity of their events; ``reading``: that of the event that
+        happens now, and ``looked_up``: the numbers of those that bookies have begun with.
+        """
+        self.reading: tuple[int, Any] | None = None
+        self.looked_up: dict[tuple[Bookie, int], int] = {}
         self.reads: dict[int, tuple[Any, int, int]] = {}
         """The reader, the reading and the entry of each request of a reading, by its number, which is negative."""
         self.data: dict[int, dict[int, bytes]] = {}
@@ -79,6 +88,20 @@ class Cluster:
         result = self.results[token]
         assert not result.error, result
         return result.value
+
+    def append(self, client: Any, *entries: bytes) -> int:
+        """Append entries at once; the token that an error has."""
+        token = next(self.tokens)
+        self.give(client, i.Append(token, entries))
+        return token
+
+    def appended(self, client: Any, *entries: bytes) -> range:
+        """Append entries at once; which they are, once they are confirmed."""
+        first, token = client.adds.pushed + 1, self.append(client, *entries)
+        while client.adds.confirmed < first + len(entries) - 1:
+            assert token not in self.results, self.results[token]
+            self.wait()
+        return range(first, first + len(entries))
 
     def read(self, reader: Any, entry_id: int, singly: bool = False) -> int:
         """Have a reader read an entry; the token of its outcome."""
@@ -116,8 +139,9 @@ class Cluster:
         self.down.discard(name)
         self.bookies[name], self.entries[name], self.journals[name] = Bookie(self.protections), {}, []
         for record in self.durable[name]:
-            for effect in self.bookies[name].receive(i.Replayed(record), self.now):
-                self.carry_out(self.bookies[name], effect)
+            if type(record) is EntryAdded:
+                self.entries[name][record.ledger, record.entry_id] = record.body
+            self.bookies[name].receive(replayed(record), self.now)
 
     def give(self, role: Any, event: i.Event) -> None:
         """Let an event happen, and all that comes of it."""
@@ -128,8 +152,14 @@ class Cluster:
         """Carry out what there is to be done now."""
         while self.events:
             role, event = self.events.popleft()
-            for effect in role.receive(event, self.now):
-                self.carry_out(role, effect)
+            self.happen(role, event)
+
+    def happen(self, role: Any, event: i.Event) -> None:
+        """Let one event happen."""
+        self.reading = self.asked.pop(id(event), None)
+        for effect in role.receive(event, self.now):
+            for each in singly(effect):
+                self.carry_out(role, each)
 
     def wait(self) -> None:
         """Let time pass up to the next timer."""
@@ -175,14 +205,17 @@ class Cluster:
             self.events.append((client, self.unanswered_by(effect.txn, effect.bookie)))
         else:
             connection = self.clients.index(client)
-            self.events.append((self.bookies[effect.bookie], i.Asked(connection, effect.txn, effect.request)))
+            event = asked(connection, effect.txn, effect.request)
+            if type(event) is i.AskedToRead:
+                self.asked[id(event)] = effect.txn, effect.request
+            self.events.append((self.bookies[effect.bookie], event))
 
     def answer(self, bookie: Any, effect: i.Answer) -> None:
         name, client = self.name_of(bookie), self.clients[effect.connection]
         if self.drop(name, "client", effect.response):
             self.events.append((client, self.unanswered_by(effect.txn, name)))
         elif effect.txn in self.adds:
-            self.events.append((client, i.AddsAnswered(name, [self.adds.pop(effect.txn)], effect.response.code)))
+            self.events.append((client, self.adds_answered(effect.txn, name, effect.response.code)))
         elif effect.txn in self.reads:
             self.events.append((client, self.read_answered(effect.txn, name, effect.response)))
         else:
@@ -194,14 +227,19 @@ class Cluster:
             request = effect.adds[at]
             if is_in_write_set(effect.place, request.entry_id, effect.ensemble_size, effect.write_quorum):
                 txn = -next(self.batched)
-                self.adds[txn] = request.entry_id
+                self.adds[txn] = request.entry_id, effect.attempt
                 self.send(client, i.Send(txn, effect.bookie, request))
 
     def unanswered_by(self, txn: int, name: str) -> i.Event:
         """What a client is told whose request has no answer."""
         if txn in self.reads:
             return self.read_answered(txn, name, None)
-        return i.AddsAnswered(name, [self.adds.pop(txn)], None) if txn in self.adds else i.Unanswered(txn, name)
+        return self.adds_answered(txn, name, None) if txn in self.adds else i.Unanswered(txn, name)
+
+    def adds_answered(self, txn: int, name: str, code: Code | None) -> i.Event:
+        """What a client is told of the answer to an add."""
+        entry_id, attempt = self.adds.pop(txn)
+        return i.AddsAnswered(name, [entry_id], code, attempt)
 
     def read_answered(self, txn: int, name: str, response: Any) -> i.Event:
         """What a reader is told of the answer to one request of a reading."""
@@ -221,10 +259,17 @@ class Cluster:
         if type(effect) is i.Journal:
             self.journals[name].append(effect.record)
             assert len(self.journals[name]) == effect.position
+            if type(effect.record) is EntryAdded:
+                self.entries[name][effect.record.ledger, effect.record.entry_id] = effect.record.body
             if self.syncs:
                 self.events.append((bookie, i.JournalSynced(effect.position)))
-        elif type(effect) is i.Store:
-            self.entries[name][effect.ledger, effect.entry_id] = effect.body
+        elif type(effect) is i.LookUpReads:
+            assert self.reading is not None
+            txn, request = self.reading
+            self.looked_up[bookie, effect.number] = txn
+            body = self.entries[name].get((request.ledger, request.entry_id))
+            code = Code.NO_ENTRY if body is None else Code.OK
+            self.events.append((bookie, found(effect, request.ledger, code, (txn, request.entry_id, body))))
         elif type(effect) is i.LookUp:
             ids = [entry_id for ledger, entry_id in self.entries[name] if ledger == effect.ledger]
             wanted = max(ids, default=-1) if effect.entry_id == -1 else effect.entry_id

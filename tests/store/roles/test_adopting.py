@@ -32,8 +32,8 @@ def test_the_first_who_adopts_a_ledger_writes_it(cluster: Cluster) -> None:
     assert RESERVED in cluster.metadata[1][0].custom_metadata
     assert cluster.value(first, "adopt") == 1
     assert cluster.error(cluster.call(second, "adopt")) is Error.LEDGER_EXISTS
-    assert cluster.error(cluster.call(second, "append", b"no")) is Error.LEDGER_EXISTS
-    assert [cluster.value(first, "append", each) for each in (b"a", b"b")] == [0, 1]
+    assert cluster.error(cluster.append(second, b"no")) is Error.LEDGER_EXISTS
+    assert [*cluster.appended(first, b"a", b"b")] == [0, 1]
     assert cluster.value(first, "close") == 1
     metadata = cluster.metadata[1][0]
     assert metadata.custom_metadata == (("k", b"v"),) and metadata.creation_token == 2

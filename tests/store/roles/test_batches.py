@@ -4,94 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from store.singly import asked, replayed, singly
 
 from fencepost.store import messages as m
 from fencepost.store.records import EntryAdded, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie, Limits
+from fencepost.store.roles.requests import FoundRequests, grouped
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.protections import ALL, Protections
 
 KEY, OTHER_KEY = b"key", b"other key"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Adds of one ledger with the same key and flags, as requests with their numbers."""
-
-    requests: tuple[tuple[int, m.AddEntry], ...]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.requests[0][1], name)
-
-    @property
-    def lac(self) -> int:
-        return max(request.lac for _, request in self.requests)
-
-    def __len__(self) -> int:
-        return len(self.requests)
-
-    @property
-    def low(self) -> int:
-        return min(request.entry_id for _, request in self.requests)
-
-    @property
-    def high(self) -> int:
-        return max(request.entry_id for _, request in self.requests)
-
-    def entry_ids(self) -> list[int]:
-        return [request.entry_id for _, request in self.requests]
-
-    def last_place(self, entry_id: int) -> int:
-        return max(
-            (place for place, (_, request) in enumerate(self.requests) if request.entry_id == entry_id), default=-1
-        )
-
-
-@dataclass(frozen=True)
-class Found:
-    """Reads with their numbers, and what was found."""
-
-    reads: tuple[tuple[int, m.ReadEntry, bytes | None], ...]
-
-    def __len__(self) -> int:
-        return len(self.reads)
-
-    def entry_ids(self) -> list[int]:
-        return [request.entry_id for _, request, _ in self.reads]
-
-    @property
-    def low(self) -> int:
-        return min(self.entry_ids())
-
-    @property
-    def high(self) -> int:
-        return max(self.entry_ids())
-
-    def only(self, which: list[int]) -> Found:
-        return Found(tuple(self.reads[place] for place in which))
-
-
-def groups(requests: list[tuple[int, m.AddEntry]]) -> list[tuple[Group, ...]]:
-    """Adds by ledger, in batches: another key or other flags of the same ledger begin the next one."""
-    found: dict[int, list[tuple[int, m.AddEntry]]] = {}
-    for place, (txn, each) in enumerate(requests):
-        of_ledger = found.setdefault(each.ledger, [])
-        if of_ledger:
-            before = of_ledger[0][1]
-            if (before.master_key, before.recovery, before.deferred_sync) != (
-                each.master_key,
-                each.recovery,
-                each.deferred_sync,
-            ):
-                return [tuple(Group(tuple(members)) for members in found.values()), *groups(requests[place:])]
-        of_ledger.append((txn, each))
-    return [tuple(Group(tuple(members)) for members in found.values())]
 
 
 class Driven:
@@ -108,29 +35,18 @@ class Driven:
 
     def happen(self, event: i.Event) -> None:
         for effect in self.bookie.receive(event, 0):
-            self.carry_out(effect)
+            for each in singly(effect):
+                self.carry_out(each)
 
     def carry_out(self, effect: Any) -> None:
         kind = type(effect)
         if kind is i.Journal:
             self.journal.append(effect.record)
             assert len(self.journal) == effect.position
-        elif kind is i.Store:
-            self.stored[effect.ledger, effect.entry_id] = effect.body
-        elif kind is i.JournalAdds:
-            for group in effect.adds:
-                for _, request in group.requests:
-                    self.journal.append(EntryAdded(request.ledger, request.entry_id, request.lac, request.body))
-                    self.stored[request.ledger, request.entry_id] = request.body
-            assert len(self.journal) == effect.position
+            if type(effect.record) is EntryAdded:
+                self.stored[effect.record.ledger, effect.record.entry_id] = effect.record.body
         elif kind is i.Answer:
             self.answers.append((effect.connection, effect.txn, effect.response))
-        elif kind is i.AnswerAdds:
-            for group in effect.adds:
-                for txn, request in group.requests:
-                    self.answers.append(
-                        (effect.connection, txn, m.AddEntryResponse(request.ledger, request.entry_id, effect.code))
-                    )
         elif kind is i.LookUp:
             self.look_ups.append(effect)
         elif kind is i.LookUpReads:
@@ -140,25 +56,19 @@ class Driven:
                 self.answers.append(
                     (1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS))
                 )
-        elif kind is i.AnswerReads:
-            for txn, request, body in effect.reads.reads:
-                sent = body if effect.code is Code.OK else None
-                self.answers.append(
-                    (1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, effect.code, effect.lac, sent))
-                )
         else:
             assert kind is i.SetTimer or kind is i.Result
 
     def look(self) -> None:
         """Carry out the look-ups."""
         for number, reads in self.reads:
-            found: dict[tuple[int, Code], list[Any]] = {}
+            reads_of: dict[tuple[int, Code], list[Any]] = {}
             for txn, request in reads:
                 body = self.stored.get((request.ledger, request.entry_id))
                 code = Code.IO_ERROR if request.entry_id == 4 else Code.NO_ENTRY if body is None else Code.OK
-                found.setdefault((request.ledger, code), []).append((txn, request, body))
-            for (ledger, code), some in found.items():
-                self.happen(i.ReadsFound(number, ledger, code, Found(tuple(some))))
+                reads_of.setdefault((request.ledger, code), []).append((txn, request.entry_id, body))
+            for (ledger, code), some in reads_of.items():
+                self.happen(i.ReadsFound(number, ledger, code, FoundRequests(ledger, some)))
         self.reads.clear()
         while self.look_ups:
             look = self.look_ups.pop(0)
@@ -167,6 +77,16 @@ class Driven:
             body = self.stored.get((look.ledger, wanted))
             code = Code.IO_ERROR if look.entry_id == 4 else Code.NO_ENTRY if body is None else Code.OK
             self.happen(i.Found(look.number, code, wanted, body if code is Code.OK else None))
+
+    def replay(self, record: Record) -> None:
+        if type(record) is EntryAdded:
+            self.stored[record.ledger, record.entry_id] = record.body
+        self.happen(replayed(record))
+
+    def ask(self, txn: int, request: Any) -> None:
+        """Ask one thing by itself."""
+        self.asked = [(txn, request)]
+        self.happen(asked(1, txn, request))
 
     def sync(self) -> None:
         self.happen(i.JournalSynced(self.bookie.position))
@@ -192,7 +112,7 @@ class Driven:
         """What a bookie knows that begins with this journal."""
         other = Driven(self.bookie.protections)
         for record in self.journal:
-            other.happen(i.Replayed(record))
+            other.replay(record)
         return other.knows(), other.stored
 
 
@@ -234,7 +154,7 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
     together, single = Driven(protections), Driven(protections)
     for each in (together, single):
         for record in records:
-            each.happen(i.Replayed(record))
+            each.replay(record)
     txn = 0
     for step in steps:
         for each in (together, single):
@@ -243,16 +163,16 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
             elif isinstance(step, i.Call):
                 each.happen(step)
             elif not isinstance(step, list):
-                each.happen(i.Asked(1, txn, step))
+                each.ask(txn, step)
             elif each is together and type(step[0]) is m.ReadEntry:
                 each.asked = list(enumerate(step, txn))
                 each.happen(i.AskedToRead(1, len(step)))
             elif each is together:
-                for batch in groups(list(enumerate(step, txn))):
+                for batch in grouped(list(enumerate(step, txn))):
                     each.happen(i.AskedToAdd(1, batch))
             else:
                 for number, request in enumerate(step, txn):
-                    each.happen(i.Asked(1, number, request))
+                    each.ask(number, request)
             each.look()
         txn += 10
         assert together.knows() == single.knows()
@@ -266,7 +186,7 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
         assert (
             not each.bookie.waiting
             and not each.bookie.batches
-            and not each.bookie.unsynced_adds
+            and not each.bookie.unsynced
             and not each.bookie.adds_under_way
         )
     assert together.given() == single.given()
@@ -275,9 +195,9 @@ def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[A
 
 def test_a_read_of_an_entry_that_came_in_a_batch_waits_for_it() -> None:
     driven = Driven(ALL)
-    (batch,) = groups([(1, add(1, 0, -1, b"", KEY, False, False)), (2, add(1, 1, 0, b"", KEY, False, False))])
+    (batch,) = grouped([(1, add(1, 0, -1, b"", KEY, False, False)), (2, add(1, 1, 0, b"", KEY, False, False))])
     driven.happen(i.AskedToAdd(1, batch))
-    driven.happen(i.Asked(1, 3, m.ReadEntry(1, 1)))
+    driven.ask(3, m.ReadEntry(1, 1))
     driven.look()
     assert driven.answers == []
     driven.happen(i.JournalSynced(2))

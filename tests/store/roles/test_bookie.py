@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
+from store.singly import asked, found, replayed, singly
 
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.messages import (
@@ -24,7 +26,6 @@ from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboC
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
-    Asked,
     BatchFound,
     Call,
     Effect,
@@ -35,11 +36,10 @@ from fencepost.store.roles.interface import (
     JournalSynced,
     LookUp,
     LookUpBatch,
-    Replayed,
+    LookUpReads,
     Result,
     SetTimer,
     Stop,
-    Store,
     TimerFired,
 )
 from fencepost.store.rules.codes import Code
@@ -71,22 +71,32 @@ class Story:
         self.stored: dict[int, bytes] = {}
         self.txn = 0
         self.unreadable: set[int] = set()
+        self.request: Any = None
         for record in records:
-            self.happen(Replayed(record))
+            if isinstance(record, EntryAdded):
+                self.stored[record.entry_id] = record.body
+            self.happen(replayed(record))
 
     def happen(self, event: Any) -> list[Effect]:
         """Let an event happen; what the bookie does, its look-ups carried out."""
         done: list[Effect] = []
-        for effect in self.bookie.receive(event, 0):
-            if isinstance(effect, Store):
-                self.stored[effect.entry_id] = effect.body
-            if isinstance(effect, LookUp):
+        for effect in chain.from_iterable(map(singly, self.bookie.receive(event, 0))):
+            if isinstance(effect, Journal) and isinstance(effect.record, EntryAdded):
+                self.stored[effect.record.entry_id] = effect.record.body
+            if isinstance(effect, LookUpReads):
+                wanted = self.request.entry_id
+                if not effect.count:
+                    done.append(self.answer(ReadEntryResponse(self.request.ledger, wanted, Code.TOO_MANY_REQUESTS)))
+                    continue
+                code, body = self.look_up(wanted)
+                done += self.happen(found(effect, self.request.ledger, code, (self.txn, wanted, body)))
+            elif isinstance(effect, LookUp):
                 wanted = max(self.stored, default=-1) if effect.entry_id == -1 else effect.entry_id
                 code, found_body = self.look_up(wanted)
                 done += self.happen(Found(effect.number, code, wanted, found_body))
             elif isinstance(effect, LookUpBatch):
-                found = batch(self.look_up, effect.entry_id, effect.max_count, effect.max_size)
-                done += self.happen(BatchFound(effect.number, *found))
+                of_batch = batch(self.look_up, effect.entry_id, effect.max_count, effect.max_size)
+                done += self.happen(BatchFound(effect.number, *of_batch))
             else:
                 done.append(effect)
         return done
@@ -98,7 +108,8 @@ class Story:
 
     def ask(self, request: Any) -> list[Effect]:
         self.txn += 1
-        return self.happen(Asked(1, self.txn, request))
+        self.request = request
+        return self.happen(asked(1, self.txn, request))
 
     def answer(self, response: Any, txn: int | None = None) -> Answer:
         return Answer(1, self.txn if txn is None else txn, response)
@@ -112,15 +123,14 @@ def test_an_add_is_answered_when_it_is_durable() -> None:
     assert story.ask(add(0)) == [
         Journal(1, MasterKeyLearnt(1, KEY)),
         Journal(2, EntryAdded(1, 0, -1, body(0))),
-        Store(1, 0, body(0)),
     ]
-    assert story.ask(add(1, lac=0)) == [Journal(3, EntryAdded(1, 1, 0, body(1, 0))), Store(1, 1, body(1, 0))]
+    assert story.ask(add(1, lac=0)) == [Journal(3, EntryAdded(1, 1, 0, body(1, 0)))]
     assert story.happen(JournalSynced(1)) == []
     assert story.happen(JournalSynced(3)) == [
         Answer(1, 1, AddEntryResponse(1, 0, Code.OK)),
         Answer(1, 2, AddEntryResponse(1, 1, Code.OK)),
     ]
-    assert story.bookie.unsynced == {} and not story.bookie.waiting
+    assert story.bookie.unsynced == {} and not story.bookie.waiting and not story.bookie.batches
 
 
 def test_an_add_with_deferred_sync_is_answered_at_once_and_a_force_when_it_is_durable() -> None:
@@ -161,7 +171,7 @@ def test_a_fence_is_durable_before_any_answer_that_depends_on_it() -> None:
 def test_a_fenced_bookie_takes_recovery_adds_alone() -> None:
     story = Story([MasterKeyLearnt(1, KEY), LedgerFenced(1)])
     assert story.ask(add(0)) == [story.answer(AddEntryResponse(1, 0, Code.FENCED))]
-    assert story.ask(add(0, recovery=True))[-1] == Store(1, 0, body(0))
+    assert story.ask(add(0, recovery=True)) == [Journal(1, EntryAdded(1, 0, -1, body(0), True))]
     assert story.sync() == [story.answer(AddEntryResponse(1, 0, Code.OK))]
 
 
@@ -270,7 +280,7 @@ def test_a_read_only_bookie_keeps_its_room_for_recoveries() -> None:
     story = Story([MasterKeyLearnt(1, KEY)])
     assert story.happen(Call(7, "read only", (True,))) == [Result(7)]
     assert story.ask(add(0)) == [story.answer(AddEntryResponse(1, 0, Code.READ_ONLY))]
-    assert Store(1, 0, body(0)) in story.ask(add(0, recovery=True))
+    assert story.ask(add(0, recovery=True)) == [Journal(1, EntryAdded(1, 0, -1, body(0), True))]
 
 
 def test_when_the_journal_fails_the_bookie_stops_and_answers_nothing_more() -> None:

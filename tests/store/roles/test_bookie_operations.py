@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from store.singly import found
 from test_bookie import KEY, OTHER_KEY, Story, add, body, fence
 
 from fencepost.store import messages as m
 from fencepost.store.records import EntryAdded, LedgerFenced
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Limits
+from fencepost.store.roles.requests import AddRequests
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.reading import BATCH_ENTRY, BATCH_HEADER
 
@@ -120,10 +122,10 @@ def test_a_batch_read_fences_if_it_is_to_and_has_the_key() -> None:
 def test_the_list_of_entries_waits_until_it_is_durable() -> None:
     story = with_entries(2)
     story.ask(add(5))
-    (found,) = story.ask(m.ListEntries(1))
-    assert found == i.FindRuns(found.number, 1)  # type: ignore[attr-defined]
+    (find,) = story.ask(m.ListEntries(1))
+    assert find == i.FindRuns(find.number, 1)  # type: ignore[attr-defined]
     runs = ((0, 1), (5, 5))
-    assert story.happen(i.RunsFound(found.number, Code.OK, runs)) == []  # type: ignore[attr-defined]
+    assert story.happen(i.RunsFound(find.number, Code.OK, runs)) == []  # type: ignore[attr-defined]
     assert story.sync()[-1] == story.answer(m.ListEntriesResponse(1, Code.OK, runs))
 
 
@@ -188,9 +190,10 @@ def test_nothing_is_known_of_a_ledger_that_was_forgotten() -> None:
 
 def test_what_is_looked_up_of_a_ledger_while_it_is_forgotten_is_answered() -> None:
     story = with_entries(1)
-    (look_up,) = story.bookie.receive(i.Asked(1, 5, m.ReadEntry(1, 0)), 0)
+    (look_up,) = story.bookie.receive(i.AskedToRead(1, 1), 0)
+    assert isinstance(look_up, i.LookUpReads)
     story.happen(i.Call(9, "forget", (1,)))
-    assert story.happen(i.Found(look_up.number, Code.NO_ENTRY, 0)) == [  # type: ignore[attr-defined]
+    assert story.happen(found(look_up, 1, Code.NO_ENTRY, (5, 0, None))) == [
         i.Answer(1, 5, m.ReadEntryResponse(1, 0, Code.NO_LEDGER))
     ]
 
@@ -236,9 +239,10 @@ def too_many(request: Any) -> Any:
 )
 def test_too_many_look_ups_are_refused(request_: Any) -> None:
     story = with_entries(1, look_ups=2)
-    waiting = [story.bookie.receive(i.Asked(1, txn, m.ReadEntry(1, 0)), 0)[0] for txn in (50, 51)]
+    waiting = [story.bookie.receive(i.AskedToRead(1, 1), 0)[0] for _ in (50, 51)]
+    assert isinstance(waiting[0], i.LookUpReads)
     assert response(story, request_) == too_many(request_)
-    story.happen(i.Found(waiting[0].number, Code.OK, 0, body(0)))  # type: ignore[attr-defined]
+    story.happen(found(waiting[0], 1, Code.OK, (50, 0, body(0))))
     assert not any(
         isinstance(effect, i.Answer) and effect.response == too_many(request_) for effect in story.ask(request_)
     )
@@ -265,8 +269,8 @@ def test_a_copied_entry_is_stored_whatever_the_ledger_is_and_said_to_be_when_it_
     story = Story()
     story.happen(i.Call(1, "enter limbo", (1,)))
     story.sync()
-    effects = story.happen(i.Call(2, "store entry", (1, 0, -1, body(0))))
-    assert effects == [i.Journal(3, EntryAdded(1, 0, -1, body(0))), i.Store(1, 0, body(0))]
+    copied = AddRequests(((0, m.AddEntry(1, 0, -1, body(0), b"")),))
+    assert story.happen(i.Call(2, "store entries", (copied,))) == [i.Journal(3, EntryAdded(1, 0, -1, body(0)))]
     assert story.ask(m.ReadEntry(1, 0)) == []
     told, answered = story.sync()
     assert told == i.Result(2)

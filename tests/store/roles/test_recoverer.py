@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost.store.entries import Digests, Entry, master_key
-from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
+from fencepost.store.messages import AddEntry, ReadEntry, ReadEntryResponse
 from fencepost.store.roles.interface import (
+    AddsAnswered,
     BookiesChanged,
     Call,
     Effect,
@@ -19,6 +20,7 @@ from fencepost.store.roles.interface import (
     Received,
     Result,
     Send,
+    SendAdds,
     SetTimer,
     TimerFired,
     Unanswered,
@@ -59,7 +61,7 @@ class Story:
     ) -> None:
         self.recoverer = Recoverer(1, RecovererSettings(b"p", **settings), protections)
         self.reads: dict[tuple[str, int], Send] = {}
-        self.adds: dict[tuple[str, int], Send] = {}
+        self.adds: dict[tuple[str, int], tuple[AddEntry, int]] = {}
         self.metadata_txn = 0
         self.happen(BookiesChanged(tuple("abcde")))
         assert self.happen(Call(7, "recover")) == [ReadMetadata(1, 1)]
@@ -75,12 +77,14 @@ class Story:
         effects = self.recoverer.receive(event, 0)
         for effect in effects:
             if isinstance(effect, Send):
-                kind = self.adds if isinstance(effect.request, AddEntry) else self.reads
-                assert isinstance(effect.request, (AddEntry, ReadEntry))
-                kind[effect.bookie, effect.request.entry_id] = effect
+                assert isinstance(effect.request, ReadEntry)
+                self.reads[effect.bookie, effect.request.entry_id] = effect
+            elif isinstance(effect, SendAdds):
+                for request in map(effect.adds.__getitem__, range(len(effect.adds))):
+                    self.adds[effect.bookie, request.entry_id] = request, effect.attempt
             elif isinstance(effect, (ReadMetadata, WriteMetadata)):
                 self.metadata_txn = effect.txn
-        return [effect for effect in effects if not isinstance(effect, Send)]
+        return [effect for effect in effects if not isinstance(effect, (Send, SendAdds))]
 
     def metadata(self, outcome: Outcome, version: int = -1, metadata: LedgerMetadata | None = None) -> list[Effect]:
         """The metadata service answers."""
@@ -106,9 +110,8 @@ class Story:
         """Bookies answer a write-back."""
         effects: list[Effect] = []
         for bookie in bookies:
-            send = self.adds.pop((bookie, entry_id))
-            response = AddEntryResponse(1, entry_id, code) if code else None
-            effects += self.happen(Received(send.txn, bookie, response) if response else Unanswered(send.txn, bookie))
+            _, attempt = self.adds.pop((bookie, entry_id))
+            effects += self.happen(AddsAnswered(bookie, (entry_id,), code, attempt))
         return effects
 
     def reading(self) -> str:
@@ -245,7 +248,7 @@ def test_one_copy_is_written_back_while_the_next_is_read() -> None:
     story = begin(in_flight_limit=1)
     story.read("b", 0, body(0))
     assert story.writing() == "a0 b0 c0" and story.reading() == "a0 a1 b1 c0 c1"
-    request = story.adds["a", 0].request
+    request = story.adds["a", 0][0]
     assert request == AddEntry(1, 0, -1, body(0), KEY, recovery=True)
     story.read("a", 1, LACK)
     assert story.read("c", 1, LACK) == [], "the end is known, but the entry is not written back"
@@ -258,13 +261,13 @@ def test_what_is_written_back_carries_the_lac_that_recovery_began_at() -> None:
     story.read("a", 0, body(0))
     story.write("ab", 0)
     story.read("a", 1, body(1, 0))
-    request = story.adds["a", 1].request
+    request = story.adds["a", 1][0]
     assert isinstance(request, AddEntry) and (request.lac, request.body) == (-1, body(1, -1))
     careless = begin(Protections(recovery_freezes_lac=False))
     careless.read("a", 0, body(0))
     careless.write("ab", 0)
     careless.read("a", 1, body(1, 0))
-    request = careless.adds["a", 1].request
+    request = careless.adds["a", 1][0]
     assert isinstance(request, AddEntry) and (request.lac, request.body) == (0, body(1, 0))
 
 
@@ -473,6 +476,23 @@ def test_a_ledger_that_another_recovery_has_marked_is_recovered_anew_after_a_whi
     assert story.metadata(Outcome.OK, 11, recovering((0, "abc"))) == [SetTimer(("restart", 1), 10, 5)], (
         "a call begins afresh"
     )
+
+
+def test_answers_to_the_adds_of_an_attempt_before_mean_nothing() -> None:
+    story = begin()
+    story.read("a", 0, body(0))
+    _, before = story.adds["a", 0]
+    assert story.write("b", 0, Code.FENCED) == [Result(7, error=Error.RECOVERY_FAILED)]
+    story.happen(Call(7, "recover"))
+    story.begin(recovering((0, "abc")), 5)
+    story.fence("abc")
+    story.read("a", 0, body(0))
+    story.write("c", 0)
+    assert story.happen(AddsAnswered("a", (0,), Code.OK, before)) == []
+    assert story.happen(AddsAnswered("a", (0,), None, before)) == []
+    assert story.recoverer.adds.confirmed == -1 and not story.recoverer.adds.failed
+    story.write("a", 0)
+    assert story.recoverer.adds.confirmed == 0
 
 
 def test_a_close_whose_answer_was_lost() -> None:

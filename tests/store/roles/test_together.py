@@ -19,7 +19,8 @@ def written(bookies: str = "abcde", entries: int = 4, **settings: Any) -> tuple[
     cluster = Cluster(bookies)
     writer = cluster.add(Writer(1, WriterSettings(**settings)))
     cluster.value(writer, "create")
-    assert [cluster.value(writer, "append", b"%d" % n) for n in range(entries)] == list(range(entries))
+    for n in range(entries):
+        assert cluster.appended(writer, b"%d" % n) == range(n, n + 1)
     return cluster, writer
 
 
@@ -56,7 +57,7 @@ def test_a_ledger_whose_writer_is_gone_is_recovered() -> None:
 def test_a_writer_that_is_alive_is_fenced_off() -> None:
     cluster, writer = written()
     cluster.value(cluster.add(Recoverer(1, RecovererSettings())), "recover")
-    assert cluster.error(cluster.call(writer, "append", b"late")) == Error.LEDGER_FENCED
+    assert cluster.error(cluster.append(writer, b"late")) == Error.LEDGER_FENCED
     assert cluster.error(cluster.call(writer, "close")) == Error.LEDGER_FENCED
     assert content(cluster) == [b"0", b"1", b"2", b"3"]
 
@@ -64,8 +65,9 @@ def test_a_writer_that_is_alive_is_fenced_off() -> None:
 def test_two_bookies_crash_while_entries_are_in_flight() -> None:
     cluster, writer = written()
     cluster.down |= {"a", "c"}
-    tokens = [cluster.call(writer, "append", b"%d" % n) for n in range(4, 8)]
-    assert [cluster.results[token].value for token in tokens] == [4, 5, 6, 7]
+    for n in range(4, 8):
+        cluster.append(writer, b"%d" % n)
+    assert cluster.confirmed[-1] == 7
     assert cluster.metadata[1][0].fragments[-1].ensemble == ("d", "b", "e")
     assert cluster.value(writer, "close") == 7
     cluster.restart("a"), cluster.restart("c")
@@ -91,14 +93,14 @@ def test_a_fenced_bookie_is_fenced_after_a_crash() -> None:
     for name in "ab":
         cluster.crash(name), cluster.restart(name)
     cluster.drop = lambda source, target, message: False
-    assert cluster.error(cluster.call(writer, "append", b"late")) == Error.LEDGER_FENCED
+    assert cluster.error(cluster.append(writer, b"late")) == Error.LEDGER_FENCED
 
 
 def test_what_was_not_synced_was_not_confirmed() -> None:
     cluster, writer = written()
     cluster.syncs = False
-    token = cluster.call(writer, "append", b"4")
-    assert token not in cluster.results
+    cluster.append(writer, b"4")
+    assert cluster.confirmed[-1] == 3
     for name in "abc":
         cluster.crash(name), cluster.restart(name)
     cluster.syncs = True
@@ -112,7 +114,7 @@ def test_answers_of_the_metadata_service_are_lost() -> None:
     assert cluster.value(writer, "create") == 1
     cluster.down.add("b")
     cluster.lose_metadata_answers = 1
-    assert cluster.value(writer, "append", b"0") == 0
+    assert cluster.appended(writer, b"0") == range(1)
     cluster.lose_metadata_answers = 1
     assert cluster.value(writer, "close") == 0
     assert cluster.metadata[1][1] == 2, "each was done once"
@@ -148,7 +150,7 @@ def test_an_entry_that_one_bookie_alone_has_is_written_back() -> None:
     cluster.drop = lambda source, target, message: (
         target in "ab" or (source == "c" and type(message) is AddEntryResponse)
     )
-    assert cluster.error(cluster.call(writer, "append", b"4")) == Error.NOT_ENOUGH_BOOKIES
+    assert cluster.error(cluster.append(writer, b"4")) == Error.NOT_ENOUGH_BOOKIES
     assert [name for name in "abc" if (1, 4) in cluster.entries[name]] == ["c"]
     cluster.drop = lambda source, target, message: target == "a"
     recoverer = cluster.add(Recoverer(1, RecovererSettings()))
@@ -164,7 +166,7 @@ def test_entries_are_striped() -> None:
     recovered = cluster.value(cluster.add(Recoverer(1, RecovererSettings())), "recover")
     assert recovered.last_entry == 3
     assert content(cluster) == [b"0", b"1", b"2", b"3"]
-    assert cluster.error(cluster.call(writer, "append", b"late")) == Error.LEDGER_FENCED
+    assert cluster.error(cluster.append(writer, b"late")) == Error.LEDGER_FENCED
 
 
 def test_a_reader_follows_a_ledger_through_a_change_of_ensemble_to_its_end() -> None:
@@ -174,7 +176,7 @@ def test_a_reader_follows_a_ledger_through_a_change_of_ensemble_to_its_end() -> 
     tails = [cluster.call(reader, "tail", entry_id) for entry_id in range(9)]
     cluster.crash("b")
     for n in range(4, 8):
-        cluster.value(writer, "append", b"%d" % n)
+        cluster.appended(writer, b"%d" % n)
     while tails[7] not in cluster.results:
         cluster.wait()
     assert tails[8] not in cluster.results
@@ -187,9 +189,9 @@ def test_a_reader_follows_a_ledger_through_a_change_of_ensemble_to_its_end() -> 
 def test_with_deferred_sync_entries_are_confirmed_before_they_are_durable() -> None:
     cluster, writer = written(entries=0, deferred_sync=True)
     cluster.syncs = False
-    assert cluster.value(writer, "append", b"0") == 0
+    assert cluster.appended(writer, b"0") == range(1)
     token = cluster.call(writer, "force")
     assert token not in cluster.results and writer.lac == -1
     cluster.syncs = True
-    assert cluster.value(writer, "append", b"1") == 1
+    assert cluster.appended(writer, b"1") == range(1, 2)
     assert cluster.results[token].value == 0 == writer.lac

@@ -9,15 +9,17 @@ import pytest
 from fencepost.store.entries import Digests, master_key
 from fencepost.store.messages import (
     AddEntry,
-    AddEntryResponse,
     ForceLedger,
     ForceLedgerResponse,
     WriteLac,
     WriteLacResponse,
 )
 from fencepost.store.roles.interface import (
+    AddsAnswered,
+    Append,
     BookiesChanged,
     Call,
+    Confirmed,
     CreateMetadata,
     Disconnected,
     Effect,
@@ -28,6 +30,7 @@ from fencepost.store.roles.interface import (
     Received,
     Result,
     Send,
+    SendAdds,
     SetTimer,
     TimerFired,
     Unanswered,
@@ -35,14 +38,15 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.ensembles import Fragment, is_in_write_set
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata, closed, marked_in_recovery
 
-RESPONSES = {
-    AddEntry: lambda request, code: AddEntryResponse(1, request.entry_id, code),
-    WriteLac: lambda request, code: WriteLacResponse(1, code),
-    ForceLedger: lambda request, code: ForceLedgerResponse(1, code),
-}
+RESPONSES = {WriteLac: WriteLacResponse, ForceLedger: ForceLedgerResponse}
+
+
+def confirmed(entry_id: int) -> Confirmed:
+    """All entries up to one are, each of which has four bytes."""
+    return Confirmed(entry_id, 4 * (entry_id + 1))
 
 
 def ledger(*ensembles: tuple[int, str]) -> LedgerMetadata:
@@ -57,7 +61,7 @@ class Story:
 
     def __init__(self, bookies: str = "abcde", create: bool = True, **settings: Any) -> None:
         self.writer = Writer(1, WriterSettings(password=b"p", creation_token=77, **settings))
-        self.sent: dict[tuple[str, Any], Send] = {}
+        self.sent: dict[tuple[str, Any], Any] = {}
         self.metadata_txn = 0
         self.token = 0
         self.happen(BookiesChanged(tuple(bookies)))
@@ -70,12 +74,14 @@ class Story:
         effects = self.writer.receive(event, 0)
         for effect in effects:
             if isinstance(effect, Send):
-                request = effect.request
-                what = request.entry_id if isinstance(request, AddEntry) else type(request)
-                self.sent[effect.bookie, what] = effect
+                self.sent[effect.bookie, type(effect.request)] = effect
+            elif isinstance(effect, SendAdds):
+                for request in map(effect.adds.__getitem__, range(len(effect.adds))):
+                    if is_in_write_set(effect.place, request.entry_id, effect.ensemble_size, effect.write_quorum):
+                        self.sent[effect.bookie, request.entry_id] = request
             elif isinstance(effect, (CreateMetadata, ReadMetadata, WriteMetadata)):
                 self.metadata_txn = effect.txn
-        return [effect for effect in effects if not isinstance(effect, Send)]
+        return [effect for effect in effects if not isinstance(effect, (Send, SendAdds))]
 
     def call(self, operation: str, *arguments: Any) -> list[Effect]:
         self.token += 1
@@ -83,7 +89,11 @@ class Story:
 
     def append(self, times: int = 1) -> None:
         for _ in range(times):
-            assert self.call("append", b"data") == []
+            assert self.append_one() == []
+
+    def append_one(self) -> list[Effect]:
+        self.token += 1
+        return self.happen(Append(self.token, (b"data",)))
 
     def metadata(self, outcome: Outcome, version: int = -1, metadata: LedgerMetadata | None = None) -> list[Effect]:
         """The metadata service answers."""
@@ -94,10 +104,13 @@ class Story:
         effects: list[Effect] = []
         for bookie in bookies:
             send = self.sent.pop((bookie, what))
-            response = None if code is None else RESPONSES[type(send.request)](send.request, code)
-            effects += self.happen(
-                Unanswered(send.txn, bookie) if response is None else Received(send.txn, bookie, response)
-            )
+            if isinstance(send, AddEntry):
+                effects += self.happen(AddsAnswered(bookie, (what,), code))
+            else:
+                response = None if code is None else RESPONSES[what](1, code)
+                effects += self.happen(
+                    Unanswered(send.txn, bookie) if response is None else Received(send.txn, bookie, response)
+                )
         return effects
 
     def asked(self) -> list[str]:
@@ -127,7 +140,7 @@ def test_a_ledger_that_exists_is_not_taken_over_and_not_closed() -> None:
     others = ledger((0, "abc")).replace(creation_token=78)
     assert story.metadata(Outcome.OK, 0, others) == [Result(1, error=Error.LEDGER_EXISTS)]
     assert story.call("close") == [Result(2, error=Error.LEDGER_EXISTS)]
-    assert story.call("append", b"") == [Result(3, error=Error.LEDGER_EXISTS)]
+    assert story.append_one() == [Result(3, error=Error.LEDGER_EXISTS)]
 
 
 def test_a_creation_whose_answer_was_lost_is_recognised_by_its_token() -> None:
@@ -160,12 +173,12 @@ def test_an_entry_goes_to_its_write_set_and_is_confirmed_by_its_ack_quorum() -> 
     story = Story()
     story.append()
     assert story.asked() == ["a0", "b0", "c0"]
-    request = story.sent["a", 0].request
+    request = story.sent["a", 0]
     assert isinstance(request, AddEntry) and request.master_key == master_key(b"p")
     entry = Digests(DigestType.CRC32, b"p").open_entry(request.body, 1, 0)
     assert entry is not None and (entry.lac, entry.length, entry.data) == (-1, 4, b"data")
     assert story.answer("a", 0) == []
-    assert story.answer("c", 0) == [Result(2, 0)]
+    assert story.answer("c", 0) == [confirmed(0)]
     assert story.answer("b", 0) == [], "one more does not matter"
 
 
@@ -173,9 +186,9 @@ def test_entries_are_confirmed_in_order_and_carry_the_lac() -> None:
     story = Story()
     story.append(3)
     assert story.answer("ab", 2) == [] and story.answer("ab", 1) == []
-    assert story.answer("ab", 0) == [Result(2, 0), Result(3, 1), Result(4, 2)]
+    assert story.answer("ab", 0) == [confirmed(2)]
     story.append()
-    request = story.sent["a", 3].request
+    request = story.sent["a", 3]
     assert isinstance(request, AddEntry) and (request.entry_id, request.lac) == (3, 2)
 
 
@@ -202,7 +215,7 @@ def test_fencing_ends_the_writer() -> None:
     story.append(3)
     assert story.answer("a", 0, Code.FENCED) == [Result(token, error=Error.LEDGER_FENCED) for token in (2, 3, 4)]
     assert story.answer("bc", 0) == [], "what comes late counts no more"
-    assert story.call("append", b"") == [Result(5, error=Error.LEDGER_FENCED)]
+    assert story.append_one() == [Result(5, error=Error.LEDGER_FENCED)]
     assert story.call("close") == [Result(6, error=Error.LEDGER_FENCED)]
 
 
@@ -222,7 +235,7 @@ def test_a_failed_bookie_is_replaced_and_the_new_one_is_sent_what_is_not_confirm
     assert story.answer("b", 1, Code.IO_ERROR) == [WriteMetadata(2, 1, ledger((0, "abc"), (1, "adc")), 0)]
     assert ("d", 1) not in story.sent, "not before the metadata say so"
     assert story.answer("ac", 1) == [], "nor is anything confirmed"
-    assert story.metadata(Outcome.OK, 1) == [Result(3, 1)]
+    assert story.metadata(Outcome.OK, 1) == [confirmed(1)]
     assert ("d", 1) in story.sent and ("d", 0) not in story.sent
     assert story.writer.view.version == 1
 
@@ -236,8 +249,8 @@ def test_a_bookie_that_leaves_no_longer_counts() -> None:
     )
     assert story.answer("a", 0) == []
     assert story.metadata(Outcome.OK, 1) == [], "a and b had confirmed the first entry, but b left"
-    assert story.answer("d", 0) == [Result(2, 0)]
-    assert story.answer("c", 1) == [] and story.answer("d", 1) == [Result(3, 1)]
+    assert story.answer("d", 0) == [confirmed(0)]
+    assert story.answer("c", 1) == [] and story.answer("d", 1) == [confirmed(1)]
 
 
 def test_bookies_that_fail_during_a_change_are_replaced_after_it() -> None:
@@ -248,7 +261,7 @@ def test_bookies_that_fail_during_a_change_are_replaced_after_it() -> None:
     assert story.answer("a", 0) == []
     assert story.metadata(Outcome.OK, 1) == [WriteMetadata(3, 1, ledger((0, "ade")), 1)]
     assert story.answer("d", 0) == [], "still changing"
-    assert story.metadata(Outcome.OK, 2) == [Result(2, 0)]
+    assert story.metadata(Outcome.OK, 2) == [confirmed(0)]
     assert story.asked() == ["a1", "c1", "d1", "e0", "e1"]
     assert story.answer("c", 1, None) == [], "that it fails as well matters no more"
 
@@ -276,24 +289,24 @@ def test_a_bookie_that_can_not_be_replaced_stays_while_the_others_are_enough() -
     story = Story("abc")
     story.append(2)
     assert story.answer("b", 0, None) == []
-    assert story.answer("ac", 0) == [Result(2, 0)]
+    assert story.answer("ac", 0) == [confirmed(0)]
     assert story.happen(BookiesChanged(("a", "c", "d"))) == [WriteMetadata(2, 1, ledger((0, "abc"), (1, "adc")), 0)]
     story.metadata(Outcome.OK, 1)
-    assert story.answer("d", 1) == [] and story.answer("a", 1) == [Result(3, 1)]
+    assert story.answer("d", 1) == [] and story.answer("a", 1) == [confirmed(1)]
 
 
 def test_two_bookies_that_fail_one_long_after_the_other_and_come_back_end_no_writer() -> None:
     story = Story("abc")
     story.append()
     assert story.answer("b", 0, None) == []
-    assert story.answer("ac", 0) == [Result(2, 0)]
+    assert story.answer("ac", 0) == [confirmed(0)]
     story.append()
     story.answer("b", 1)
     assert story.writer.adds.failed == {}, "it has confirmed what it was sent after it failed"
     assert story.answer("c", 1, None) == []
-    assert story.answer("a", 1) == [Result(3, 1)]
+    assert story.answer("a", 1) == [confirmed(1)]
     story.append()
-    assert story.answer("cb", 2) == [Result(4, 2)]
+    assert story.answer("cb", 2) == [confirmed(2)]
     assert story.asked() == ["a2"], "what is confirmed is sent to nobody anew"
 
 
@@ -305,7 +318,7 @@ def test_a_bookie_that_is_back_but_has_not_been_asked_since_is_waited_for() -> N
     story.append()
     assert story.answer("a", 1, None) == [], "b failed another entry, and may confirm this one"
     assert [*story.writer.adds.failed] == ["b", "a"]
-    assert story.answer("cb", 1) == [Result(3, 1)]
+    assert story.answer("cb", 1) == [confirmed(1)]
     assert [*story.writer.adds.failed] == ["a"]
     assert not story.writer.error
 
@@ -319,12 +332,12 @@ def test_a_bookie_that_works_again_is_sent_anew_what_is_not_confirmed() -> None:
     story.append()
     story.answer("c", 0)
     assert story.asked() == ["a0", "a2", "a3", "b3", "c2", "c3"]
-    first = story.sent["a", 2].request
+    first = story.sent["a", 2]
     assert story.answer("b", 3) == []
     assert story.asked() == ["a0", "a2", "a3", "b0", "b2", "c2", "c3"], "1 is committed, if not yet confirmed"
-    assert story.sent["b", 2].request == first
+    assert story.sent["b", 2] == first
     assert story.answer("a", 0, None) == [], "b may confirm that again"
-    assert story.answer("b", 0) == [Result(2, 0), Result(3, 1)]
+    assert story.answer("b", 0) == [confirmed(1)]
 
 
 def test_a_bookie_that_confirms_what_it_was_sent_before_it_failed_has_still_failed() -> None:
@@ -341,7 +354,7 @@ def test_what_a_bookie_that_stays_away_has_missed_takes_no_more_room_than_what_i
     for entry_id in range(100):
         story.append()
         story.answer("b", entry_id, None)
-        assert story.answer("ac", entry_id) == [Result(entry_id + 2, entry_id)]
+        assert story.answer("ac", entry_id) == [confirmed(entry_id)]
     assert len(story.writer.adds.failed["b"].missed) <= 3
 
 
@@ -356,7 +369,7 @@ def test_as_many_as_possible_are_replaced() -> None:
     story.happen(BookiesChanged(("a",)))
     story.metadata(Outcome.OK, 2)
     assert story.answer("b", 0, None) == []
-    assert story.answer("ad", 0) == [Result(2, 0)]
+    assert story.answer("ad", 0) == [confirmed(0)]
 
 
 def test_not_enough_bookies_end_the_writer_but_it_may_still_close() -> None:
@@ -365,7 +378,7 @@ def test_not_enough_bookies_end_the_writer_but_it_may_still_close() -> None:
     story.answer("ab", 0)
     assert story.answer("b", 1, None) == []
     assert story.answer("c", 1, None) == [Result(3, error=Error.NOT_ENOUGH_BOOKIES)]
-    assert story.call("append", b"") == [Result(4, error=Error.NOT_ENOUGH_BOOKIES)]
+    assert story.append_one() == [Result(4, error=Error.NOT_ENOUGH_BOOKIES)]
     assert story.call("close") == [WriteMetadata(2, 1, closed(ledger((0, "abc")), 0, 4), 0)]
     assert story.answer("a", 1) == [], "that it was stored comes too late"
     assert story.metadata(Outcome.OK, 1) == [Result(5, 0)]
@@ -387,7 +400,7 @@ def test_a_change_of_ensemble_whose_answer_was_lost_is_recognised() -> None:
     story = change_ensemble()
     (timer,) = story.metadata(Outcome.UNKNOWN)
     story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
-    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
+    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [confirmed(0)]
     assert ("d", 0) in story.sent
     assert story.happen(TimerFired(timer.key)) == [], "a timer that nobody waits for any more"  # type: ignore[attr-defined]
 
@@ -406,8 +419,8 @@ def test_a_change_that_was_made_holds_even_if_the_next_one_can_not_be_made() -> 
     assert story.answer("a", 1) == [] and story.answer("b", 1) == [], (
         "b left the ensemble, whether it has the entry or not"
     )
-    assert story.answer("a", 0) == [] and story.answer("d", 0) == [Result(2, 0)]
-    assert story.answer("d", 1) == [Result(3, 1)]
+    assert story.answer("a", 0) == [] and story.answer("d", 0) == [confirmed(0)]
+    assert story.answer("d", 1) == [confirmed(1)]
 
 
 def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
@@ -416,7 +429,7 @@ def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
     story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
     assert story.metadata(Outcome.OK, 0, ledger((0, "abc"))) == [WriteMetadata(4, 1, ledger((0, "adc")), 0)]
     assert story.metadata(Outcome.BAD_VERSION) == [ReadMetadata(5, 1)], "the first attempt was only late"
-    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
+    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [confirmed(0)]
 
 
 def lost_change_that_nobody_is_left_for() -> Story:
@@ -438,13 +451,13 @@ def lost_change_that_nobody_is_left_for() -> Story:
 
 def test_a_change_of_ensemble_that_was_lost_and_is_given_up_can_not_be_made_any_more() -> None:
     story = lost_change_that_nobody_is_left_for()
-    assert story.metadata(Outcome.OK, 1) == [Result(2, 0)]
+    assert story.metadata(Outcome.OK, 1) == [confirmed(0)]
 
 
 def test_a_change_of_ensemble_that_was_late_holds_though_it_was_given_up() -> None:
     story = lost_change_that_nobody_is_left_for()
     assert story.metadata(Outcome.BAD_VERSION) == [ReadMetadata(5, 1)]
-    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
+    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [confirmed(0)]
     assert story.writer.adds.ensemble == ("a", "d", "c")
 
 
@@ -467,10 +480,10 @@ def test_close_waits_for_what_is_under_way_and_ends_at_the_lac() -> None:
     story = Story(in_flight_limit=1)
     story.append(2)
     assert story.call("close") == []
-    assert story.call("append", b"") == [Result(5, error=Error.LEDGER_CLOSED)]
-    assert story.answer("ab", 0) == [Result(2, 0)]
+    assert story.append_one() == [Result(5, error=Error.LEDGER_CLOSED)]
+    assert story.answer("ab", 0) == [confirmed(0)]
     end = closed(ledger((0, "abc")), 1, 8)
-    assert story.answer("ab", 1) == [Result(3, 1), WriteMetadata(2, 1, end, 0)]
+    assert story.answer("ab", 1) == [confirmed(1), WriteMetadata(2, 1, end, 0)]
     assert story.call("close") == []
     assert story.metadata(Outcome.OK, 1) == [Result(4, 1), Result(6, 1)]
     assert story.call("close") == [Result(7, 1)]
@@ -516,7 +529,7 @@ def test_a_close_whose_answer_was_lost(found: LedgerMetadata, result: Effect) ->
 def test_with_deferred_sync_the_lac_moves_when_every_bookie_was_forced() -> None:
     story = Story(deferred_sync=True)
     story.append(2)
-    assert story.answer("ab", 0) == [Result(2, 0)]
+    assert story.answer("ab", 0) == [confirmed(0)]
     assert story.writer.lac == -1
     assert story.call("force") == []
     story.answer("ab", 1)
@@ -586,7 +599,7 @@ def test_close_forces_what_was_confirmed() -> None:
 def test_an_idle_writer_tells_its_lac() -> None:
     story = Story(explicit_lac_interval=1000)
     story.append()
-    assert story.answer("ab", 0) == [SetTimer("tell LAC", 1000), Result(2, 0)][::-1]
+    assert story.answer("ab", 0) == [SetTimer("tell LAC", 1000), confirmed(0)][::-1]
     story.happen(TimerFired("tell LAC"))
     request = story.sent["b", WriteLac].request
     assert isinstance(request, WriteLac) and request.lac == 0
@@ -594,8 +607,8 @@ def test_an_idle_writer_tells_its_lac() -> None:
     assert story.answer("ab", WriteLac) == []
     assert story.answer("c", WriteLac, None) == [], "no bookie is replaced for that"
     story.append(2)
-    assert story.answer("ab", 1) == [Result(3, 1), SetTimer("tell LAC", 1000)]
-    assert story.answer("ab", 2) == [Result(4, 2)], "one timer is enough"
+    assert story.answer("ab", 1) == [confirmed(1), SetTimer("tell LAC", 1000)]
+    assert story.answer("ab", 2) == [confirmed(2)], "one timer is enough"
 
 
 def test_a_lac_that_an_entry_has_carried_is_not_told_by_itself() -> None:
@@ -610,4 +623,4 @@ def test_a_lac_that_an_entry_has_carried_is_not_told_by_itself() -> None:
 def test_unknown_calls() -> None:
     assert Story().call("dance") == [Result(2, error=Error.BAD_CALL)]
     assert Story().call("create") == [Result(2, error=Error.BAD_CALL)]
-    assert Story(create=False).call("append", b"") == [Result(1, error=Error.BAD_CALL)]
+    assert Story(create=False).append_one() == [Result(1, error=Error.BAD_CALL)]

@@ -1,6 +1,4 @@
-"""A batch of n entries is n batches of one, and n calls: the same requests, the same state, the same answers to the
-caller.
-"""
+"""A batch of n entries is n batches of one: the same requests, the same state, the same answers to the caller."""
 
 from __future__ import annotations
 
@@ -9,23 +7,23 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.store.messages import AddEntry, AddEntryResponse
+from fencepost.store.messages import AddEntry
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import is_in_write_set
 
-TOGETHER, ONE_BY_ONE, CALLS = range(3)
+TOGETHER, ONE_BY_ONE = range(2)
 BOOKIES = "abcdefg"
 
 
 class Driven:
-    """A writer that is given entries and answers together, one by one, or as calls and responses."""
+    """A writer that is given entries and answers together, or one by one."""
 
     def __init__(self, how: int, sizes: tuple[int, int, int], limit: int, others: int = 2) -> None:
         self.how = how
         self.writer = Writer(1, WriterSettings(*sizes, in_flight_limit=limit, creation_token=7))
-        self.waiting: dict[str, list[tuple[int, int | None]]] = {bookie: [] for bookie in BOOKIES}
+        self.waiting: dict[str, list[int]] = {bookie: [] for bookie in BOOKIES}
         self.sent: dict[str, list[tuple[int, bytes, int]]] = {bookie: [] for bookie in BOOKIES}
         self.metadata: Any = None
         self.tokens = 0
@@ -43,10 +41,7 @@ class Driven:
             if isinstance(effect, i.SendAdds):
                 for at in range(len(effect.adds)):
                     if is_in_write_set(effect.place, effect.adds.first + at, effect.ensemble_size, effect.write_quorum):
-                        self.send(effect.bookie, effect.adds[at], None)
-            elif isinstance(effect, i.Send):
-                assert isinstance(effect.request, AddEntry)
-                self.send(effect.bookie, effect.request, effect.txn)
+                        self.send(effect.bookie, effect.adds[at])
             elif isinstance(effect, (i.CreateMetadata, i.WriteMetadata)):
                 self.metadata = effect
             elif isinstance(effect, i.Confirmed):
@@ -54,34 +49,23 @@ class Driven:
                 assert effect.length == self.writer.adds.length
             elif isinstance(effect, i.Result) and effect.error:
                 self.errors += [effect.error for entry_id in self.batches.pop(effect.token) if entry_id > self.told]
-            elif isinstance(effect, i.Result) and effect.token:
-                assert effect.value == self.told + 1, "in order"
-                self.told = effect.value
 
-    def send(self, bookie: str, request: AddEntry, txn: int | None) -> None:
+    def send(self, bookie: str, request: AddEntry) -> None:
         entry = self.writer.digests.open_entry(request.body, 1, request.entry_id)
         assert entry is not None
         self.sent[bookie].append((entry.entry_id, entry.data, entry.length))
-        self.waiting[bookie].append((entry.entry_id, txn))
+        self.waiting[bookie].append(entry.entry_id)
 
     def append(self, entries: list[bytes]) -> None:
         for some in [entries] if self.how == TOGETHER else [[each] for each in entries]:
             self.tokens += 1
             self.batches[self.tokens] = range(self.appended, self.appended + len(some))
             self.appended += len(some)
-            self.happen(i.Call(self.tokens, "append", (some[0],)) if self.how == CALLS else i.Append(self.tokens, some))
+            self.happen(i.Append(self.tokens, some))
 
     def answer(self, bookie: str, number: int, code: Code | None) -> None:
         answered, self.waiting[bookie] = self.waiting[bookie][:number], self.waiting[bookie][number:]
-        together: list[int] = []
-        for entry_id, txn in answered:
-            if txn is None:
-                together.append(entry_id)
-            elif code is None:
-                self.happen(i.Unanswered(txn, bookie))
-            else:
-                self.happen(i.Received(txn, bookie, AddEntryResponse(1, entry_id, code)))
-        for some in [together] if self.how == TOGETHER else [[each] for each in together]:
+        for some in [answered] if self.how == TOGETHER else [[each] for each in answered]:
             if some:
                 self.happen(i.AddsAnswered(bookie, some, code))
 
@@ -123,15 +107,14 @@ SIZES = st.sampled_from([(3, 3, 2), (3, 2, 2), (1, 1, 1), (5, 3, 2), (3, 3, 3), 
     st.integers(0, 2),
     st.lists(st.one_of(APPENDS, ANSWERS, ANSWERS, METADATA), max_size=30),
 )
-def test_a_batch_is_as_many_batches_of_one_and_as_many_calls(
+def test_a_batch_is_as_many_batches_of_one(
     sizes: tuple[int, int, int], limit: int, spare: int, steps: list[tuple[Any, ...]]
 ) -> None:
-    one, *others = [Driven(how, sizes, limit, spare) for how in (TOGETHER, ONE_BY_ONE, CALLS)]
+    one, other = (Driven(how, sizes, limit, spare) for how in (TOGETHER, ONE_BY_ONE))
     for name, *arguments in steps:
-        for each in (one, *others):
+        for each in (one, other):
             getattr(each, name)(*arguments)
-        for other in others:
-            assert other.state() == one.state()
+        assert other.state() == one.state()
 
 
 def test_a_ledger_in_flight_of_more_entries_than_the_ring_began_with() -> None:
@@ -174,11 +157,9 @@ def test_a_bookie_that_joins_is_sent_batches_and_one_by_one_what_is_left_of_a_ba
     effects = one.writer.receive(i.MetadataAnswer(one.metadata.txn, i.Outcome.OK, 1), 0)
     assert one.writer.adds.ensemble == ("a", "e", "c", "d")
     asked = [entry_id for entry_id in range(20) if is_in_write_set(1, entry_id, 4, 3)]
-    singles = [
-        effect.request.entry_id
-        for effect in effects
-        if isinstance(effect, i.Send) and isinstance(effect.request, AddEntry)
-    ]
-    assert singles == [entry_id for entry_id in asked if confirmed < entry_id < 10]
-    (batch,) = [effect for effect in effects if isinstance(effect, i.SendAdds)]
+    *singles, batch = (effect for effect in effects if isinstance(effect, i.SendAdds))
+    sent = [single.adds.first for single in singles]
+    assert sent == [entry_id for entry_id in asked if confirmed < entry_id < 10] and {
+        *map(len, (s.adds for s in singles))
+    } == {1}
     assert (batch.bookie, batch.place, batch.adds.first, len(batch.adds)) == ("e", 1, 10, 10)

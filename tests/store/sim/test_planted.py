@@ -70,13 +70,6 @@ def _opens_what_is_damaged(
     return found
 
 
-def _counts_whoever_confirms(original: Any, self: Any, event: Any) -> Any:
-    entry_id, outcome = self.sent.get(event.txn), original(self, event)
-    if entry_id is not None and getattr(getattr(event, "response", None), "code", None) is Code.OK:
-        self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
-    return outcome
-
-
 def _takes_unknown_for_written(original: Any, self: Any, event: Any, effects: list[Any]) -> Any:
     if getattr(event, "outcome", None) is Outcome.UNKNOWN and event.txn == self.txn and self.offered is not None:
         self.metadata = self.offered
@@ -105,9 +98,9 @@ PLANTED = [
     ),
     Planted(
         "confirmations of bookies that have left count",
-        adds.Adds,
-        "take",
-        _counts_whoever_confirms,
+        adds,
+        "still_confirmed",
+        lambda f, confirmed, *a: confirmed,
         profile="network",
         seed=67,
     ),
@@ -156,7 +149,7 @@ PLANTED = [
         "outlives_connection",
         lambda f, *a: True,
         profile="disks",
-        seed=68,
+        seed=209,
     ),
     # -- rules: ensembles
     Planted(
@@ -298,7 +291,7 @@ PLANTED = [
         "answer_to_read",
         lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k),
         profile="disks",
-        seed=174,
+        seed=919,
     ),
     # -- rules: metadata
     Planted(

@@ -210,6 +210,5 @@ def test_entries_go_by_the_batch_and_one_by_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Cluster, "receive", counted)
     for seed in range(1, 31):
         simulate(drawn(seed))
-    assert {"append", "Append", "AddsAnswered", "ReadEntries", "WantEntries", "ReadsAnswered", "ForgetReads"} <= {
-        *happened
-    }
+    assert {"Append", "AddsAnswered", "ReadEntries", "WantEntries", "ReadsAnswered", "ForgetReads"} <= {*happened}
+    assert {"AskedToAdd", "AskedToRead", "ReadsFound"} <= {*happened}

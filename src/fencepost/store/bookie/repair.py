@@ -26,9 +26,11 @@ from fencepost.store.client.store import Store
 from fencepost.store.disk.storage import Storage
 from fencepost.store.entries import runs_of
 from fencepost.store.errors import NoSuchLedgerError, StoreError
+from fencepost.store.messages import AddEntry
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.roles import repair as roles
 from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
+from fencepost.store.roles.requests import AddRequests
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.replication import fragments_on
 
@@ -226,7 +228,7 @@ class Repair:
 
     async def _store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes) -> None:
         """Keep an entry; done when it is as durable as the bookie makes entries."""
-        await self.server.call("store entry", ledger, entry_id, lac, body)
+        await self.server.call("store entries", AddRequests(((0, AddEntry(ledger, entry_id, lac, body, b"")),)))
 
 
 async def _later(timer: SetTimer) -> TimerFired:

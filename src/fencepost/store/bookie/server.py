@@ -17,19 +17,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import starmap
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fencepost.sasl import SaslError
 from fencepost.sasl import Server as SaslServer
+from fencepost.store.bookie.batches import LARGE, Batches
 from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
@@ -42,7 +43,6 @@ from fencepost.store.messages import (
     AddEntryResponse,
     Auth,
     AuthResponse,
-    ReadEntry,
     ReadEntryResponse,
     Request,
     StartTls,
@@ -80,13 +80,13 @@ from fencepost.store.roles.interface import (
     RunsFound,
     SetTimer,
     Stop,
-    Store,
     TimerFired,
     Trace,
 )
+from fencepost.store.roles.requests import AddRequests, FoundRequests, is_plain_read
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, MISS, FoundRows
-from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code, found_nothing, found_reads
+from fencepost.store.rows.requests import FoundReads, ReadRows, found_nothing, found_reads
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
@@ -108,9 +108,6 @@ LOOPS = ("fencepost.store.rows.bookie", OF_STORAGE)
 WORTH = 2_000
 """Messages that are taken one at a time before it is worth to have loops."""
 
-ROWS = 4_096
-"""Requests of which rows are made at once."""
-
 LOOK_UPS_AT_ONCE = 1_024
 """Look-ups that the event loop does in memory in one go."""
 
@@ -130,20 +127,31 @@ SWEEP = 1.0
 BACKLOG = 1_024
 """Connections that the operating system keeps until they are accepted."""
 
-LARGE = 16 * 1024
-"""Bytes of a body, from which on it takes less time to send it from where it lies than to copy it among others."""
-
 SKIPPED = 64 << 20
 """Bytes of the largest message that is let go by, for its add to be answered."""
 
 _SHORT = 128
 """More bytes than the frame of a read has."""
 
-_SEED = int.from_bytes(os.urandom(8), signed=True)
-
 _log = logging.getLogger("fencepost.store.bookie")
 
-Look = LookUp | LookUpBatch | FindRuns | Measure | ReadRows
+
+class PlainRead(NamedTuple):
+    """A plain read that came by itself, with the number of its request; ``number``: of its look-up."""
+
+    number: int
+    ledger: int
+    entry_id: int
+    txn: int
+
+    def found(self, code: Code, body: bytes | None) -> ReadsFound:
+        """What it comes to."""
+        return ReadsFound(
+            self.number, self.ledger, code, FoundRequests(self.ledger, ((self.txn, self.entry_id, body),))
+        )
+
+
+Look = LookUp | LookUpBatch | FindRuns | Measure | ReadRows | PlainRead
 
 
 class Server:
@@ -200,9 +208,8 @@ class Server:
         it came.
         """
         self._records: list[tuple[int, Record | EntryRows]] = []
-        self._entries: list[tuple[int, int, bytes]] = []
-        """Records and entries that the storage is still to be given."""
-        self._rows: _Rows | None = None
+        """Records that the storage is still to be given."""
+        self._rows: Batches | None = None
         """The memory that loops work in, from when they are compiled on."""
         self._touched: dict[Connection, None] = {}
         """Connections with answers that are not written yet."""
@@ -213,7 +220,7 @@ class Server:
         self._readers = ThreadPoolExecutor(settings.num_read_worker_threads, "read")
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Journal: lambda effect: self._records.append((effect.position, effect.record)),
-            Store: lambda effect: self._entries.append((effect.ledger, effect.entry_id, effect.body)),
+            JournalAdds: self._journal_adds,
             Answer: self._answer,
             AnswerAdds: self._answer_adds,
             AnswerReads: self._answer_reads,
@@ -235,9 +242,7 @@ class Server:
         self.storage = storage
         records = 0
         for record in storage.records():
-            for effect in self.role.receive(Replayed(record), 0):
-                assert type(effect) is Store
-                storage.store(effect.ledger, effect.entry_id, effect.body)
+            self.role.receive(Replayed(record), 0)
             records += 1
         if self.trace is not None:
             for ledger, fields in recovered(storage.unproven()).items():
@@ -371,14 +376,14 @@ class Server:
         """As :meth:`_take_frames`, for one message: the loops make less of a plain read than the codecs."""
         if stop > _SHORT:
             return self._take_frames(connection, memory, stop)
-        loops, table = self.loops, (self._rows or self._make_rows()).table
+        loops, table = self.loops, self._batches().table
         count, _, _ = loops.parse(
             memory.array, 0, stop, self.settings.netty_max_frame_size_bytes, connection.codec.VERSION, table
         )
         if not count or table.item(0, loops.KIND) != loops.READ:
             return self._take_frames(connection, memory, stop)
         _, txn, ledger, entry_id = table[0, :4].tolist()
-        self._ask(connection, txn, ReadEntry(ledger, entry_id))
+        self._ask_to_read(connection, txn, ledger, entry_id)
         return stop
 
     def _take_frames(self, connection: Connection, memory: Memory, stop: int) -> int:
@@ -483,22 +488,36 @@ class Server:
         """Give the role a request."""
         if type(request) is AddEntry:
             connection.adds += 1
+            connection.in_flight += 1
+            self._deliver(AskedToAdd(connection.number, (AddRequests(((txn, request),)),)))
+        elif is_plain_read(request):
+            self._ask_to_read(connection, txn, request.ledger, request.entry_id)  # type: ignore[union-attr]
+        else:
+            connection.in_flight += 1
+            self._deliver(Asked(connection.number, txn, request))
+
+    def _ask_to_read(self, connection: Connection, txn: int, ledger: int, entry_id: int) -> None:
+        """Give the role one plain read."""
         connection.in_flight += 1
-        records, entries, carry = self._records, self._entries, self._carry
-        for effect in self.role.receive(Asked(connection.number, txn, request), self._now()):
-            kind = type(effect)
-            if kind is Journal:
-                records.append((effect.position, effect.record))  # type: ignore[attr-defined]
-            elif kind is Store:
-                entries.append((effect.ledger, effect.entry_id, effect.body))  # type: ignore[attr-defined]
+        for effect in self.role.receive(AskedToRead(connection.number, 1), self._now()):
+            assert type(effect) is LookUpReads
+            if effect.count:
+                connection.looks.append(PlainRead(effect.number, ledger, entry_id, txn))
+                self._touched[connection] = None
             else:
-                carry[kind](effect)
+                too_many = FoundRequests(ledger, ((txn, entry_id, None),))
+                self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
+
+    def _journal_adds(self, effect: JournalAdds) -> None:
+        """Have entries stored that did not come as rows."""
+        records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
+        self._records += enumerate(records, effect.position - len(records) + 1)
 
     # -- events by rows -----------------------------------------------------------------------------------------------
 
     def _take_rows(self, connection: Connection, memory: Memory, stop: int) -> int:
         """As :meth:`_take_frames`, with all adds that come one after another as one event."""
-        loops, rows, start = self.loops, self._rows or self._make_rows(), 0
+        loops, rows, start = self.loops, self._batches(), 0
         table, limit = rows.table, self.settings.netty_max_frame_size_bytes
         while True:
             count, after, outcome = loops.parse(memory.array, start, stop, limit, connection.codec.VERSION, table)
@@ -524,55 +543,20 @@ class Server:
             if outcome == loops.PARTIAL or start == stop or (outcome == loops.REFUSED and start == after):
                 return start
 
-    def _take_adds(self, connection: Connection, memory: Memory, rows: _Rows, first: int, stop: int) -> None:
+    def _take_adds(self, connection: Connection, memory: Memory, rows: Batches, first: int, stop: int) -> None:
         """Give the role adds that came one after another, by ledger."""
-        loops, carry, table, data = self.loops, self._carry, rows.table, memory.array
+        carry = self._carry
         connection.adds += stop - first
         connection.in_flight += stop - first
-        while first < stop:
-            groups, after = loops.group(
-                data, table, first, stop, _SEED, rows.slots, rows.groups, rows.places, rows.order
-            )
-            order = rows.order[: after - first]
-            requests = np.empty((after - first, 3), np.int64)
-            loops.ids(table, order, requests)
-            adds = tuple(
-                AddRows(
-                    ledger,
-                    bytes(memory.view[key : key + key_size]),
-                    bool(flags & loops.RECOVERY),
-                    bool(flags & loops.DEFERRED_SYNC),
-                    lac,
-                    requests[start:end],
-                    low,
-                    high,
-                    start,
-                    size,
-                )
-                for ledger, flags, key, key_size, lac, low, high, start, end, size in rows.groups[:groups].tolist()
-            )
-            for effect in self.role.receive(AskedToAdd(connection.number, adds), self._now()):
+        for arrived in rows.adds(memory, first, stop):
+            for effect in self.role.receive(AskedToAdd(connection.number, arrived.adds), self._now()):
                 if type(effect) is JournalAdds:
-                    self._lay_out(effect, data, table, order)
+                    self._records.append((effect.position, arrived.entries(effect.adds)))
                 else:
                     carry[type(effect)](effect)
-            first = after
-
-    def _lay_out(self, effect: JournalAdds, data: Any, table: Any, order: Any) -> None:
-        """Put the entries of adds where the journal and the storage get them from."""
-        adds: tuple[AddRows, ...] = effect.adds  # type: ignore[assignment]
-        if sum(map(len, adds)) < len(order):
-            order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
-        if self._entries:
-            self._hand_over()  # what came before is stored before
-        rows = self.loops.lay_out(
-            data, table, order, sum(each.size for each in adds), any(each.recovery for each in adds)
-        )
-        self._records.append((effect.position, rows))
 
     def _answer_adds(self, answer: AnswerAdds) -> None:
-        adds: tuple[AddRows, ...] = answer.adds  # type: ignore[assignment]
-        count = sum(map(len, adds))
+        count = sum(map(len, answer.adds))
         self.metrics.answered[AddEntryResponse] += count
         if answer.code is not _OK:
             self.metrics.refused[AddEntryResponse] += count
@@ -580,19 +564,17 @@ class Server:
         if connection is None:
             return
         connection.in_flight -= count
-        codec, loops, end = connection.codec, self.loops, 0
-        out = Memory(count * loops.ANSWER)
-        for each in adds:
-            end = loops.answer_adds(
-                out.array, end, each.requests, each.ledger, codec.number_of(answer.code), codec.VERSION
-            )
-        connection.answers.append(out.view[:end])
         self._touched[connection] = None
+        codec = connection.codec
+        if type(answer.adds[0]) is AddRequests:
+            for adds in answer.adds:
+                connection.answers += starmap(codec.encode_response, adds.responses(answer.code))  # type: ignore[attr-defined]
+        else:
+            connection.answers.append(self._batches().answers_to_adds(answer.adds, answer.code, codec))
 
-    def _take_reads(self, connection: Connection, rows: _Rows, first: int, stop: int) -> None:
+    def _take_reads(self, connection: Connection, rows: Batches, first: int, stop: int) -> None:
         """Give the role plain reads that came one after another."""
-        requests = np.empty((stop - first, 3), np.int64)
-        self.loops.ids(rows.table, np.arange(first, stop), requests)
+        requests = rows.reads(first, stop)
         connection.in_flight += stop - first
         for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
             assert type(effect) is LookUpReads
@@ -623,19 +605,13 @@ class Server:
 
     def _deliver_found(self, reads: ReadRows, found: FoundRows) -> tuple[int, int]:
         """Tell the role what reads have come to; how many are missing, and the bytes of the others."""
-        requests, table = reads.requests, found.table
-        low, high, size, missing, is_one = self.loops.look_over(requests, table)
-        if not is_one:
-            for ledger, code, some in by_ledger_and_code(reads, found):
-                self._deliver(ReadsFound(reads.number, ledger, code, some))
-        elif not missing:
-            some = FoundReads(requests, np.arange(len(requests)), found, low, high, size)
-            self._deliver(ReadsFound(reads.number, int(requests[0, 2]), Code(int(table[0, CODE])), some))
+        events, missing, size = self._batches().found(reads, found)
+        for event in events:
+            self._deliver(event)
         return missing, size
 
     def _answer_reads(self, answer: AnswerReads) -> None:
-        reads: FoundReads = answer.reads  # type: ignore[assignment]
-        count, is_ok = len(reads), answer.code is _OK
+        reads, count, is_ok = answer.reads, len(answer.reads), answer.code is _OK
         self.metrics.answered[ReadEntryResponse] += count
         if not is_ok:
             self.metrics.refused[ReadEntryResponse] += count
@@ -643,31 +619,18 @@ class Server:
         if connection is None:
             return
         connection.in_flight -= count
-        codec, loops, found, places = connection.codec, self.loops, reads.found, reads.places
-        are_large = is_ok and reads.size >= count * LARGE
-        cuts = np.empty(count if are_large else 0, np.int64)
-        out = Memory(count * loops.ANSWER + (reads.size if is_ok and not are_large else 0))
-        end = loops.answer_reads(
-            out.array,
-            0,
-            reads.requests,
-            places,
-            found.table,
-            codec.number_of(answer.code),
-            answer.lac,
-            codec.VERSION,
-            cuts,
-        )
-        start = 0
-        for cut, body in zip(cuts.tolist(), found.views(places) if are_large else (), strict=True):
-            connection.answers += [out.view[start:cut], body]
-            start = cut
-        connection.answers.append(out.view[start:end])
         self._touched[connection] = None
+        codec = connection.codec
+        if type(reads) is FoundRequests:
+            connection.answers += starmap(codec.encode_response, reads.responses(answer.code, answer.lac))
+        else:
+            assert type(reads) is FoundReads
+            connection.answers += self._batches().answers_to_reads(reads, answer.code, answer.lac, codec)
 
-    def _make_rows(self) -> _Rows:
-        self._rows = rows = _Rows(self.loops)
-        return rows
+    def _batches(self) -> Batches:
+        if self._rows is None:
+            self._rows = Batches(self.loops)
+        return self._rows
 
     def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
         """Ask something of the role; done when it has answered."""
@@ -714,10 +677,9 @@ class Server:
 
     def _hand_over(self) -> None:
         """Give the storage what the role wants of it."""
-        if self._records or self._entries:
-            self.storage.take(self._records, self._entries)
+        if self._records:
+            self.storage.take(self._records)
             self._records.clear()
-            self._entries.clear()
 
     def trace_effect(self, effect: Trace) -> None:
         fields, trace = effect.fields, self.trace
@@ -761,13 +723,15 @@ class Server:
                 room -= size
                 found += count
                 continue
-            body = look_up_now(look.ledger, look.entry_id) if type(look) is LookUp and look.entry_id >= 0 else None
+            is_one = type(look) is PlainRead or type(look) is LookUp
+            body = look_up_now(look.ledger, look.entry_id) if is_one and look.entry_id >= 0 else None  # type: ignore[union-attr]
             if body is None:
                 connection.misses.append(look)
             else:
                 room -= len(body)
                 found += 1
-                for effect in receive(Found(look.number, _OK, look.entry_id, body), microseconds):  # type: ignore[union-attr]
+                event = _found(look, _OK, body)  # type: ignore[arg-type]
+                for effect in receive(event, microseconds):
                     carry[type(effect)](effect)
         if found:
             self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
@@ -804,9 +768,12 @@ class Server:
             _log.error("a look-up of %d entries fails: %s: %s", len(reads), type(error).__name__, error)
             return found_nothing(reads, Code.IO_ERROR)
 
-    def _find(self, look: LookUp | LookUpBatch | FindRuns | Measure) -> Event:
+    def _find(self, look: LookUp | LookUpBatch | FindRuns | Measure | PlainRead) -> Event:
         if type(look) is LookUp:
             return Found(look.number, *self.storage.look_up(look.ledger, look.entry_id))
+        if type(look) is PlainRead:
+            code, _, body = self.storage.look_up(look.ledger, look.entry_id)
+            return look.found(code, body)
         if type(look) is LookUpBatch:
             return self._batch(look)
         if type(look) is FindRuns:
@@ -1010,17 +977,6 @@ class Server:
         self.regulate(connection)
 
 
-class _Rows:
-    """The memory that loops work in: requests, their groups and their order."""
-
-    def __init__(self, loops: Any) -> None:
-        self.table = np.zeros((ROWS, loops.COLUMNS), np.int64)
-        self.groups = np.zeros((ROWS, loops.GROUP_COLUMNS), np.int64)
-        self.slots = np.full(2 * ROWS, -1, np.int64)
-        self.places = np.zeros(ROWS, np.int64)
-        self.order = np.zeros(ROWS, np.int64)
-
-
 class Connection(asyncio.BufferedProtocol):
     """One client's connection. ``peer``: its address, for the log."""
 
@@ -1140,7 +1096,15 @@ def _size(found: Event) -> int:
     """The bytes of the entries that were found."""
     if type(found) is Found:
         return len(found.body or b"")
+    if type(found) is ReadsFound:
+        reads: FoundRequests = found.reads  # type: ignore[assignment]
+        return sum(len(body or b"") for _, _, body in reads.reads)
     return sum(map(len, found.bodies)) if type(found) is BatchFound else 0
+
+
+def _found(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
+    """The result of a look-up of one entry."""
+    return look.found(code, body) if type(look) is PlainRead else Found(look.number, code, look.entry_id, body)
 
 
 def _job_of(misses: deque[Look]) -> list[Look]:
@@ -1158,6 +1122,8 @@ def _nothing(look: Look) -> Event:
         return ReadsFound(
             look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found)
         )
+    if type(look) is PlainRead:
+        return look.found(Code.IO_ERROR, None)
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
     if type(look) is LookUpBatch:

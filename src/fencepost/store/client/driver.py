@@ -386,6 +386,7 @@ class Actor:
         self._receive = role.receive
         self._connections = driver.connections
         self.is_closed = False
+        self._adding = _Adding(self, 0)
         self.carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             SendAdds: self._send_adds,
@@ -447,10 +448,6 @@ class Actor:
         """A bookie did not answer."""
         self.deliver(Unanswered(txn, bookie))
 
-    def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
-        """A bookie answered adds alike, or did not answer."""
-        self.deliver(AddsAnswered(bookie, entry_ids, code))
-
     def _metadata_changed(self, ledger: int) -> None:
         self.deliver(MetadataChanged(ledger))
 
@@ -462,7 +459,9 @@ class Actor:
 
     def _send_adds(self, send: SendAdds) -> None:
         connection = self._connections.get(send.bookie) or self.driver.connection(send.bookie)
-        connection.send_adds(self, send)
+        if send.attempt != self._adding.attempt:
+            self._adding = _Adding(self, send.attempt)
+        connection.send_adds(self._adding, send)
 
     def _confirmed(self, confirmed: Confirmed) -> None:
         assert self._take_confirmed is not None
@@ -498,3 +497,15 @@ class Actor:
                 return
             answer = MetadataAnswer(txn, outcome)
         self.deliver(answer)
+
+
+class _Adding:
+    """The adds of one attempt of a role."""
+
+    def __init__(self, actor: Actor, attempt: int) -> None:
+        self.attempt = attempt
+        self._deliver = actor.deliver
+
+    def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
+        """A bookie answered adds alike, or did not answer."""
+        self._deliver(AddsAnswered(bookie, entry_ids, code, self.attempt))

@@ -7,7 +7,6 @@ it has them got ready (:mod:`fencepost.store.rows.ready`), and goes on with the 
 from __future__ import annotations
 
 import importlib
-import os
 from collections import deque
 from collections.abc import Sequence
 from sys import getrefcount
@@ -38,30 +37,34 @@ _MODULES = ("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "
 
 
 class Loops:
-    """The loops of this process. ``module``: :mod:`fencepost.store.rows.client` once it is loaded, None before."""
+    """Loops of this process. ``module``: the last of the modules that have ``names`` once they are loaded, None before.
+    They are when so many entries (``worth``) were carried without them.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str], worth: int = WORTH) -> None:
         self.module: Any = None
+        self._names = names
+        self._worth = worth
         self._carried = 0
         self._is_begun = False
 
     def carried(self, entries: int) -> None:
         """So many entries were sent or read without the loops: get them ready, if they are worth it."""
         self._carried += entries
-        if not self._is_begun and (self._carried >= WORTH or os.environ.get(ready.ENVIRONMENT) == "compiled"):
+        if not self._is_begun and (self._carried >= self._worth or ready.is_wanted_at_once()):
             self._is_begun = True
-            ready.begin(_MODULES, self._use)
+            ready.begin(self._names, self._use)
 
     def load(self) -> Any:
         """Load them now, and compile them if they have not been."""
-        self._use([importlib.import_module(name) for name in _MODULES])
+        self._use([importlib.import_module(name) for name in self._names])
         return self.module
 
     def _use(self, modules: list[ModuleType]) -> None:
         self.module = modules[-1]
 
 
-LOOPS = Loops()
+LOOPS = Loops(_MODULES)
 
 
 class Blocks:

@@ -63,13 +63,14 @@ class LedgerStore:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Take a record of the journal into account in what is known of its ledger. Its entry is put by itself."""
+        """Take a record of the journal: its entry, and what it says of its ledger."""
         ledger = record.ledger
         state = self.states.get(ledger)
         if state is None:
             state = self.states[ledger] = LedgerState(ledger)
             self._changed.add(ledger)
         if type(record) is EntryAdded:
+            self.cache.put(ledger, record.entry_id, record.body)
             if record.lac <= state.lac:
                 return
             state.lac = record.lac
@@ -87,6 +88,7 @@ class LedgerStore:
             if lac > state.lac:
                 state.lac = lac_of_bookie(state.lac, lac)
                 self._changed.add(ledger)
+        self.cache.put_rows(rows)
 
     def forget(self, ledger: int) -> None:
         """Forget a ledger, and all entries of it that were put so far."""

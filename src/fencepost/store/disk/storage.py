@@ -1,8 +1,8 @@
 """A bookie's storage: its journal, its entries and what it knows of its ledgers, on the disks of one machine.
 
 The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed``, calls
-:meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same
-names. An entry is given to :meth:`Storage.journal` first and then to :meth:`Storage.store`.
+:meth:`Storage.start`, and from then on carries out ``Journal`` and ``JournalAdds`` by :meth:`Storage.take`, and
+look-ups by the methods of the same names.
 
 Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other
 one takes checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache
@@ -81,7 +81,7 @@ class Storage:
     stop reading requests until it is not busy any more; what was taken until then is stored all the same.
     ``full(is_full)``: a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, or all have room again.
     ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the
-    storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
+    storage, except that ``busy`` may be called within :meth:`take`.
     """
 
     def __init__(
@@ -160,13 +160,10 @@ class Storage:
         self._queued_bytes = 0
         """The bytes of the entries that are queued now."""
         self._idle = False
-        self._entries_journalled = 0
-        self._entries_stored = 0
         self._checkpoint_wanted = False
         self._checkpoints_begun = 0
         self._checkpoints_done = 0
         self._is_busy = False
-        self._replaying = True
         self._closing = False
         self._failure = ""
 
@@ -221,8 +218,6 @@ class Storage:
             self._journal.remove_before(self._logs.journal_start)
             self._logs.begin()
         del self._found
-        self._replaying = False
-        self._entries_stored = 0  # those that were replayed are in the journal already, and never queued for it
         for name, target in (("journal", self._write_journal), ("checkpoint", self._take_checkpoints)):
             thread = threading.Thread(target=self._guarded, args=(target,), name=name, daemon=True)
             self._threads.append(thread)
@@ -255,64 +250,27 @@ class Storage:
 
     # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
 
-    def journal(self, position: int, record: Record) -> None:
-        """Queue a record; ``synced`` is called with its position, or a later one, when it is durable."""
-        with self._lock:
-            if type(record) is EntryAdded:
-                self._entries_journalled += 1
-                self._queued_bytes += len(record.body)
-            self._ledgers.apply(record)
-            self._queue.append((position, record))
-            self._queued += 1
-            if self._idle:
-                self._idle = False
-                self._arrived.notify()
-
-    def store(self, ledger: int, entry_id: int, body: bytes) -> None:
-        """Keep an entry where :meth:`look_up` finds it from now on; a second one with the same id replaces it."""
-        with self._lock:
-            cache = self._ledgers.cache
-            cache.put(ledger, entry_id, body)
-            if not self._replaying:
-                self._entries_stored += 1
-            if cache.size < self._half and not self._checkpoint_wanted:
-                return
-            is_busy = not self._replaying and self._make_room()
-        if self._replaying:
-            self._flush_replayed()
-        elif is_busy:
-            self.busy(True)
-
-    def take(
-        self, records: Sequence[tuple[int, Record | EntryRows]], entries: Sequence[tuple[int, int, bytes]]
-    ) -> None:
-        """Do as :meth:`journal` and :meth:`store` for all records and entries that arrived together.
-
-        Entries may stand among the records as rows, with the position of the last of them: these are stored too, ahead
-        of ``entries``.
+    def take(self, records: Sequence[tuple[int, Record | EntryRows]]) -> None:
+        """Queue records that arrived together, each with its position, and entries by rows with that of the last of
+        them. ``synced`` is called with a position, or a later one, when it is durable; entries are found from now on,
+        and the last one with an id is.
         """
         with self._lock:
-            apply, cache = self._ledgers.apply, self._ledgers.cache
             for _, record in records:
-                if type(record) is EntryAdded:
-                    self._entries_journalled += 1
-                    self._queued_bytes += len(record.body)
-                    apply(record)
-                elif type(record) is EntryRows:
+                if type(record) is EntryRows:
                     self._ledgers.apply_rows(record)
-                    cache.put_rows(record)
                     self._queued += len(record) - 1
                     self._queued_bytes += len(record.data)
                 else:
-                    apply(record)  # type: ignore[arg-type]
+                    self._ledgers.apply(record)  # type: ignore[arg-type]
+                    if type(record) is EntryAdded:
+                        self._queued_bytes += len(record.body)
             self._queue += records
             self._queued += len(records)
             if self._idle and records:
                 self._idle = False
                 self._arrived.notify()
-            cache.put_all(entries)
-            self._entries_stored += len(entries)
-            if (cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
+            if (self._ledgers.cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
                 return
         self.busy(True)
 
@@ -452,10 +410,8 @@ class Storage:
         return True
 
     def _begin_checkpoint(self) -> None:
-        """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache;
-        otherwise do so later.
-        """
-        if self._ledgers.flushing is not None or self._entries_journalled != self._entries_stored:
+        """Begin a checkpoint, if none is under way; otherwise do so later."""
+        if self._ledgers.flushing is not None:
             self._checkpoint_wanted = True
             return
         self._checkpoint_wanted = False
@@ -468,7 +424,6 @@ class Storage:
         """Keep entries that were in the journal."""
         with self._lock:
             self._ledgers.apply_rows(rows)
-            self._ledgers.cache.put_rows(rows)
         if self._ledgers.cache.size >= self._half:
             self._flush_replayed()
 

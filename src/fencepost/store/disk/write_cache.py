@@ -48,9 +48,6 @@ class WriteCache(Protocol):
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
         """Keep an entry; one with the same id is replaced."""
 
-    def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        """Keep entries, each its ledger, its id and its body, in this order."""
-
     def put_rows(self, rows: EntryRows) -> None:
         """Keep entries that arrived together, in this order. Their bytes are not copied: nobody changes them any
         more.
@@ -111,10 +108,6 @@ class PlainWriteCache:
         if entry_id > self._last[ledger]:
             self._last[ledger] = entry_id
         self.size += len(body) + _OVERHEAD
-
-    def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        for ledger, entry_id, body in entries:
-            self.put(ledger, entry_id, body)
 
     def put_rows(self, rows: EntryRows) -> None:
         data = rows.view
@@ -194,18 +187,6 @@ class RowsWriteCache:
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
         self._single[0] = ledger, entry_id, 0, 0, len(body)
         self.put_rows(EntryRows(np.frombuffer(body, np.uint8), self._single))
-
-    def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        if len(entries) <= 1:
-            for entry in entries:
-                self.put(*entry)
-            return
-        ledgers, ids, bodies = zip(*entries, strict=True)
-        table = np.zeros((len(entries), given.COLUMNS), np.int64)
-        table[:, given.LEDGER], table[:, given.ENTRY_ID] = ledgers, ids
-        table[:, given.SIZE] = [*map(len, bodies)]
-        np.cumsum(table[:-1, given.SIZE], out=table[1:, given.OFFSET])
-        self.put_rows(EntryRows(np.frombuffer(b"".join(bodies), np.uint8), table))
 
     def put_rows(self, rows: EntryRows) -> None:
         data, table = rows.data, rows.table

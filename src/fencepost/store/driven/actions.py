@@ -29,8 +29,8 @@ from fencepost.store.driven.mapping import (
     name,
     protocol_response,
 )
-from fencepost.store.driven.system import Channel, Difference, System
-from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Unanswered
+from fencepost.store.driven.system import Channel, Difference, Number, System
+from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred, write_set
 from fencepost.store.rules.metadata import LedgerStatus, current_ensemble
@@ -101,13 +101,13 @@ def _consume(system: System, step: Taken, c: ModelValue) -> None:
     for b, message, lost in step.sent(c):
         system.send(who, name(b), message, lost)
     wanted, looked_at = system.outbox.get(who, ()), system.looked_at.get(who, 0)
-    if not wanted or wanted[-1].txn <= looked_at:
+    if not wanted or wanted[-1].number.order <= looked_at:
         return
-    system.looked_at[who] = wanted[-1].txn
+    system.looked_at[who] = wanted[-1].number.order
     expected, kept = owed(step.before, step.after, c), []
     for each in wanted:
         message = each.message
-        if each.txn > looked_at:
+        if each.number.order > looked_at:
             if isinstance(message, ReadRequest) and message.entry_id >= system.settings.beyond:
                 continue  # nobody will ever answer
             if (each.bookie, message) not in expected and not _is_again(step.after, c, each.bookie, message):
@@ -166,8 +166,8 @@ def is_to_close(s: Protocol, c: ModelValue) -> bool:
 
 def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -> None:
     source, to, message = step.received()
-    txn, request = system.take(name(source), name(to), message)
-    response = system.ask(name(b), txn, request)
+    number, request = system.take(name(source), name(to), message)
+    response = system.ask(name(b), request)
     try:
         actual = protocol_response(message, response)
     except NoCounterpart as error:
@@ -176,15 +176,15 @@ def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -
     if actual != expected:
         raise Difference(f"what {b} answers to {c}", expected, actual)
     for to, sent, lost in step.sent(b):
-        system.answer(name(b), name(to), sent, txn, response, lost)
+        system.answer(name(b), name(to), sent, number, response, lost)
 
 
 def _bookie_crashes(system: System, step: Taken, b: ModelValue) -> None:
     system.replace_bookie(name(b))
     clients = {name(c) for c in step.after.clients}
     for channel in [channel for channel in system.flying if channel[1] == name(b) and channel[0] in clients]:
-        txn, _ = system.flying.pop(channel)
-        (system.lost if system.settings.loses else system.dropped)[channel] = txn
+        number, _ = system.flying.pop(channel)
+        (system.lost if system.settings.loses else system.dropped)[channel] = number
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -239,14 +239,14 @@ def _client_creates_ledger(system: System, step: Taken, c: ModelValue) -> None:
 
 
 def _client_sends_add(system: System, step: Taken, c: ModelValue) -> None:
-    system.call(name(c), "append", data_of(step.after.client[c].lap))
+    system.append(name(c), data_of(step.after.client[c].lap))
 
 
 def _client_receives(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
     """A client receives the response of a bookie."""
     source, to, message = step.received()
-    txn, response = system.take(name(source), name(to), message)
-    system.answered(name(c), name(b), txn, message, response)
+    number, response = system.take(name(source), name(to), message)
+    system.answered(name(c), name(b), number, message, response)
 
 
 def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
@@ -295,26 +295,26 @@ def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
     who = name(c)
     if step.before.client[c].pending_add_ops:
         system.list_bookies(who, ())
-        for txn, b in _outstanding_adds(system, who):
+        for number, b, message in _outstanding_adds(system, who):
             if system.error_of(who) is Error.NOT_ENOUGH_BOOKIES:
                 break
-            system.give(who, Unanswered(txn, b))
+            system.answered(who, b, number, message, None)
     system.call(who, "close")
     _take_write(system, step, c)
 
 
-def _outstanding_adds(system: System, c: str) -> list[tuple[int, str]]:
-    """Adds of a client that are not answered, as far as it knows: their numbers and bookies."""
-    found = [(each.txn, each.bookie) for each in system.outbox.get(c, ())]
+def _outstanding_adds(system: System, c: str) -> list[tuple[Number, str, Message]]:
+    """Adds of a client that are not answered, as far as it knows, in their order: their numbers and bookies."""
+    found = [(each.number, each.bookie, each.message) for each in system.outbox.get(c, ())]
     for channels in (
-        ((channel, txn) for channel, (txn, _) in system.flying.items()),
+        ((channel, number) for channel, (number, _) in system.flying.items()),
         system.lost.items(),
         system.dropped.items(),
     ):
-        for (source, to, message), txn in channels:
+        for (source, to, message), number in channels:
             if c in (source, to) and isinstance(message, (AddEntryRequest, AddEntryResponse)):
-                found.append((txn, to if source == c else source))
-    return sorted(found)
+                found.append((number, to if source == c else source, message))
+    return sorted(found, key=lambda each: each[0].order)
 
 
 # -- recovery ---------------------------------------------------------------------------------------------------------

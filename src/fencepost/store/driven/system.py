@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fencepost.protocols.bookkeeper.current import ReadRequest, ReadResponse
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
 from fencepost.spec.values import Message
 from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, protocol_request
 from fencepost.store.entries import Digests, header
-from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, ReadLac, Request, Response
+from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ReadEntry, ReadEntryResponse, ReadLac, Request, Response
 from fencepost.store.roles import interface
 from fencepost.store.roles.adds import Adds, PlainLoops
 from fencepost.store.roles.bookie import Bookie
@@ -27,8 +27,10 @@ from fencepost.store.roles.metadata import MetadataView
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.reading import Answers, Readings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.roles.requests import AddRequests, FoundRequests, is_plain_read
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import is_in_write_set
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.protections import Protections
 
@@ -37,17 +39,6 @@ _OBJECTS = (Writer, Recoverer, Reader, Readings, Bookie, Adds, MetadataView)
 
 _SHARED = (Digests, PlainLoops)
 """Classes whose objects stay as they are."""
-
-
-class Numbers(Iterator[int]):
-    """Numbers from 1 on, as :func:`itertools.count` gives them, which can be copied."""
-
-    def __init__(self, last: int = 0) -> None:
-        self.last = last
-
-    def __next__(self) -> int:
-        self.last += 1
-        return self.last
 
 
 def copied(role: Any) -> Any:
@@ -72,8 +63,6 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
         copy.extend(_copied(each, known) for each in value)
     elif kind is set or kind is array:
         copy = known[id(value)] = value.__class__(value) if kind is set else value[:]
-    elif kind is Numbers:
-        copy = known[id(value)] = Numbers(value.last)
     elif kind in _OBJECTS:
         copy = known[id(value)] = object.__new__(kind)
         for name, each in value.__dict__.items():
@@ -105,12 +94,21 @@ class Difference(Exception):
         self.actual = actual
 
 
+class Number(NamedTuple):
+    """The number of a request: among all of its client; and what its role knows it by, ``of``: the number of a request,
+    of a reading or of an attempt to add.
+    """
+
+    order: int
+    of: int
+
+
 class Wanted(NamedTuple):
     """Something that a client's role wants to send."""
 
     bookie: str
     message: Message
-    txn: int
+    number: Number
     request: Request
 
 
@@ -126,7 +124,7 @@ class Settings(NamedTuple):
 
 
 class System:
-    """See above. Every message in flight has the number of its request, ``txn``, and its counterpart in the store."""
+    """See above. Every message in flight has the number of its request, and its counterpart in the store."""
 
     def __init__(self, settings: Settings, bookies: tuple[str, ...], protections: Protections) -> None:
         self.settings = settings
@@ -137,11 +135,12 @@ class System:
         self.own = set(self.roles)
         """Roles that are not shared with another system."""
         self.outbox: dict[str, tuple[Wanted, ...]] = {}
+        self.wanted: dict[str, int] = {}
+        """The requests of each client so far; ``looked_at``: up to the last that was in its outbox after a step."""
         self.looked_at: dict[str, int] = {}
-        """The number of the last request of a client that was in its outbox after a step."""
-        self.flying: dict[Channel, tuple[int, Request | Response]] = {}
-        self.lost: dict[Channel, int] = {}
-        self.dropped: dict[Channel, int] = {}
+        self.flying: dict[Channel, tuple[Number, Request | Response]] = {}
+        self.lost: dict[Channel, Number] = {}
+        self.dropped: dict[Channel, Number] = {}
         """Messages that were on their way to a bookie that crashed, where the protocol does not know of losses."""
         self.writes: dict[str, interface.WriteMetadata | interface.CreateMetadata] = {}
         """Writes that are on their way to the metadata service; ``reads``: so are these."""
@@ -178,9 +177,6 @@ class System:
         return self.roles[who]
 
     def _add(self, who: str, role: Any) -> None:
-        role.txns = Numbers()
-        if not isinstance(role, Reader):
-            role.adds.txns = role.txns
         self.roles[who] = role
         self.own.add(who)
 
@@ -215,35 +211,49 @@ class System:
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
-    def ask(self, b: str, txn: int, request: Request) -> Response:
+    def ask(self, b: str, request: Request) -> Response:
         """Let a bookie take a request; its response."""
-        answers = [
-            effect.response
-            for effect in self._give_bookie(b, interface.Asked(1, txn, request))
-            if type(effect) is interface.Answer
-        ]
+        event: interface.Event = interface.Asked(1, 1, request)
+        if type(request) is AddEntry:
+            event = interface.AskedToAdd(1, (AddRequests(((1, request),)),))
+        elif is_plain_read(request):
+            event = interface.AskedToRead(1, 1)
+        answers = self._give_bookie(b, event, request)
         if len(answers) != 1:
             raise Difference(f"what {b} answers to {request!r}", "one answer", answers)
         return answers[0]
 
-    def _give_bookie(self, b: str, event: interface.Event) -> list[interface.Effect]:
-        """Let an event happen to a bookie, and its disk do its work; the answers and results that the bookie sends."""
-        role, sent = self.role(b), list[interface.Effect]()
+    def _give_bookie(self, b: str, event: interface.Event, request: Request | None = None) -> list[Response]:
+        """Let an event happen to a bookie, that a request came if there is one, and its disk do its work; the responses
+        that the bookie sends.
+        """
+        role, sent = self.role(b), list[Response]()
         stored, events = self.stored[b], deque([event])
         while events:
             written = 0
             for effect in role.receive(events.popleft(), 0):
                 if type(effect) is interface.Journal:
                     written = effect.position
-                elif type(effect) is interface.Store:
-                    stored[effect.entry_id] = effect.body
+                elif type(effect) is interface.JournalAdds:
+                    written = effect.position
+                    for adds in effect.adds:
+                        stored |= {record.entry_id: record.body for record in adds.records()}  # type: ignore[attr-defined]
                 elif type(effect) is interface.LookUp:
                     entry_id = max(stored, default=-1) if effect.entry_id == NO_ENTRY_YET else effect.entry_id
                     code = Code.OK if entry_id in stored else Code.NO_ENTRY
                     events.append(interface.Found(effect.number, code, entry_id, stored.get(entry_id)))
-                elif type(effect) in (interface.Answer, interface.Result):
-                    sent.append(effect)
-                else:
+                elif type(effect) is interface.LookUpReads and type(request) is ReadEntry:
+                    body = stored.get(request.entry_id)
+                    found = FoundRequests(LEDGER, ((1, request.entry_id, body),))
+                    code = Code.NO_ENTRY if body is None else Code.OK
+                    events.append(interface.ReadsFound(effect.number, LEDGER, code, found))
+                elif type(effect) is interface.Answer:
+                    sent.append(effect.response)
+                elif type(effect) is interface.AnswerAdds:
+                    sent += (response for adds in effect.adds for _, response in adds.responses(effect.code))  # type: ignore[attr-defined]
+                elif type(effect) is interface.AnswerReads:
+                    sent += (response for _, response in effect.reads.responses(effect.code, effect.lac))  # type: ignore[attr-defined]
+                elif type(effect) is not interface.Result:
                     raise Difference(f"what {b} wants done", "nothing else", effect)
             if written:
                 events.append(interface.JournalSynced(written))
@@ -259,10 +269,15 @@ class System:
                 if self._is_detour(c, effect.request):
                     detour.append(effect)
                 else:
-                    self._want(c, effect)
+                    self._want(c, effect.bookie, effect.request, effect.txn)
             elif type(effect) is interface.SendReads:
                 for entry_id in effect.entry_ids:
-                    self._want(c, interface.Send(effect.reading, effect.bookie, ReadEntry(LEDGER, entry_id)))
+                    self._want(c, effect.bookie, ReadEntry(LEDGER, entry_id), effect.reading)
+            elif type(effect) is interface.SendAdds:
+                for at in range(len(effect.adds)):
+                    quorums = effect.ensemble_size, effect.write_quorum
+                    if is_in_write_set(effect.place, effect.adds.first + at, *quorums):
+                        self._want(c, effect.bookie, effect.adds[at], effect.attempt)
             elif type(effect) is interface.WriteMetadata or type(effect) is interface.CreateMetadata:
                 self.writes[c] = effect
             elif type(effect) is interface.ReadMetadata:
@@ -274,11 +289,11 @@ class System:
                 self.results[c] = (*self.results.get(c, ()), result)
             elif type(effect) is interface.Result:
                 self.results[c] = (*self.results.get(c, ()), effect)
-            else:
+            elif type(effect) is not interface.Confirmed:  # which the LAC of the role says
                 raise Difference(f"what {c} wants done", "nothing else", effect)
         # The bookie with the highest LAC answers first: a reader does not wait for all.
         for send in sorted(detour, key=lambda send: self.lac_of_last(send.bookie), reverse=True):
-            self.give(c, interface.Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
+            self.give(c, interface.Received(send.txn, send.bookie, self.ask(send.bookie, send.request)))
 
     def _is_detour(self, c: str, request: Request) -> bool:
         """Whether a role asks for something that the protocol knows without asking, or that makes no difference there:
@@ -291,18 +306,23 @@ class System:
         stored = self.stored[b]
         return header(stored[max(stored)])[2] + 1 if stored else 0
 
-    def _want(self, c: str, send: interface.Send) -> None:
+    def _want(self, c: str, b: str, request: Request, of: int) -> None:
         try:
-            message = protocol_request(send.request)
+            message = protocol_request(request)
         except NoCounterpart as error:
-            raise Difference(f"what {c} sends to {send.bookie}", "a message of the protocol", str(error)) from None
-        self.outbox[c] = (*self.outbox.get(c, ()), Wanted(send.bookie, message, send.txn, send.request))
+            raise Difference(f"what {c} sends to {b}", "a message of the protocol", str(error)) from None
+        order = self.wanted[c] = self.wanted.get(c, 0) + 1
+        self.outbox[c] = (*self.outbox.get(c, ()), Wanted(b, message, Number(order, of), request))
 
     def call(self, c: str, operation: str, *arguments: Any) -> int:
         """Let the caller of a client call an operation; the token of its result."""
         token = len(self.results.get(c, ())) + 1
         self.give(c, interface.Call(token, operation, arguments))
         return token
+
+    def append(self, c: str, data: bytes) -> None:
+        """Let the caller of a client append an entry."""
+        self.give(c, interface.Append(len(self.results.get(c, ())) + 1, (data,)))
 
     def read(self, c: str, entry_id: int) -> None:
         """Let the caller of a reader want an entry."""
@@ -331,33 +351,38 @@ class System:
         for place, each in enumerate(wanted):
             if each.bookie == b and each.message == message:
                 self.outbox[c] = wanted[:place] + wanted[place + 1 :]
-                self._launch((c, b, message), each.txn, each.request, lost)
+                self._launch((c, b, message), each.number, each.request, lost)
                 return
         raise Difference(
             f"what {c} sends to {b}", message, [each.message for each in wanted if each.bookie == b] or "nothing"
         )
 
-    def _launch(self, channel: Channel, txn: int, what: Request | Response, lost: bool) -> None:
+    def _launch(self, channel: Channel, number: Number, what: Request | Response, lost: bool) -> None:
         if not lost:
-            self.flying[channel] = (txn, what)
+            self.flying[channel] = (number, what)
         elif self.settings.loses:
-            self.lost[channel] = txn
+            self.lost[channel] = number
 
-    def answer(self, b: str, c: str, message: Message, txn: int, response: Response, lost: bool) -> None:
+    def answer(self, b: str, c: str, message: Message, number: Number, response: Response, lost: bool) -> None:
         """A bookie sends a response."""
-        self._launch((b, c, message), txn, response, lost)
+        self._launch((b, c, message), number, response, lost)
 
-    def take(self, source: str, to: str, message: Message) -> tuple[int, Any]:
+    def take(self, source: str, to: str, message: Message) -> tuple[Number, Any]:
         """A message arrives."""
         return self.flying.pop((source, to, message))
 
     def time_out(self, c: str, channel: Channel) -> None:
         """A client gives up waiting for an answer."""
-        txn, (source, to, message) = self.lost.pop(channel), channel
-        self.answered(c, to if source == c else source, txn, message, None)
+        number, (source, to, message) = self.lost.pop(channel), channel
+        self.answered(c, to if source == c else source, number, message, None)
 
-    def answered(self, c: str, b: str, txn: int, message: Message, response: Response | None) -> None:
+    def answered(self, c: str, b: str, number: Number, message: Message, response: Response | None) -> None:
         """A bookie answers a client, or (None) the client gives up waiting for it."""
+        txn = number.of
+        if isinstance(message, (AddEntryRequest, AddEntryResponse)):
+            code = None if response is None else response.code
+            self.give(c, interface.AddsAnswered(b, (message.entry.id - 1,), code, txn))
+            return
         if not isinstance(self.roles[c], Reader):
             self.give(c, interface.Unanswered(txn, b) if response is None else interface.Received(txn, b, response))
             return

@@ -14,7 +14,7 @@ import msgspec
 
 from fencepost.store.entries import Digests, Entry, Runs, runs_of
 from fencepost.store.messages import AddEntry
-from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Trace, Unanswered
+from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, SendAdds, Trace
 from fencepost.store.rules.adding import AddOutcome, lac_reached, outcome_of_add
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import (
@@ -25,7 +25,6 @@ from fencepost.store.rules.ensembles import (
     preferred,
     replaced,
     still_confirmed,
-    write_set,
 )
 from fencepost.store.rules.protections import ALL, Protections
 
@@ -148,13 +147,10 @@ PLAIN = PlainLoops()
 
 
 class PendingAdds(msgspec.Struct):
-    """Entries that were sent together and are not all confirmed. ``token``: of their call; ``is_batch``: the call may
-    have had more of them.
-    """
+    """Entries that were sent together and are not all confirmed. ``token``: of their call, which may have more."""
 
     adds: AddBatch
     token: int
-    is_batch: bool = False
 
 
 class Failure(msgspec.Struct):
@@ -173,12 +169,11 @@ class Adds:
     ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to
     there. ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed;
     ``failed_before``: those that were. One that can not be replaced is sent what comes all the same, and counts again
-    when it confirms some of that. Requests are numbered from ``txns``.
+    when it confirms some of that. ``attempt``: answers to adds of another attempt of the same client mean nothing.
     """
 
     def __init__(
         self,
-        txns: count[int],
         ensemble: Sequence[str],
         write_quorum: int,
         ack_quorum: int,
@@ -186,8 +181,9 @@ class Adds:
         length: int,
         protections: Protections = ALL,
         loops: AddLoops = PLAIN,
+        attempt: int = 0,
     ) -> None:
-        self.txns = txns
+        self.attempt = attempt
         self.ensemble = ensemble
         self.write_quorum = write_quorum
         self.ack_quorum = ack_quorum
@@ -199,8 +195,6 @@ class Adds:
         """The entries that are not confirmed, in order, by the first one."""
         self.failed: dict[str, Failure] = {}
         self.failed_before: list[str] = []
-        self.sent: dict[int, int] = {}
-        """The entry that is in each single request that is not answered."""
         self.numbers: dict[str, int] = {}
         """The bit of each bookie in a mask."""
         self.masks: Masks = array("q", bytes(8 * 16))
@@ -240,45 +234,35 @@ class Adds:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def push(self, request: AddEntry, length: int, token: int, effects: list[Effect]) -> None:
-        """Send the next entry to its write set."""
-        self._make_room(1)
-        entry_id = self.pushed = request.entry_id
-        self.pending[entry_id] = PendingAdds(PlainAdds((request,), (length,)), token)
-        for bookie in write_set(entry_id, self.ensemble, self.write_quorum):
-            self._send(bookie, request, effects)
-
-    def push_batch(self, adds: AddBatch, token: int, effects: list[Effect]) -> None:
+    def push(self, adds: AddBatch, token: int, effects: list[Effect]) -> None:
         """Send the next entries, each to its write set."""
         self._make_room(len(adds))
         self.pushed = adds.first + len(adds) - 1
-        self.pending[adds.first] = PendingAdds(adds, token, is_batch=True)
-        size = len(self.ensemble)
+        self.pending[adds.first] = PendingAdds(adds, token)
         for place, bookie in enumerate(self.ensemble):
-            effects.append(SendAdds(bookie, adds, place, size, self.write_quorum))
+            self._send(bookie, place, adds, effects)
 
-    def _send(self, bookie: str, request: AddEntry, effects: list[Effect]) -> None:
-        txn = next(self.txns)
-        self.sent[txn] = request.entry_id
-        effects.append(Send(txn, bookie, request))
+    def _send(self, bookie: str, place: int, adds: AddBatch, effects: list[Effect]) -> None:
+        """Send those of a batch that are for a bookie, if there are some."""
+        quorums = len(self.ensemble), self.write_quorum
+        some = range(adds.first, adds.first + min(len(adds), quorums[0]))
+        if any(is_in_write_set(place, entry_id, *quorums) for entry_id in some):
+            effects.append(SendAdds(bookie, adds, place, *quorums, self.attempt))
+
+    def _send_one(self, bookie: str, add: PendingAdds, entry_id: int, effects: list[Effect]) -> None:
+        """Send one entry of a batch again."""
+        at = entry_id - add.adds.first
+        one = PlainAdds((add.adds[at],), (add.adds.length(at),))
+        self._send(bookie, self.ensemble.index(bookie), one, effects)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def take(self, event: Received | Unanswered) -> AddOutcome | None:
-        """Take the answer to an add, or that there is none; what it means. None if it means nothing any more."""
-        entry_id = self.sent.pop(event.txn, None)
-        if entry_id is None:
+    def take(self, event: AddsAnswered) -> AddOutcome | None:
+        """Take the answer to adds, or that there is none; what it means. None if it means nothing any more."""
+        if event.attempt != self.attempt:
             return None
-        code = event.response.code if type(event) is Received else None
-        if outcome_of_add(code) is AddOutcome.CONFIRMED:
-            is_asked = event.bookie in write_set(entry_id, self.ensemble, self.write_quorum)
-            if is_asked and self.confirmed < entry_id <= self.pushed:
-                self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
-        return self._outcome(event.bookie, (entry_id,), code)
-
-    def take_batch(self, event: AddsAnswered) -> AddOutcome | None:
-        """The same for adds that have the same answer."""
-        if outcome_of_add(event.code) is AddOutcome.CONFIRMED and event.bookie in self.ensemble:
+        outcome = outcome_of_add(event.code)
+        if outcome is AddOutcome.CONFIRMED and event.bookie in self.ensemble:
             self.loops.confirm(
                 self.masks,
                 event.entry_ids,
@@ -287,43 +271,38 @@ class Adds:
                 (self.confirmed, self.pushed),
                 (len(self.ensemble), self.write_quorum),
             )
-        return self._outcome(event.bookie, event.entry_ids, event.code)
-
-    def _outcome(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> AddOutcome | None:
-        outcome = outcome_of_add(code)
         if outcome is AddOutcome.CONFIRMED:
-            if bookie in self.failed:
-                self._works(self.failed[bookie], entry_ids)
-        elif bookie not in self.ensemble:
+            if event.bookie in self.failed:
+                self._works(self.failed[event.bookie], event.entry_ids)
+        elif event.bookie not in self.ensemble:
             return None  # it was replaced since
         elif outcome is AddOutcome.BOOKIE_FAILED:
-            self._fails(bookie, entry_ids)
+            self._fails(event.bookie, event.entry_ids)
         return outcome
 
-    def confirm(self, changing_ensemble: bool = False) -> list[PendingAdds]:
-        """Go on with the entries that are confirmed now; those of which all that were sent together are, in order."""
+    def confirm(self, changing_ensemble: bool = False) -> None:
+        """Go on with the entries that are confirmed now."""
         masks, ring, before = self.masks, len(self.masks) - 1, self.confirmed
         if self.protections.confirmed_in_order and not is_committed(
             masks[before + 1 & ring].bit_count(), self.ack_quorum
         ):
-            return []  # as after most answers
+            return  # as after most answers
         pending = before, self.pushed
         reached = self.loops.reached(masks, pending, self.ack_quorum, changing_ensemble, self.protections)
         if reached == before:
-            return []
-        over: list[PendingAdds] = []
+            return
+        over: list[int] = []
         for first, add in self.pending.items():
             if first > reached:
                 break
             self.length = add.adds.length(min(reached - first, len(add.adds) - 1))
             if first + len(add.adds) - 1 > reached:
                 break
-            over.append(add)
-        for add in over:
-            del self.pending[add.adds.first]
+            over.append(first)
+        for first in over:
+            del self.pending[first]
         self._clear(before + 1, reached)
         self.confirmed = reached
-        return over
 
     def _clear(self, first: int, last: int) -> None:
         """Forget who has confirmed entries that are not pending any more."""
@@ -377,7 +356,7 @@ class Adds:
                     entry_id = wanted.popleft()
                     if not is_committed(self.masks[entry_id & len(self.masks) - 1].bit_count(), self.ack_quorum):
                         anew.append(entry_id)
-                        self._send(bookie, add.adds[entry_id - first], effects)
+                        self._send_one(bookie, add, entry_id, effects)
             if anew:
                 sent.append({"bookie": bookie, "entries": runs_of(anew)})
         return sent
@@ -431,16 +410,15 @@ class Adds:
         self._number(ensemble)
         joined = [] if len(before) != len(ensemble) else [bookie for bookie in ensemble if bookie not in before]
         for first, add in self.pending.items():
-            by_batch = joined if add.is_batch and first > self.confirmed else []
+            by_batch = joined if first > self.confirmed else []
             for bookie in by_batch:  # all that it is to have of these is new to it
-                quorums = len(ensemble), self.write_quorum
-                effects.append(SendAdds(bookie, add.adds, ensemble.index(bookie), *quorums))
+                self._send(bookie, ensemble.index(bookie), add.adds, effects)
             for entry_id in range(max(first, self.confirmed + 1), first + len(add.adds)):
                 still = still_confirmed(self.confirmed_by(entry_id), left, self.protections)
                 self.masks[entry_id & len(self.masks) - 1] = sum(1 << self.numbers[bookie] for bookie in still)
                 for bookie in newly_asked(entry_id, before, ensemble, self.write_quorum):
                     if bookie not in by_batch:
-                        self._send(bookie, add.adds[entry_id - first], effects)
+                        self._send_one(bookie, add, entry_id, effects)
         if self.protections.confirmations_withdrawn:
             for bookie in left:
                 del self.numbers[bookie]

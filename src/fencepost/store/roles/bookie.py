@@ -18,8 +18,6 @@ from fencepost.store.entries import Runs, header, runs_of
 from fencepost.store.messages import (
     NO_AUTHENTICATION,
     NO_ENTRY_YET,
-    AddEntry,
-    AddEntryResponse,
     Auth,
     AuthResponse,
     BatchRead,
@@ -41,7 +39,7 @@ from fencepost.store.messages import (
     WriteLac,
     WriteLacResponse,
 )
-from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
+from fencepost.store.records import LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
 from fencepost.store.roles.interface import (
     Adds,
     Answer,
@@ -75,10 +73,10 @@ from fencepost.store.roles.interface import (
     RunsFound,
     SetTimer,
     Stop,
-    Store,
     TimerFired,
     Trace,
 )
+from fencepost.store.roles.requests import is_plain_read
 from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.protections import ALL, Protections
@@ -130,9 +128,9 @@ class Bookie:
     :class:`Trace`.
 
     It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave
-    limbo``, each with a ledger; ``store entry``, with a ledger, an entry id, its LAC and its body, which were copied
-    from another bookie. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a
-    ledger that was deleted.
+    limbo``, each with a ledger; ``store entries``, with :class:`Adds` of entries that were copied from other bookies,
+    whose key and flags mean nothing. It answers these at once: ``read only``, with whether it is to be that, and
+    ``forget``, with a ledger that was deleted.
     """
 
     def __init__(self, protections: Protections = ALL, limits: Limits | None = None, traces: bool = False) -> None:
@@ -144,17 +142,11 @@ class Bookie:
         self.synced = 0
         self.read_only = False
         self.stopped = False
-        self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result | None, tuple[int, int] | None]] = (
-            deque()
-        )
-        """Answers that wait for the journal, in the order of the positions that have to be durable, each with the entry
-        that is durable then.
-        """
-        self.unsynced: dict[tuple[int, int], int] = {}
-        """Entries that came by themselves and are not durable yet, by ledger and id, and their positions."""
-        self.unsynced_adds: dict[int, deque[tuple[int, Adds]]] = {}
-        """Adds that came together, by ledger, with the position of the first; and ``batches``: in order of arrival,
-        with the position of the last.
+        self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result]] = deque()
+        """Answers that wait for the journal, in the order of the positions that have to be durable."""
+        self.unsynced: dict[int, deque[tuple[int, Adds]]] = {}
+        """Adds that are not durable yet, by ledger, with the position of the first; and ``batches``: in order of
+        arrival, with the position of the last.
         """
         self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
         self.adds_under_way = 0
@@ -188,38 +180,6 @@ class Bookie:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _add(self, asked: Asked, request: AddEntry, effects: list[Effect]) -> None:
-        ledger = self.ledgers.get(request.ledger, _UNKNOWN)
-        code = answer_to_add(
-            key_matches=key_matches(ledger.master_key, request.master_key),
-            fenced=ledger.fenced,
-            recovery=request.recovery,
-            read_only=self.read_only,
-            protections=self.protections,
-        )
-        response = AddEntryResponse(request.ledger, request.entry_id, code)
-        if code is not Code.OK:
-            if self.traces:
-                entries = ((request.entry_id, request.entry_id),)
-                self._trace_refusal(asked.connection, request, entries, ledger.position, code, effects)
-            self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
-            return
-        of_ledger, entry_id, body = request.ledger, request.entry_id, request.body
-        if ledger.master_key is None:
-            ledger = self._learn(of_ledger, request.master_key, effects)
-        self._journal(EntryAdded(of_ledger, entry_id, request.lac, body, request.recovery), effects)
-        effects.append(Store(of_ledger, entry_id, body))
-        if self.traces:
-            entries = ((entry_id, entry_id),)
-            self._trace_adds(asked.connection, of_ledger, entries, request.recovery, request.lac, effects)
-        answer, entry = Answer(asked.connection, asked.txn, response), (of_ledger, entry_id)
-        self.unsynced[entry] = self.position
-        self.adds_under_way += 1
-        self.waiting.append((self.position, None if request.deferred_sync else answer, entry))
-        if request.deferred_sync:
-            effects.append(answer)
-        self._hear_of_lac(ledger, request.lac, effects)
-
     def _adds(self, event: AskedToAdd, effects: list[Effect]) -> None:
         """Take adds that came together. No add changes what another one is answered, but that the first key of a ledger
         is its key from then on: keys are journalled first, and all entries after them.
@@ -245,13 +205,8 @@ class Bookie:
                 self._learn(adds.ledger, adds.master_key, effects)
         if not taken:
             return
-        for adds in taken:
-            self.unsynced_adds.setdefault(adds.ledger, deque()).append((self.position + 1, adds))
-            self.position += len(adds)
-            self.adds_under_way += len(adds)
         batch = tuple(taken)
-        self.batches.append((self.position, batch))
-        effects.append(JournalAdds(self.position, batch))
+        self._journal_adds(batch, effects)
         if self.traces:
             for adds in batch:
                 self._trace_adds(connection, adds.ledger, runs_of(adds.entry_ids()), adds.recovery, adds.lac, effects)
@@ -260,11 +215,12 @@ class Bookie:
             effects.append(AnswerAdds(connection, at_once, Code.OK))
             batch = tuple(adds for adds in batch if not adds.deferred_sync)
         if batch:
-            self.waiting.append((self.position, AnswerAdds(connection, batch, Code.OK), None))
+            self.waiting.append((self.position, AnswerAdds(connection, batch, Code.OK)))
         for adds in taken:
             self._hear_of_lac(self.ledgers[adds.ledger], adds.lac, effects)
 
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
+        assert not is_plain_read(request), "plain reads come together"
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
             code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
@@ -344,22 +300,16 @@ class Bookie:
 
     def _journal_synced(self, event: JournalSynced, effects: list[Effect]) -> None:
         self.synced = synced = event.position
-        waiting, unsynced = self.waiting, self.unsynced
+        waiting = self.waiting
         while waiting and waiting[0][0] <= synced:
-            position, reply, entry = waiting.popleft()
-            if reply is not None:
-                effects.append(reply)
-            if entry is not None:
-                self.adds_under_way -= 1
-                if unsynced[entry] == position:  # and it was not added once more since
-                    del unsynced[entry]
+            effects.append(waiting.popleft()[1])
         while self.batches and self.batches[0][0] <= synced:
             for adds in self.batches.popleft()[1]:
                 self.adds_under_way -= len(adds)
-                of_ledger = self.unsynced_adds[adds.ledger]
+                of_ledger = self.unsynced[adds.ledger]
                 of_ledger.popleft()
                 if not of_ledger:
-                    del self.unsynced_adds[adds.ledger]
+                    del self.unsynced[adds.ledger]
 
     def _journal_failed(self, event: JournalFailed, effects: list[Effect]) -> None:
         self.stopped = True
@@ -420,10 +370,7 @@ class Bookie:
         these.
         """
         low, high = reads.low, reads.high
-        others = self.unsynced_adds.get(of_ledger, ())
-        if all(adds.high < low or adds.low > high for _, adds in others) and not any(
-            ledger == of_ledger and low <= entry_id <= high for ledger, entry_id in self.unsynced
-        ):
+        if all(adds.high < low or adds.low > high for _, adds in self.unsynced.get(of_ledger, ())):
             return [(0, reads)]
         found: dict[int, list[int]] = {}
         for place, entry_id in enumerate(reads.entry_ids()):
@@ -504,18 +451,16 @@ class Bookie:
             (of_ledger,) = event.arguments
             self._forget(of_ledger, effects)
             effects.append(Result(event.token))
-        elif event.operation == "store entry":
-            of_ledger, entry_id, lac, body = event.arguments
-            ledger = self._learn(of_ledger, None, effects)
-            self._journal(EntryAdded(of_ledger, entry_id, lac, body), effects)
-            effects.append(Store(of_ledger, entry_id, body))
+        elif event.operation == "store entries":
+            adds: Adds
+            (adds,) = event.arguments
+            ledger = self._learn(adds.ledger, None, effects)
+            self._journal_adds((adds,), effects)
             if self.traces:
-                fields = {"entries": ((entry_id, entry_id),), "lac": lac, "position": self.position}
-                effects.append(Trace("bookie_copies_entry", of_ledger, fields))
-            self.unsynced[of_ledger, entry_id] = self.position
-            self.adds_under_way += 1
-            self.waiting.append((self.position, Result(event.token), (of_ledger, entry_id)))
-            self._hear_of_lac(ledger, lac, effects)
+                fields = {"entries": runs_of(adds.entry_ids()), "lac": adds.lac, "position": self.position}
+                effects.append(Trace("bookie_copies_entry", adds.ledger, fields))
+            self.waiting.append((self.position, Result(event.token)))
+            self._hear_of_lac(ledger, adds.lac, effects)
         elif event.operation in ("fence", "enter limbo", "leave limbo"):
             (of_ledger,) = event.arguments
             ledger = self.ledgers.setdefault(of_ledger, Ledger())
@@ -535,10 +480,7 @@ class Bookie:
     def _replayed(self, event: Replayed, effects: list[Effect]) -> None:
         record = event.record
         ledger = self.ledgers.setdefault(record.ledger, Ledger())
-        if type(record) is EntryAdded:
-            self._hear_of_lac(ledger, record.lac, effects)
-            effects.append(Store(record.ledger, record.entry_id, record.body))
-        elif type(record) is MasterKeyLearnt:
+        if type(record) is MasterKeyLearnt:
             ledger.master_key = record.master_key
         elif type(record) is LedgerFenced:
             ledger.fenced = True
@@ -556,7 +498,7 @@ class Bookie:
         effects.append(Trace("bookie_sends_add_confirmed_response", of_ledger, fields, connection))
 
     def _trace_refusal(
-        self, connection: int, adds: AddEntry | Adds, entries: Runs, position: int, code: Code, effects: list[Effect]
+        self, connection: int, adds: Adds, entries: Runs, position: int, code: Code, effects: list[Effect]
     ) -> None:
         fields = {"entries": entries, "recovery": adds.recovery, "position": position}
         if code is Code.FENCED:
@@ -608,16 +550,21 @@ class Bookie:
         self.position += 1
         effects.append(Journal(self.position, record))
 
+    def _journal_adds(self, batch: tuple[Adds, ...], effects: list[Effect]) -> None:
+        for adds in batch:
+            self.unsynced.setdefault(adds.ledger, deque()).append((self.position + 1, adds))
+            self.position += len(adds)
+            self.adds_under_way += len(adds)
+        self.batches.append((self.position, batch))
+        effects.append(JournalAdds(self.position, batch))
+
     def _position_of(self, of_ledger: int, entry_id: int) -> int:
         """That of the last add of an entry, if it is not durable yet, and otherwise one that is."""
-        position = self.unsynced.get((of_ledger, entry_id), 0)
-        for first, adds in reversed(self.unsynced_adds.get(of_ledger, ())):
-            if first < position:
-                break
+        for first, adds in reversed(self.unsynced.get(of_ledger, ())):
             place = adds.last_place(entry_id)
             if place >= 0:
                 return first + place
-        return position
+        return 0
 
     def _reply(self, reply: Answer | AnswerAdds | AnswerReads | Result, after: int, effects: list[Effect]) -> None:
         """Give an answer when all records up to a position are durable, and not ahead of what waits already."""
@@ -625,7 +572,7 @@ class Bookie:
             effects.append(reply)
         else:
             waiting = self.waiting
-            waiting.append((max(after, waiting[-1][0]) if waiting else after, reply, None))
+            waiting.append((max(after, waiting[-1][0]) if waiting else after, reply))
 
     def _learn(self, of_ledger: int, key: bytes | None, effects: list[Effect]) -> Ledger:
         """The ledger, which is known from now on, and its key."""
@@ -750,7 +697,6 @@ _UNKNOWN = Ledger()
 """The state of a ledger that is unknown to a bookie. It is never changed."""
 
 _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
-    AddEntry: Bookie._add,
     ReadEntry: Bookie._read,
     ReadLac: Bookie._read_lac,
     WriteLac: Bookie._write_lac,

@@ -130,7 +130,7 @@ class AddBatch(Protocol):
 
 class SendAdds(Effect, frozen=True, gc=False):
     """Send the adds of a batch that are for the bookie at this place of the ensemble; each of their entries is to come
-    back once in an :class:`AddsAnswered`.
+    back once in an :class:`AddsAnswered` with the same ``attempt``.
     """
 
     bookie: str
@@ -138,6 +138,7 @@ class SendAdds(Effect, frozen=True, gc=False):
     place: int
     ensemble_size: int
     write_quorum: int
+    attempt: int = 0
 
 
 class AddsAnswered(Event, frozen=True, gc=False):
@@ -148,6 +149,7 @@ class AddsAnswered(Event, frozen=True, gc=False):
     bookie: str
     entry_ids: Sequence[int]
     code: Code | None
+    attempt: int = 0
 
 
 class SendReads(Effect, frozen=True, gc=False):
@@ -346,7 +348,9 @@ class ReadOver(Effect, frozen=True, gc=False):
 
 
 class Asked(Event, frozen=True, gc=False):
-    """A request came over a connection."""
+    """A request came over a connection that is neither an add nor a plain read: for those see :class:`AskedToAdd` and
+    :class:`AskedToRead`.
+    """
 
     connection: int
     txn: int
@@ -481,7 +485,8 @@ class Journal(Effect, frozen=True, gc=False):
 
 class JournalAdds(Effect, frozen=True, gc=False):
     """Append the entries of these adds to the journal, one after another, the last one at ``position``, and keep them
-    where :class:`LookUp` finds them. They become durable together.
+    where :class:`LookUp` finds them from now on: each replaces what was there with its id. They become durable
+    together.
     """
 
     position: int
@@ -490,7 +495,8 @@ class JournalAdds(Effect, frozen=True, gc=False):
 
 class Replayed(Event, frozen=True, gc=False):
     """A record that the journal holds since before the process began. They are replayed in their order, ahead of
-    everything else.
+    everything else. Whoever replays them keeps the entries that are there; of these it tells the LACs alone, as
+    :class:`fencepost.store.records.LacWritten` without a body.
     """
 
     record: Record
@@ -504,14 +510,6 @@ class JournalSynced(Event, frozen=True, gc=False):
 
 class JournalFailed(Event, frozen=True, gc=False):
     """A write or a sync of the journal failed. The bookie must not go on: what it holds may never become durable."""
-
-
-class Store(Effect, frozen=True, gc=False):
-    """Keep an entry where :class:`LookUp` finds it from now on; a second one with the same id replaces it."""
-
-    ledger: int
-    entry_id: int
-    body: bytes
 
 
 class LookUp(Effect, frozen=True, gc=False):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -125,7 +124,8 @@ class Reader(OfLedger):
         self.lac = settings.lac
         self.end: int | None = None
         """The last entry, once the ledger is known to be closed."""
-        self.txns = count(1)
+        self.txn = 0
+        """The number of the last request."""
         self.requests: dict[int, LacRead | Poll] = {}
         """The read of each request that is not answered."""
         self.opens: list[int] = []
@@ -219,9 +219,9 @@ class Reader(OfLedger):
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def _send(self, bookie: str, request: Request, operation: LacRead | Poll, effects: list[Effect]) -> None:
-        txn = next(self.txns)
-        self.requests[txn] = operation
-        effects.append(Send(txn, bookie, request))
+        self.txn += 1
+        self.requests[self.txn] = operation
+        effects.append(Send(self.txn, bookie, request))
 
     def _answered(self, event: Received | Unanswered, now: int, effects: list[Effect]) -> None:
         operation = self.requests.pop(event.txn, None)

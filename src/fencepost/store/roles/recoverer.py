@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Sequence
-from itertools import count
 from typing import Any
 
 import msgspec
 
-from fencepost.store.entries import Digests, Entry, master_key
+from fencepost.store.entries import Digests, Entry, master_key, runs_of
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ReadEntry, ReadEntryResponse
-from fencepost.store.roles.adds import Adds, trace_of_answer
+from fencepost.store.roles.adds import Adds, PlainAdds, trace_of_answer
 from fencepost.store.roles.interface import (
+    AddsAnswered,
     BookiesChanged,
     Call,
     Disconnected,
@@ -126,7 +126,10 @@ class Recoverer(OfLedger):
         self.bookies: tuple[str, ...] = ()
         self.tokens: list[int] = []
         self.attempts = 0
-        self.txns = count(1)
+        self.txn = 0
+        """The number of the last request."""
+        self.begun = 0
+        """The attempts so far, which tell apart the answers to their adds."""
         self._forget()
 
     def _forget(self) -> None:
@@ -156,7 +159,8 @@ class Recoverer(OfLedger):
         self.length: int | None = None
         """Bytes of data up to there, if known."""
         self.end_known = False
-        self.adds = Adds(self.txns, (), 0, 0, NO_ENTRY_YET, 0, self.protections)
+        self.begun += 1
+        self.adds = Adds((), 0, 0, NO_ENTRY_YET, 0, self.protections, attempt=self.begun)
 
     def receive(self, event: Event, now: int) -> list[Effect]:
         """Take an event; what is to be done about it."""
@@ -233,14 +237,13 @@ class Recoverer(OfLedger):
             self._send(bookie, NO_ENTRY_YET, True, effects)
 
     def _send(self, bookie: str, entry_id: int, fence: bool, effects: list[Effect]) -> None:
-        txn = next(self.txns)
-        self.requests[txn] = entry_id
-        effects.append(Send(txn, bookie, ReadEntry(self.ledger, entry_id, fence, self.key if fence else None)))
+        self.txn += 1
+        self.requests[self.txn] = entry_id
+        effects.append(Send(self.txn, bookie, ReadEntry(self.ledger, entry_id, fence, self.key if fence else None)))
 
     def _answered(self, event: Received | Unanswered, effects: list[Effect]) -> None:
         entry_id = self.requests.pop(event.txn, None)
         if entry_id is None:
-            self._add_answered(event, effects)
             return
         response = event.response if type(event) is Received else None
         assert response is None or isinstance(response, ReadEntryResponse)
@@ -287,7 +290,7 @@ class Recoverer(OfLedger):
         ends = {NO_ENTRY_YET: 0, **{entry.entry_id: entry.length for entry in self.last_entries}}
         self.length = ends.get(start)
         quorums = (metadata.write_quorum, metadata.ack_quorum)
-        self.adds = Adds(self.txns, self.ensemble, *quorums, start, 0, self.protections)
+        self.adds = Adds(self.ensemble, *quorums, start, 0, self.protections, attempt=self.begun)
         self._read_ahead(effects)
 
     def _read_ahead(self, effects: list[Effect]) -> None:
@@ -360,18 +363,15 @@ class Recoverer(OfLedger):
             "client_writes_back_entry",
             {"entries": ((entry.entry_id, entry.entry_id),), "lac": lac, "ensemble": list(self.adds.ensemble)},
         )
-        self.adds.push(request, entry.length, 0, effects)
+        self.adds.push(PlainAdds((request,), (entry.length,)), 0, effects)
 
     # -- writing back --------------------------------------------------------------------------------------------------
 
-    def _add_answered(self, event: Received | Unanswered, effects: list[Effect]) -> None:
-        entry_id = self.adds.sent.get(event.txn)
+    def _adds_answered(self, event: AddsAnswered, effects: list[Effect]) -> None:
         outcome = self.adds.take(event)
-        if self.traces and entry_id is not None and outcome is not None:
-            code = event.response.code if type(event) is Received else None
-            entries = ((entry_id, entry_id),)
-            who = "recovery_client"
-            effects.append(trace_of_answer(who, self.ledger, event.bookie, entries, code, outcome))
+        if self.traces and outcome is not None:
+            entries = runs_of(event.entry_ids)
+            effects.append(trace_of_answer("recovery_client", self.ledger, event.bookie, entries, event.code, outcome))
         if outcome is AddOutcome.CONFIRMED:
             self.adds.confirm(self.status is RecoveryStatus.TELLING_FRAGMENTS)
             sent = self.adds.send_missed(effects)
@@ -494,6 +494,7 @@ _EVENTS: dict[type, Callable[[Recoverer, Any, list[Effect]], None]] = {
     Call: Recoverer._called,
     Received: Recoverer._answered,
     Unanswered: Recoverer._answered,
+    AddsAnswered: Recoverer._adds_answered,
     Disconnected: Recoverer._ignore,
     MetadataAnswer: Recoverer._metadata_answered,
     TimerFired: Recoverer._timer_fired,

@@ -12,12 +12,11 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import msgspec
 
-from fencepost.store.entries import Digests, Entry, Runs, master_key, runs_of
+from fencepost.store.entries import Digests, master_key, runs_of
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
 from fencepost.store.roles.adds import PLAIN, AddLoops, Adds, trace_of_answer
 from fencepost.store.roles.interface import (
@@ -52,7 +51,6 @@ from fencepost.store.rules.adding import (
     outlives_connection,
     room,
 )
-from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import Fragment, are_quorums, chosen, needs_change
 from fencepost.store.rules.metadata import (
     DigestType,
@@ -130,11 +128,10 @@ class Force(msgspec.Struct):
 
 
 class WaitingAppend(msgspec.Struct):
-    """Entries that wait for room, from the one at ``next`` on; ``is_batch``: they came by :class:`Append`."""
+    """Entries that wait for room, from the one at ``next`` on."""
 
     token: int
     entries: Sequence[bytes]
-    is_batch: bool
     next: int = 0
 
 
@@ -142,9 +139,8 @@ class Writer(OfLedger):
     """The owner of one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
     Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has;
-    ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an error other than
-    fencing, ``close`` still closes the ledger, at its LAC. Many entries at once come by :class:`Append`, and ``loops``
-    do for them what is done for each.
+    ``force`` (the LAC), ``close`` (the last entry). After an error other than fencing, ``close`` still closes the
+    ledger, at its LAC. Entries come by :class:`Append`, and ``loops`` do for many at once what is done for each.
     """
 
     def __init__(
@@ -171,9 +167,10 @@ class Writer(OfLedger):
         self.status = WriterStatus.NEW
         self.error = Error.NONE
         self.changing_ensemble = False
-        self.txns = count(1)
+        self.txn = 0
+        """The number of the last request."""
         self.loops = loops
-        self.adds = Adds(self.txns, (), 0, 0, NO_ENTRY_YET, 0, protections)
+        self.adds = Adds((), 0, 0, NO_ENTRY_YET, 0, protections)
         self.length = 0
         """Bytes of data up to the last entry that was sent."""
         self.appends: deque[WaitingAppend] = deque()
@@ -204,9 +201,7 @@ class Writer(OfLedger):
     # -- the caller ----------------------------------------------------------------------------------------------------
 
     def _called(self, event: Call, effects: list[Effect]) -> None:
-        if event.operation == "append" and self.status not in (WriterStatus.NEW, WriterStatus.CREATING):
-            self._append(WaitingAppend(event.token, event.arguments, False), effects)
-        elif event.operation == "create" and self.status is WriterStatus.NEW:
+        if event.operation == "create" and self.status is WriterStatus.NEW:
             self._create(event, effects)
         elif event.operation == "adopt" and self.status is WriterStatus.NEW:
             self.status, self.creation, self.adopts = WriterStatus.CREATING, event.token, True
@@ -222,40 +217,23 @@ class Writer(OfLedger):
         self.status, self.creation = WriterStatus.CREATING, event.token
         self._create_metadata(effects)
 
-    def _batch_appended(self, event: Append, effects: list[Effect]) -> None:
-        if self.status in (WriterStatus.NEW, WriterStatus.CREATING):
-            effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
+    def _append(self, event: Append, effects: list[Effect]) -> None:
+        if self.status is WriterStatus.OPEN:
+            self.appends.append(WaitingAppend(event.token, event.entries))
+            self._send_appends(effects)
         else:
-            self._append(WaitingAppend(event.token, event.entries, True), effects)
-
-    def _append(self, append: WaitingAppend, effects: list[Effect]) -> None:
-        if self.status is not WriterStatus.OPEN:
-            effects.append(Result(append.token, error=self.error or Error.LEDGER_CLOSED))
-            return
-        self.appends.append(append)
-        self._send_appends(effects)
+            is_early = self.status in (WriterStatus.NEW, WriterStatus.CREATING)
+            error = Error.BAD_CALL if is_early else Error.LEDGER_CLOSED
+            effects.append(Result(event.token, error=self.error or error))
 
     def _send_appends(self, effects: list[Effect]) -> None:
         adds, appends = self.adds, self.appends
         while appends and may_append(adds.pushed, adds.confirmed, self.settings.in_flight_limit):
             append = appends[0]
             self.sent_lac = self.lac
-            if append.is_batch:
-                self._send_batch(append, room(adds.pushed, adds.confirmed, self.settings.in_flight_limit), effects)
-                if append.next == len(append.entries):
-                    appends.popleft()
-                continue
-            appends.popleft()
-            (data,) = append.entries
-            self.length += len(data)
-            entry = Entry(self.ledger, adds.pushed + 1, self.sent_lac, self.length, data)
-            body = self.digests.entry_body(entry)
-            request = AddEntry(
-                self.ledger, entry.entry_id, entry.lac, body, self.key, deferred_sync=self.settings.deferred_sync
-            )
-            if self.traces:
-                self._trace_sent(entry.entry_id, entry.entry_id, effects)
-            adds.push(request, self.length, append.token, effects)
+            self._send_batch(append, room(adds.pushed, adds.confirmed, self.settings.in_flight_limit), effects)
+            if append.next == len(append.entries):
+                appends.popleft()
 
     def _send_batch(self, append: WaitingAppend, limit: int, effects: list[Effect]) -> None:
         """Send as many of the entries as there is room for."""
@@ -270,31 +248,21 @@ class Writer(OfLedger):
             self.length = batch.length(len(batch) - 1)
             if self.traces:
                 self._trace_sent(batch.first, batch.first + len(batch) - 1, effects)
-            self.adds.push_batch(batch, append.token, effects)
+            self.adds.push(batch, append.token, effects)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
     def _answered(self, event: Received | Unanswered, effects: list[Effect]) -> None:
         if event.txn in self.forces:
             self._forced(self.forces.pop(event.txn), event, effects)
-            return
-        entry_id = self.adds.sent.get(event.txn)
-        outcome = self.adds.take(event)
-        if self.traces and entry_id is not None:
-            code = event.response.code if type(event) is Received else None
-            self._trace_answered(event.bookie, ((entry_id, entry_id),), code, outcome, effects)
-        self._learn(outcome, effects)
 
     def _adds_answered(self, event: AddsAnswered, effects: list[Effect]) -> None:
-        outcome = self.adds.take_batch(event)
-        if self.traces:
-            self._trace_answered(event.bookie, runs_of(event.entry_ids), event.code, outcome, effects)
-        self._learn(outcome, effects)
-
-    def _learn(self, outcome: AddOutcome | None, effects: list[Effect]) -> None:
-        """Take what the answer to adds means."""
-        if self.status not in (WriterStatus.OPEN, WriterStatus.DRAINING):
+        outcome = self.adds.take(event)
+        if self.status not in (WriterStatus.OPEN, WriterStatus.DRAINING) or outcome is None:
             return
+        if self.traces:
+            entries = runs_of(event.entry_ids)
+            effects.append(trace_of_answer("client", self.ledger, event.bookie, entries, event.code, outcome))
         if outcome is AddOutcome.CONFIRMED:
             self._confirm(effects)
             if self.adds.failed:
@@ -319,14 +287,11 @@ class Writer(OfLedger):
 
     def _confirm(self, effects: list[Effect]) -> None:
         adds, before = self.adds, self.adds.confirmed
-        over = adds.confirm(self.changing_ensemble)
+        adds.confirm(self.changing_ensemble)
         if adds.confirmed == before:
             return
         self._trace(effects, "client_confirms", {"lac": adds.confirmed})
-        effects.extend(Result(add.token, add.adds.first) for add in over if not add.is_batch)
-        first = next(iter(adds.pending), adds.confirmed + 1)  # of a batch that is confirmed in part, if there is one
-        if first <= adds.confirmed or any(add.is_batch for add in over):
-            effects.append(Confirmed(adds.confirmed, adds.length))
+        effects.append(Confirmed(adds.confirmed, adds.length))
         self._send_appends(effects)
         self._lac_moved(effects)
         self._close_when_drained(effects)
@@ -383,9 +348,12 @@ class Writer(OfLedger):
             {"force": force.number, "entry": force.entry_id, "bookies": list(self.adds.ensemble)},
         )
         for bookie in self.adds.ensemble:
-            txn = next(self.txns)
-            self.forces[txn] = force
-            effects.append(Send(txn, bookie, ForceLedger(self.ledger)))
+            self._send(bookie, ForceLedger(self.ledger), effects)
+            self.forces[self.txn] = force
+
+    def _send(self, bookie: str, request: ForceLedger | WriteLac, effects: list[Effect]) -> None:
+        self.txn += 1
+        effects.append(Send(self.txn, bookie, request))
 
     def _forced(self, force: Force, event: Received | Unanswered, effects: list[Effect]) -> None:
         outcome = outcome_of_add(event.response.code if type(event) is Received else None)
@@ -425,7 +393,8 @@ class Writer(OfLedger):
         if self.status is WriterStatus.OPEN and self.lac > self.sent_lac:
             self.sent_lac = self.lac
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
-            effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
+            for bookie in self.adds.ensemble:
+                self._send(bookie, request, effects)
 
     # -- close ---------------------------------------------------------------------------------------------------------
 
@@ -490,12 +459,6 @@ class Writer(OfLedger):
             fields["deferred_sync"] = True
         effects.append(Trace("client_sends_add_entry_requests", self.ledger, fields))
 
-    def _trace_answered(
-        self, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome | None, effects: list[Effect]
-    ) -> None:
-        if self.status in (WriterStatus.OPEN, WriterStatus.DRAINING) and outcome is not None:
-            effects.append(trace_of_answer("client", self.ledger, bookie, entries, code, outcome))
-
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def _write(self, action: str, metadata: LedgerMetadata, effects: list[Effect]) -> None:
@@ -556,7 +519,7 @@ class Writer(OfLedger):
         self.status = WriterStatus.OPEN
         quorums = (metadata.write_quorum, metadata.ack_quorum)
         ensemble = current_ensemble(metadata)
-        self.adds = Adds(self.txns, ensemble, *quorums, NO_ENTRY_YET, 0, self.protections, self.loops)
+        self.adds = Adds(ensemble, *quorums, NO_ENTRY_YET, 0, self.protections, self.loops)
         effects.append(Result(self.creation, self.ledger))
 
     def _not_own(self, error: Error, effects: list[Effect]) -> None:
@@ -601,7 +564,7 @@ class Writer(OfLedger):
 
 _EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {
     Call: Writer._called,
-    Append: Writer._batch_appended,
+    Append: Writer._append,
     AddsAnswered: Writer._adds_answered,
     Received: Writer._answered,
     Unanswered: Writer._answered,

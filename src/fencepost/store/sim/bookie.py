@@ -9,48 +9,65 @@ in limbo.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from random import Random
 from typing import Any
 
+import msgspec
+
 from fencepost.simulation.disk import SimDisk
+from fencepost.store.bookie.batches import ArrivedAdds, Batches
+from fencepost.store.bookie.inbox import Memory
+from fencepost.store.client.loops import Loops
 from fencepost.store.disk.collection import Collection
 from fencepost.store.disk.entry_logs import EntryLogs, known_journals
 from fencepost.store.disk.entry_logs import name_of as name_of_log
 from fencepost.store.disk.index import Index, places_of
-from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal import Damage, read_records
 from fencepost.store.disk.journal_files import SPARE, JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.journal_files import name_of as name_of_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import PlainWriteCache
-from fencepost.store.messages import AddEntry, Request
-from fencepost.store.records import EntryAdded, Record, recovered
+from fencepost.store.messages import NO_ENTRY_YET, AddEntry, Request
+from fencepost.store.records import EntryAdded, LacWritten, Record, recovered
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
+    AnswerAdds,
+    AnswerReads,
     Asked,
+    AskedToAdd,
+    AskedToRead,
     Call,
     Effect,
     Event,
     Forget,
     Found,
     Journal,
+    JournalAdds,
     JournalFailed,
     JournalSynced,
     LookUp,
+    LookUpReads,
+    ReadsFound,
     Replayed,
     Result,
     SetTimer,
     Stop,
-    Store,
     TimerFired,
     Trace,
 )
+from fencepost.store.roles.requests import AddRequests, FoundRequests, grouped, is_plain_read
+from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
+from fencepost.store.sim.wire import v3
+from fencepost.store.wire.frames import Frames
 
 REST = 5_000
 """Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
@@ -58,8 +75,36 @@ REST = 5_000
 JOURNAL_UNIT = 2_048
 """Bytes by which a journal file grows."""
 
+WORTH = 200_000
+"""Requests of simulated clients that are taken one at a time before it is worth to have loops."""
+
+TOGETHER = 300
+"""Microseconds in which the adds and plain reads of a connection are taken together, at most."""
+
 LOG_LIMIT = 4_096
 """Bytes after which an entry log is followed by the next one."""
+
+
+OF_BOOKIES = Loops(("fencepost.store.rows.bookie",), WORTH)
+
+_BATCHES: list[Batches] = []
+
+
+def batches() -> Batches | None:
+    """The rows of all bookies of this process, one after another; None while there are no loops."""
+    if not _BATCHES and OF_BOOKIES.module is not None and v3 is not None:
+        _BATCHES.append(Batches(OF_BOOKIES.module))
+    return _BATCHES[0] if _BATCHES else None
+
+
+def taken(rows: Batches, requests: list[tuple[int, Any]]) -> Memory:
+    """The frames of adds, or of plain reads, of which there are rows then."""
+    frames = b"".join(v3.encode_request(txn, request) for txn, request in requests)
+    memory = Memory(len(frames))
+    memory.view[:] = frames
+    count, _, _ = rows.loops.parse(memory.array, 0, len(frames), len(frames), v3.VERSION, rows.table)
+    assert count == len(requests)
+    return memory
 
 
 class BookieProcess:
@@ -91,11 +136,14 @@ class BookieProcess:
         self.role = self._new_role()
         self._forget()
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
-            Journal: self._journal,
+            Journal: self._journal_one,
+            JournalAdds: self._journal_adds,
             Answer: self._answer,
-            Store: self._store,
+            AnswerAdds: self._answer_adds,
+            AnswerReads: self._answer_reads,
             Forget: self._forget_ledger,
             LookUp: self._look_up,
+            LookUpReads: self._look_up_reads,
             SetTimer: self._set_timer,
             Stop: self._stop,
             Result: self._result,
@@ -113,6 +161,12 @@ class BookieProcess:
         self.proven = 0
         self.durable_entries: set[tuple[int, int, bytes]] = set()
         self.asked_for: dict[tuple[int, int], tuple[Request, bool]] = {}
+        self.arrived: dict[int, list[tuple[int, Any]]] = {}
+        """Adds and plain reads of each connection that the role has not been given yet, with their numbers."""
+        self.reads: Any = ()
+        self.adds: ArrivedAdds | None = None
+        """Those that the role is being given; adds, if they are rows."""
+        self.patience = int(self.random() ** 2 * TOGETHER)
         self.entering_limbo: set[int] = set()
 
     @property
@@ -161,7 +215,7 @@ class BookieProcess:
         for payload in found.records:
             record = decode(payload)
             self.ledgers.apply(record)
-            self.deliver(Replayed(record))
+            self.deliver(Replayed(LacWritten(record.ledger, record.lac, b"") if type(record) is EntryAdded else record))
         try:
             self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
             logs.begin()
@@ -226,10 +280,51 @@ class BookieProcess:
         """A request came."""
         if not self.alive:
             return
-        history = self.environment.judge.ledgers[request.ledger]
-        self.asked_for[connection.number, txn] = (request, self.name in history.fenced)
-        self.deliver(Asked(connection.number, txn, request))
+        number = connection.number
+        if type(request) is AddEntry or is_plain_read(request):
+            arrived = self.arrived.setdefault(number, [])
+            arrived.append((txn, request))
+            if len(arrived) == 1:
+                delay = int(self.random() * self.patience)
+                self.environment.schedule.after(delay, self._if_there, self.starts, self._take, (number,))
+            return
+        self._take(number)
+        self._asked(number, ((txn, request),))
+        self.deliver(Asked(number, txn, request))
         self._inform_judge()
+
+    def _take(self, number: int) -> None:
+        """Give the role what came together over a connection."""
+        for are_adds, some in groupby(self.arrived.pop(number, ()), lambda each: type(each[1]) is AddEntry):
+            requests = [*some]
+            self._asked(number, requests)
+            self._give(number, requests, are_adds)
+        self._inform_judge()
+
+    def _give(self, number: int, requests: list[tuple[int, Any]], are_adds: bool) -> None:
+        rows = batches() if self.environment.by_rows else None
+        if rows is not None:
+            memory = taken(rows, requests)
+            if are_adds:
+                for self.adds in rows.adds(memory, 0, len(requests)):
+                    self.deliver(AskedToAdd(number, self.adds.adds))
+                return
+            self.reads = rows.reads(0, len(requests))
+        elif are_adds:
+            if self.environment.by_rows:
+                OF_BOOKIES.carried(len(requests))
+            for adds in grouped(requests):
+                self.deliver(AskedToAdd(number, adds))
+            return
+        else:
+            self.reads = [(txn, request.entry_id, request.ledger) for txn, request in requests]
+        self.deliver(AskedToRead(number, len(requests)))
+
+    def _asked(self, number: int, requests: Iterable[tuple[int, Request]]) -> None:
+        """The role is given requests now."""
+        for txn, request in requests:
+            history = self.environment.judge.ledgers[request.ledger]
+            self.asked_for[number, txn] = (request, self.name in history.fenced)
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
@@ -291,6 +386,29 @@ class BookieProcess:
         self.environment.judge.answered(self.name, request, answer.response, was_fenced, durable)
         self.environment.network.respond(answer.connection, answer.txn, answer.response)
 
+    def _answer_adds(self, answer: AnswerAdds) -> None:
+        rows = batches()
+        if rows is not None and type(answer.adds[0]) is AddRows:
+            self._answer_frames(answer.connection, rows.answers_to_adds(answer.adds, answer.code, v3))
+            return
+        for adds in answer.adds:
+            assert isinstance(adds, AddRequests)
+            for txn, response in adds.responses(answer.code):
+                self._answer(Answer(answer.connection, txn, response))
+
+    def _answer_reads(self, answer: AnswerReads) -> None:
+        rows, reads = batches(), answer.reads
+        if rows is not None and type(reads) is FoundReads:
+            self._answer_frames(answer.connection, b"".join(rows.answers_to_reads(reads, answer.code, answer.lac, v3)))
+            return
+        assert isinstance(reads, FoundRequests)
+        for txn, response in reads.responses(answer.code, answer.lac):
+            self._answer(Answer(answer.connection, txn, response))
+
+    def _answer_frames(self, connection: int, frames: bytes | memoryview) -> None:
+        for payload in Frames().feed(bytes(frames)):
+            self._answer(Answer(connection, *v3.decode_response(payload)))
+
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + int(self.random() * timer.jitter) if timer.jitter else timer.delay
         self.environment.schedule.after(delay, self._later, self.starts, TimerFired(timer.key))
@@ -313,11 +431,29 @@ class BookieProcess:
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
-    def _journal(self, effect: Journal) -> None:
-        record = effect.record
-        self.ledgers.apply(record)
-        self.pending.append((effect.position, encode(record), record))
+    def _journal_one(self, effect: Journal) -> None:
+        self.ledgers.apply(effect.record)
+        self._journal(effect.position, (effect.record,))
+
+    def _journal(self, last: int, records: Sequence[Record]) -> None:
+        """Write records, the last of which has a position."""
+        for position, record in enumerate(records, last - len(records) + 1):
+            self.pending.append((position, encode(record), record))
         self._flush_soon()
+
+    def _journal_adds(self, effect: JournalAdds) -> None:
+        recovery = any(adds.recovery for adds in effect.adds)
+        records: list[Record]
+        if self.adds is not None and type(effect.adds[0]) is AddRows:
+            rows = self.adds.entries(effect.adds)
+            self.ledgers.apply_rows(rows)
+            records = [decode(record) for record in read_records(bytes(rows.view))]
+        else:
+            records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
+            for record in records:
+                self.ledgers.apply(record)
+        self._journal(effect.position, [msgspec.structs.replace(record, recovery=recovery) for record in records])
+        self._begin_checkpoint()
 
     def _flush_soon(self) -> None:
         if not self.flushing:
@@ -408,10 +544,6 @@ class BookieProcess:
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
-    def _store(self, store: Store) -> None:
-        self.ledgers.cache.put(store.ledger, store.entry_id, store.body)
-        self._begin_checkpoint()
-
     def _forget_ledger(self, forget: Forget) -> None:
         self.ledgers.forget(forget.ledger)
 
@@ -452,6 +584,33 @@ class BookieProcess:
         if self.works and self.starts == start:
             code, entry_id, body = self.ledgers.look_up(look_up.ledger, look_up.entry_id)
             self.deliver(Found(look_up.number, code, entry_id, body))
+
+    def _look_up_reads(self, effect: LookUpReads) -> None:
+        """Some of the reads may take longer than others."""
+        reads, refused = self.reads[: effect.count], self.reads[effect.count :]
+        for txn, entry_id, ledger in refused:
+            found = FoundRequests(int(ledger), ((int(txn), int(entry_id), None),))
+            self._answer_reads(AnswerReads(effect.connection, found, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
+        while len(reads):
+            count = 1 + int(self.random() * len(reads))
+            some, reads = reads[:count], reads[count:]
+            delay = (20 + int(self.random() * 100)) * self.slow
+            arguments = (effect.number, some)
+            self.environment.schedule.after(delay, self._if_there, self.starts, self._read_some, arguments)
+
+    def _read_some(self, number: int, reads: Any) -> None:
+        rows = batches()
+        if rows is not None and not isinstance(reads, list):
+            asked = ReadRows(number, reads)
+            for event in rows.found(asked, self.ledgers.read_rows(asked.ledgers, asked.entry_ids))[0]:
+                self.deliver(event)
+            return
+        found: defaultdict[tuple[int, Code], list[tuple[int, int, bytes | None]]] = defaultdict(list)
+        for txn, entry_id, ledger in reads:
+            code, _, body = self.ledgers.look_up(ledger, entry_id)
+            found[ledger, code].append((txn, entry_id, body))
+        for (ledger, code), some in sorted(found.items(), key=lambda each: (each[0][0], each[0][1].value)):
+            self.deliver(ReadsFound(number, ledger, code, FoundRequests(ledger, some)))
 
     def _after_disk(self, longest: int, what: Callable[..., None], *arguments: Any) -> None:
         """Do something when the disk has had time for it, if the process is still there."""

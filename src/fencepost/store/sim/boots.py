@@ -20,11 +20,12 @@ from fencepost.store.disk.journal_files import SPARE
 from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
 from fencepost.store.disk.ledger_store import Checkpoint
 from fencepost.store.entries import Digests, runs_of
-from fencepost.store.messages import ReadEntry, ReadEntryResponse, Response
+from fencepost.store.messages import AddEntry, ReadEntry, ReadEntryResponse, Response
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles import repair as roles
 from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.roles.requests import AddRequests
 from fencepost.store.rules.adding import is_journalled
 from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, has_lost_all, may_boot, may_repair
@@ -432,7 +433,8 @@ class BootingBookie(BookieProcess):
 
     def store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes, then: Callable[[], None]) -> None:
         """Keep an entry that was copied; calls back when it is as durable as this bookie makes entries."""
-        self._ask("store entry", (ledger, entry_id, lac, body), then)
+        copied = AddRequests(((0, AddEntry(ledger, entry_id, lac, body, b"")),))
+        self._ask("store entries", (copied,), then)
 
     def set_timer_of_repair(self, timer: SetTimer) -> None:
         """Tell the repair when time has passed."""

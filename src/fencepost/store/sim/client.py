@@ -185,31 +185,32 @@ class Batches:
     def __init__(self, process: ClientProcess) -> None:
         self.process = process
         self.txns = count(FIRST_TXN)
-        self.adds: dict[int, int] = {}
-        """The entry of each add."""
-        self.answers: dict[str, list[tuple[Code | None, int]]] = {}
-        """The answers of each bookie to the adds of entries that are not delivered yet."""
+        self.adds: dict[int, tuple[int, int]] = {}
+        """The entry of each add, and the attempt of the role that it is of."""
+        self.answers: dict[str, list[tuple[Code | None, int, int]]] = {}
+        """The answers of each bookie to adds that are not delivered yet: with the attempt, and the entry."""
 
     def send_adds(self, send: SendAdds) -> None:
         """Send the adds of a batch that are for a bookie."""
         for at in range(len(send.adds)):
             if is_in_write_set(send.place, send.adds.first + at, send.ensemble_size, send.write_quorum):
                 txn = next(self.txns)
-                self.adds[txn] = send.adds.first + at
+                self.adds[txn] = send.adds.first + at, send.attempt
                 self.process.environment.network.request(self.process, send.bookie, txn, send.adds[at])
 
     def answered(self, txn: int, bookie: str, response: Response | None) -> None:
         """A bookie answered, or (None) did not."""
         answers = self.answers.setdefault(bookie, [])
-        answers.append((None if response is None else response.code, self.adds.pop(txn)))
+        entry_id, attempt = self.adds.pop(txn)
+        answers.append((None if response is None else response.code, attempt, entry_id))
         if len(answers) == 1:
             self.process.environment.schedule.after(int(self.process.random() * TOGETHER), self.report, bookie)
 
     def report(self, bookie: str) -> None:
         """Report what a bookie has answered to adds."""
-        for code, answers in groupby(self.answers.pop(bookie, ()), lambda answer: answer[0]):
+        for (code, attempt), answers in groupby(self.answers.pop(bookie, ()), lambda answer: answer[:2]):
             if self.process.alive:
-                self.process.deliver(AddsAnswered(bookie, tuple(entry_id for _, entry_id in answers), code))
+                self.process.deliver(AddsAnswered(bookie, tuple(entry_id for *_, entry_id in answers), code, attempt))
 
 
 class Readings:

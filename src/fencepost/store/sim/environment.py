@@ -13,7 +13,11 @@ from fencepost.simulation.trace import SimTrace
 from fencepost.spec.values import Record, show
 from fencepost.store.entries import Digests
 from fencepost.store.records import EntryAdded
-from fencepost.store.roles.interface import Effect, Event, Role, Trace
+from fencepost.store.roles.interface import AskedToAdd, Effect, Event, ReadsFound, Role, Trace
+from fencepost.store.roles.requests import AddRequests
+from fencepost.store.rows.found import CODE
+from fencepost.store.rows.requests import AddRows, FoundReads
+from fencepost.store.rules.codes import Code
 from fencepost.store.rules.cookies import Cookie
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim import metadata, network
@@ -33,9 +37,40 @@ def _plain(value: Any) -> Any:
     """A plain value for each value of an event that is none."""
     if isinstance(value, Record):
         return show(value)
+    if isinstance(value, AddRequests):
+        return _adds(value)
     if isinstance(value, enum.Enum):
         return value.name
     raise TypeError(f"{type(value).__name__} has no canonical bytes")
+
+
+def _canonical(event: Event) -> Any:
+    """An event, the same whether its requests are objects or rows."""
+    if type(event) is AskedToAdd:
+        return event.connection, [_adds(adds) for adds in event.adds]
+    if type(event) is ReadsFound:
+        return event.number, event.ledger, event.code, _reads(event.reads)
+    return event
+
+
+def _adds(adds: Any) -> tuple[Any, ...]:
+    """What adds have in common, and the number and the entry of each."""
+    if type(adds) is AddRows:
+        numbers = adds.requests[:, :2].tolist()
+    else:
+        numbers = [(txn, request.entry_id) for txn, request in adds.requests]
+    flags = adds.recovery, adds.deferred_sync
+    return adds.ledger, adds.master_key, *flags, adds.lac, adds.low, adds.high, numbers
+
+
+def _reads(reads: Any) -> Any:
+    """The number of each read, its entry, and the body that was found."""
+    if type(reads) is not FoundReads:
+        return reads.reads
+    found, rows = reads.found, reads.places.tolist()
+    is_ok = found.table[rows[0], CODE] == Code.OK.value
+    numbers = reads.requests[reads.places, :2].tolist()
+    return [(*of, found.body(row) if is_ok else None) for of, row in zip(numbers, rows, strict=True)]
 
 
 _ENCODE = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic").encode
@@ -70,6 +105,8 @@ class Environment:
         self.metadata = metadata.SimMetadata(
             self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, self.trace
         )
+        self.by_rows = story is None and case.stream("loops").random() < 0.5
+        """Whether bookies and writers use compiled loops, once there are some. The same happens without them."""
         self.cookies: dict[str, Cookie] = {}
         """The cookies of bookies in the metadata."""
 
@@ -79,7 +116,7 @@ class Environment:
         """Give a role an event: this is all that ever happens to one."""
         now = self.schedule.now
         self.events += 1
-        self._hash.update(_ENCODE((now, who, type(event).__name__, event)))
+        self._hash.update(_ENCODE((now, who, type(event).__name__, _canonical(event))))
         if self.story is not None:
             self.story.happens(now, who, event)
         try:

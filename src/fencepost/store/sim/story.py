@@ -36,6 +36,8 @@ HIDDEN = frozenset(
         "digests",
         "look_ups",
         "waiting",
+        "unsynced",
+        "batches",
         "masks",
         "numbers",
         "loops",

@@ -11,14 +11,17 @@ from typing import ClassVar
 
 from fencepost.simulation import seeds
 from fencepost.simulation.trace import SimTrace
+from fencepost.store.client.loops import Loops, RowLoops
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry, Request
+from fencepost.store.roles.adds import PLAIN
 from fencepost.store.roles.interface import Effect, Error, Event, Result
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.sim.bookie import WORTH
 from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.cluster import Cluster, Outcome
@@ -29,6 +32,8 @@ LEDGER = 7
 """The ledger that a run is about."""
 
 PASSWORD = b"fencepost"
+
+LOOPS = Loops(("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "fencepost.store.rows.client"), WORTH)
 
 AGAIN = 15_000
 """Microseconds after which a client tries again what has failed."""
@@ -60,24 +65,24 @@ class Owner:
         self.closes = self.random() < 0.6
         self.batches = case.stream("batches").random
         self.batched = (0.0, 0.5, 0.9)[int(self.batches() * 3)]
-        """The share of bursts that are appended by the batch."""
-        self.appended: dict[int, range] = {}
-        """The places of what was appended by each call."""
-        self.by_batch: deque[tuple[int, range]] = deque()
-        """Calls that appended a batch and are not answered."""
+        """The share of bursts that are appended at once, and not entry by entry."""
+        self.appends: deque[tuple[int, range]] = deque()
+        """Appends that are not answered, with the places of what is not confirmed."""
         self.creating = self.closing = 0
         self.forcing: set[int] = set()
         self.answered: set[int] = set()
         self.most = (3, 8, 20, 100)[int(self.random() * 4)]
         self.pause = int(self.random() * 1_000_000 * min(self.most, 20) / (case.entries + 3) / 4)
-        writer = Writer(LEDGER, settings, case.protections, traces=cluster.trace.is_read)
-        self.process = ClientProcess("w", cluster, random, writer, self._result, self._confirmed)
+        loops = RowLoops(LOOPS) if cluster.by_rows else PLAIN
+        self.writer = Writer(LEDGER, settings, case.protections, loops, cluster.trace.is_read)
+        self.process = ClientProcess("w", cluster, random, self.writer, self._result, self._confirmed)
         cluster.judge.created(LEDGER, master_key(PASSWORD))
         cluster.digests = Digests(settings.digest_type, PASSWORD)
         cluster.schedule.at(5_000, self._create)
 
     def _create(self) -> None:
-        self.creating = self.process.call("create")
+        self.creating = self.process.calls + 1
+        self.process.call("create")
 
     def _burst(self) -> None:
         case, history = self.cluster.case, self.cluster.judge.ledgers[LEDGER]
@@ -87,31 +92,30 @@ class Owner:
             if place == case.entries:
                 break
             burst.append(f"entry {place} ".encode() * (1 + int(self.random() ** 6 * 120)))
-        if self.batched and self.batches() < self.batched:
-            self._append(burst, by_batch=True)
-        else:
-            for data in burst:
-                self._append([data], by_batch=False)
+        for entries in [burst] if self.batched and self.batches() < self.batched else [[data] for data in burst]:
+            if entries:
+                self._append(entries)
         if self.deferred and self.random() < 0.5:
             self.cluster.schedule.after(int(self.random() ** 3 * 60_000), self._force)
         if len(history.appended) < case.entries:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._burst)
-        elif self.closes:
-            self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._close)
+            return
+        at = int(self.random() * 2 * self.pause)
+        if self.deferred:  # bookies that were away may be back by then, with what they have not forgotten
+            for _ in range(3):
+                at += int(self.random() * 100_000)
+                self.cluster.schedule.after(at, self._force)
+        if self.closes:
+            self.cluster.schedule.after(at, self._close)
 
-    def _append(self, entries: list[bytes], by_batch: bool) -> None:
+    def _append(self, entries: list[bytes]) -> None:
         judge = self.cluster.judge
         places = range(first := len(judge.ledgers[LEDGER].appended), first + len(entries))
         for data in entries:
             judge.appended(LEDGER, data)
         # The role may answer at once, before its call returns with a token.
-        token = self.process.calls + 1
-        self.appended[token] = places
-        if not by_batch:
-            self.process.call("append", *entries)
-        elif entries:
-            self.by_batch.append((token, places))
-            self.process.append(entries)
+        self.appends.append((self.process.calls + 1, places))
+        self.process.append(entries)
 
     @property
     def waits(self) -> bool:
@@ -131,34 +135,29 @@ class Owner:
         if token in self.answered:
             raise Violation("answers", f"{self.process.name} is answered twice")
         self.answered.add(token)
-        if token in self.appended:
-            if not result.error:
-                self._confirmed(result.value - 1)
-                if not self.deferred:
-                    judge.acknowledged(LEDGER, self.appended[token][0], result.value)
-            else:
-                self.by_batch = deque(call for call in self.by_batch if call[0] != token)
-        elif token in self.forcing or token == self.closing:
+        if token in self.forcing or token == self.closing:
             if not result.error:
                 for entry_id in range(judge.ledgers[LEDGER].acknowledged + 1, result.value + 1):
                     judge.acknowledged(LEDGER, entry_id, entry_id)
                 if token == self.closing:
                     judge.ended(self.process.name, LEDGER, result.value)
+        elif token != self.creating:
+            self.appends = deque(append for append in self.appends if append[0] != token)
         elif result.error is Error.NOT_ENOUGH_BOOKIES:
             self.cluster.schedule.after(AGAIN, self._create)
         elif not result.error:
             self.cluster.schedule.after(0, self._burst)
 
     def _confirmed(self, entry_id: int) -> None:
-        """Entries up to this one are confirmed: entries of batches are not confirmed one by one."""
-        while self.by_batch and self.by_batch[0][1][0] <= entry_id:
-            token, places = self.by_batch.popleft()
+        """Entries up to this one are confirmed."""
+        while self.appends and self.appends[0][1][0] <= entry_id:
+            token, places = self.appends.popleft()
             done = min(len(places), entry_id - places[0] + 1)
             if not self.deferred:
                 for place in places[:done]:
                     self.cluster.judge.acknowledged(LEDGER, place, place)
             if done < len(places):
-                self.by_batch.appendleft((token, places[done:]))
+                self.appends.appendleft((token, places[done:]))
                 return
             if token in self.answered:
                 raise Violation("answers", f"{self.process.name} is answered twice")
