@@ -34,17 +34,20 @@ TOLD = "the LAC that a bookie tells is that of some entry; which one, and whethe
 SHOWN = "an entry that a bookie shows after a crash has survived it, whether the bookie says so or not"
 PART = "of a run of answers some are lost"
 LESS = "a reader may be told less, or later, as long as it does nothing that takes more"
+MORE = "a reader may be told a higher LAC, if there is one by then"
 UNWRITTEN = "the metadata service never had what was to be written, and a bookie that was to be replaced may work again"
 END = "nothing after it is needed by anybody else"
 
 REMOVED = {
     LOST: (
+        "bookie_sends_add_confirmed_response",
         "bookie_sends_add_fenced_response",
         "bookie_sends_fencing_read_lac_response",
         "bookie_sends_read_response",
         "client_receives_add_confirmed_response",
         "client_receives_add_fenced_response",
         "client_receives_metadata",
+        "client_receives_recovery_read_response",
         "client_sends_recovery_read_requests",
         "recovery_client_receives_add_confirmed_response",
     ),
@@ -98,13 +101,13 @@ DOUBLED = {
 CUT = {
     END: (
         "bookie_crashes",
+        "bookie_recovers",
         "bookie_refuses_add",
         "bookie_sends_add_confirmed_response",
         "bookie_sends_fencing_read_lac_response",
         "bookie_sends_read_response",
-        "client_changes_ensemble",
+        "client_confirms",
         "client_ends",
-        "client_gives_up_on_add",
         "client_opens_ledger",
         "client_receives_add_confirmed_response",
         "client_receives_add_fenced_response",
@@ -114,7 +117,6 @@ CUT = {
         "reader_reads_metadata",
         "reader_receives_entry",
         "reader_receives_no_entry",
-        "recovery_client_gives_up_on_add",
         "recovery_client_receives_add_confirmed_response",
     )
 }
@@ -128,7 +130,12 @@ ALTERED = {
         ("client_opens_ledger", "written (False)"),
     ),
     SHOWN: (("bookie_recovers", "*"),),
-    LESS: (("reader_finds_end", "entry (later)"), ("reader_learns_lac", "lac (lower)")),
+    LESS: (
+        ("reader_finds_end", "entry (later)"),
+        ("reader_learns_lac", "lac (lower)"),
+        ("reader_receives_entry", "entries (fewer)"),
+    ),
+    MORE: (("reader_learns_lac", "lac (higher)"),),
     UNWRITTEN: (("client_changes_ensemble", "metadata (ensemble)"),),
     CARRIED: (
         ("bookie_sends_add_confirmed_response", "lac (higher)"),
@@ -153,7 +160,7 @@ ALTERED = {
         ("client_receives_recovery_read_response", "bookie"),
     ),
     PART: (
-        ("client_receives_add_confirmed_response", "entries (fewer)"),
+        ("bookie_sends_add_fenced_response", "entries (fewer)"),
         ("client_receives_add_fenced_response", "entries (fewer)"),
         ("client_sends_add_entry_requests", "entries (more)"),
     ),
