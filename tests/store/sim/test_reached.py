@@ -1,0 +1,54 @@
+"""What happens to the roles of the ledger store, and what they want: the simulator reaches all of it but what stands
+here, and in docs/simulator.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.simulation.trace import SimTrace
+from fencepost.store.roles import interface, repair
+from fencepost.store.sim.case import PROFILES, drawn
+from fencepost.store.sim.environment import Environment
+from fencepost.store.sim.workload import simulate
+
+UNREACHED = {
+    "LookUpBatch", "BatchFound", "FindRuns", "RunsFound", "Measure", "Measured", "Forget", "ConnectionClosed",
+}  # fmt: skip
+
+
+def kinds() -> set[str]:
+    """The names of all events and effects."""
+    return {
+        name
+        for module in (interface, repair)
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, (interface.Event, interface.Effect))
+    } - {"Event", "Effect"}
+
+
+def test_the_simulator_reaches_all_but_what_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[str] = set()
+    receive = Environment.receive
+
+    def noted(self: Environment, who: str, role: Any, event: interface.Event) -> list[interface.Effect]:
+        effects = receive(self, who, role, event)
+        reached.update(type(each).__name__ for each in (event, *effects))
+        return effects
+
+    monkeypatch.setattr(Environment, "receive", noted)
+    for profile in PROFILES:
+        for seed in range(1, 25):
+            simulate(drawn(seed, profile), trace=SimTrace(lambda *event: None))
+            if kinds() - reached == UNREACHED:
+                return
+    assert kinds() - reached == UNREACHED
+
+
+def test_the_page_names_what_is_not_reached() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text()
+    section = page[page.index("## What it does not reach") :].split("\n## ")[0]
+    assert {name for name in kinds() if f"`{name}`" in section} == UNREACHED
