@@ -179,7 +179,7 @@ class Exam:
         return await load.scans(await self._reader(given), given["in_flight"], given["seconds"])
 
 
-def _told(entry: fencepost.store.client.LedgerEntry) -> tuple[int, None, str]:
+def _told(entry: fencepost.store.client.reading.LedgerEntry) -> tuple[int, None, str]:
     """An entry as it is told; the Java client tells the length of the ledger up to it as well."""
     return entry.id, None, base64.b64encode(entry.data).decode()
 

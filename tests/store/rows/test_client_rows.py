@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store.wire.strategies import RESPONSES_OF_3
 
-from fencepost.store.client.loops import LARGE, AddRows, Blocks, Loops, RowLoops
+from fencepost.store.client.loops import LARGE, MODULES, AddRows, Blocks, Loops, RowLoops
 from fencepost.store.client.pipeline import Pipeline
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
@@ -31,7 +31,7 @@ DATA = st.lists(st.binary(max_size=300), min_size=2, max_size=20)
 
 
 def loaded() -> RowLoops:
-    loops = Loops()
+    loops = Loops(MODULES)
     loops.load()
     return RowLoops(loops)
 

@@ -32,7 +32,7 @@ others.
 WORTH = 2_000
 """Entries that a process has carried when it is worth to load the loops."""
 
-_MODULES = ("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "fencepost.store.rows.client")
+MODULES = ("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "fencepost.store.rows.client")
 """The loops, and the rules that they compile."""
 
 
@@ -64,7 +64,7 @@ class Loops:
         self.module = modules[-1]
 
 
-LOOPS = Loops(_MODULES)
+LOOPS = Loops(MODULES)
 
 
 class Blocks:

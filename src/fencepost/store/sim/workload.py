@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from fencepost.simulation import seeds
 from fencepost.simulation.trace import SimTrace
-from fencepost.store.client.loops import Loops, RowLoops
+from fencepost.store.client.loops import MODULES, Loops, RowLoops
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import AddEntry, ReadEntry, Request
 from fencepost.store.roles.adds import PLAIN
@@ -33,7 +33,7 @@ LEDGER = 7
 
 PASSWORD = b"fencepost"
 
-LOOPS = Loops(("fencepost.store.rules.ensembles", "fencepost.store.rules.adding", "fencepost.store.rows.client"), WORTH)
+LOOPS = Loops(MODULES, WORTH)
 
 AGAIN = 15_000
 """Microseconds after which a client tries again what has failed."""
