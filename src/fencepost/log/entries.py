@@ -91,10 +91,8 @@ class Frames:
     __slots__ = ("data", "key_starts", "starts", "stops", "times")
 
     def __init__(self, data: memoryview, offsets: memoryview, created: int = 0) -> None:
-        """The entries of :class:`fencepost.store.client.reading.EntryBatch`: ``offsets`` say where each begins, and where the
-        last ends. ``created``: the time that their ledger has in the list of the log.
-
-        Raises :class:`LogFormatError` if one of them is no entry of a log.
+        """The entries of :class:`fencepost.store.client.reading.EntryBatch`: ``offsets`` say where each begins, and
+        where the last ends. ``created``: the time that their ledger has in the list of the log.
         """
         import numpy as np
 
