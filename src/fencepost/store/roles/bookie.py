@@ -348,14 +348,14 @@ class Bookie:
         effects.append(LookUpReads(self.number, event.connection, count))
 
     def _reads_found(self, event: ReadsFound, effects: list[Effect]) -> None:
-        connection, left = self.reads[event.number]
-        left -= len(event.reads)
-        self.reads_under_way -= len(event.reads)
-        if left:
-            self.reads[event.number] = connection, left
-        else:
-            del self.reads[event.number]
-        since = self.asked_at.get(event.number, 0) if left else self.asked_at.pop(event.number, 0)
+        number, count = event.number, len(event.reads)
+        connection, left = self.reads.pop(number)
+        self.reads_under_way -= count
+        since = self.asked_at.pop(number, 0) if self.traces else 0
+        if left > count:
+            self.reads[number] = connection, left - count
+            if self.traces:
+                self.asked_at[number] = since
         ledger = self.ledgers.get(event.ledger, _UNKNOWN)
         code = self._answer_to_read(ledger, event.code)
         for after, reads in self._by_position(event.ledger, event.reads):
@@ -369,8 +369,8 @@ class Bookie:
         """Reads by the positions that have to be durable before what they have found is shown, in the order of
         these.
         """
-        low, high = reads.low, reads.high
-        if all(adds.high < low or adds.low > high for _, adds in self.unsynced.get(of_ledger, ())):
+        unsynced = self.unsynced.get(of_ledger)
+        if unsynced is None or all(adds.high < reads.low or adds.low > reads.high for _, adds in unsynced):
             return [(0, reads)]
         found: dict[int, list[int]] = {}
         for place, entry_id in enumerate(reads.entry_ids()):

@@ -96,8 +96,10 @@ class FoundRequests:
     def __init__(self, ledger: int, reads: Sequence[tuple[int, int, bytes | None]]) -> None:
         self.ledger = ledger
         self.reads = reads
-        ids = self.entry_ids()
-        self.low, self.high = min(ids), max(ids)
+        self.low = self.high = reads[0][1]
+        if len(reads) > 1:
+            ids = self.entry_ids()
+            self.low, self.high = min(ids), max(ids)
 
     def __repr__(self) -> str:
         return f"reads of {len(self)} entries from {self.low} to {self.high}"
