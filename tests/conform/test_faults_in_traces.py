@@ -47,6 +47,15 @@ PROTECTIONS: list[tuple[str, str, int, str, str]] = [
     ("keys_are_checked", "races", 3, "bookie_sends_add_confirmed_response", "nobody has sent"),
 ]
 FAULTS: list[tuple[str, str, int, str, str]] = [
+    ("the last of several adds is not stored", "everything", 1, "bookie_answers_reader", "require(found == "),
+    (
+        "adds are answered before they are durable",
+        "everything",
+        6,
+        "recovery_client_receives_add_confirmed_response",
+        "nobody has sent",
+    ),
+    ("an answer confirms all that follows", "everything", 1, "client_confirms", ".lac is"),
     (
         "entries carry a LAC that is one too high",
         "everything",
@@ -244,6 +253,13 @@ told.
 """
 
 UNSEEN: dict[str, str] = {
+    "adds that came together take one place in the journal": (
+        "how a journal counts is not in the protocol, and what is lost by it is lost only if the power fails just then"
+    ),
+    "an entry is left out where there was no room": "what an entry holds is not in the protocol",
+    "entries of a batch have the length of the first": "the length of a ledger is not in the protocol",
+    "what is given up stays in flight": "a writer that does nothing more is a behaviour",
+    "what is left of a batch is sent from its beginning": "what an entry holds is not in the protocol",
     "a client forgets that its write may yet come": (
         "a write must be given up, and arrive after the client has gone on: no seed has shown it yet"
     ),

@@ -16,10 +16,11 @@ import pytest
 
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.records import LedgerFenced, LimboChanged, MasterKeyLearnt
-from fencepost.store.roles import adds, bookie, metadata, reader, recoverer, writer
+from fencepost.store.roles import adds, bookie, interface, metadata, reader, recoverer, writer
 from fencepost.store.roles import reading as entries_read
 from fencepost.store.roles.interface import Outcome, ReadOver
 from fencepost.store.roles.metadata import Seen
+from fencepost.store.roles.requests import AddRequests
 from fencepost.store.rules import adding, ensembles, reading, recovery
 from fencepost.store.rules import metadata as life
 from fencepost.store.rules.adding import AddOutcome
@@ -83,6 +84,47 @@ def _takes_bad_version_for_written(original: Any, self: Any, event: Any, effects
         self.metadata, self.version = self.offered, event.version
         return Seen.WRITTEN
     return original(self, event, effects)
+
+
+def _takes_one_place(original: Any, self: Any, batch: Any, effects: list[Any]) -> None:
+    original(self, batch, effects)
+    self.position -= len(batch[-1]) - 1
+
+
+def _drops_the_last(original: Any, self: Any, batch: Any, effects: list[Any]) -> None:
+    original(self, batch, effects)
+    if len(batch[-1]) > 1:
+        effects[-1] = interface.JournalAdds(effects[-1].position, (*batch[:-1], AddRequests(batch[-1].requests[:-1])))
+
+
+def _answers_at_once(original: Any, self: Any, event: Any, effects: list[Any]) -> None:
+    before = len(self.waiting)
+    original(self, event, effects)
+    while len(self.waiting) > before:
+        effects.append(self.waiting.pop()[1])
+
+
+def _has_the_length_of_the_first(original: Any, *arguments: Any) -> Any:
+    batch = original(*arguments)
+    return adds.PlainAdds(batch.requests, [batch.lengths[0]] * len(batch.lengths))
+
+
+def _confirms_what_follows(
+    original: Any, self: Any, masks: Any, entry_ids: Any, number: int, place: int, pending: Any, quorums: Any
+) -> None:
+    original(self, masks, range(min(entry_ids, default=0), pending[1] + 1), number, place, pending, quorums)
+
+
+def _begins_anew(original: Any, self: Any, append: Any, limit: int, effects: list[Any]) -> None:
+    start = append.next
+    original(self, append, limit, effects)
+    if append.next < len(append.entries):
+        append.next = start
+
+
+def _leaves_one_out(original: Any, self: Any, append: Any, limit: int, effects: list[Any]) -> None:
+    original(self, append, limit, effects)
+    append.next += append.next < len(append.entries)
 
 
 PLANTED = [
@@ -407,6 +449,15 @@ PLANTED = [
         )[0],
         seed=4,
     ),
+    # -- many entries at once
+    Planted("adds that came together take one place in the journal", bookie.Bookie, "_journal_adds", _takes_one_place),
+    Planted("the last of several adds is not stored", bookie.Bookie, "_journal_adds", _drops_the_last),
+    Planted("adds are answered before they are durable", bookie.Bookie, "_adds", _answers_at_once, profile="crashes"),
+    Planted("entries of a batch have the length of the first", adds.PlainLoops, "batch", _has_the_length_of_the_first),
+    Planted("an answer confirms all that follows", adds.PlainLoops, "confirm", _confirms_what_follows),
+    Planted("what is left of a batch is sent from its beginning", writer.Writer, "_send_batch", _begins_anew),
+    Planted("an entry is left out where there was no room", writer.Writer, "_send_batch", _leaves_one_out),
+    Planted("what is given up stays in flight", adds.Adds, "give_up", lambda f, self: [], seed=8),
 ]
 
 
