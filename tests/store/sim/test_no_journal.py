@@ -196,7 +196,7 @@ def test_a_repair_that_was_cut_off_in_its_first_checkpoint_is_done_again() -> No
     """Entries are lost, the journal is not, and the power fails while the first section is written since: it can not be
     read, and nobody counts on it.
     """
-    assert simulate(drawn(3678, "no-journal")).violation is None
+    assert simulate(drawn(7941, "no-journal")).violation is None
 
 
 def test_what_comes_after_the_last_gap_is_what_is_left_of_a_journal() -> None:

@@ -294,8 +294,9 @@ class BookieProcess:
         self._inform_judge()
 
     def _take(self, number: int) -> None:
-        """Give the role what came together over a connection."""
-        for are_adds, some in groupby(self.arrived.pop(number, ()), lambda each: type(each[1]) is AddEntry):
+        """Give the role what came together over a connection, unless the process has begun to end."""
+        arrived = self.arrived.pop(number, ()) if self.alive else ()
+        for are_adds, some in groupby(arrived, lambda each: type(each[1]) is AddEntry):
             requests = [*some]
             self._asked(number, requests)
             self._give(number, requests, are_adds)
