@@ -204,3 +204,17 @@ def test_a_read_of_an_entry_that_came_in_a_batch_waits_for_it() -> None:
     assert driven.answers == []
     driven.happen(i.JournalSynced(3))
     assert [txn for _, txn, _ in driven.answers] == [1, 2, 3]
+
+
+def test_a_read_of_an_entry_that_came_twice_in_a_batch_waits_for_the_last() -> None:
+    requests = [(1, add(1, 0, -1, b"first", KEY, False, False)), (2, add(1, 0, -1, b"again", KEY, False, False))]
+    driven = Driven(ALL)
+    (batch,) = grouped(requests)
+    driven.happen(i.AskedToAdd(1, batch))
+    driven.ask(3, m.ReadEntry(1, 0))
+    driven.look()
+    driven.happen(i.JournalSynced(2))
+    assert driven.answers == []
+    driven.happen(i.JournalSynced(3))
+    assert [txn for _, txn, _ in driven.answers] == [1, 2, 3]
+    assert [each.last_place(0) for each in batch] == [1] and [each.last_place(5) for each in batch] == [-1]
