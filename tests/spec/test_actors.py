@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,11 @@ class Box:
         self.full = True
 
 
+def shown(put: Put) -> str:
+    """A function that a role may hold."""
+    return str(put.number)
+
+
 class Role:
     """A role with all kinds of attributes."""
 
@@ -66,6 +72,7 @@ class Role:
         self.note = Note()
         self.box = Box()
         self.later: Any = None
+        self.bits = array("q", [0, 0])
 
     def receive(self, put: Put) -> list[str]:
         self.queue.append(put)
@@ -73,6 +80,7 @@ class Role:
         self.seen.add(put.number)
         self.note.marks.append(put.number)
         self.later = self.take
+        self.bits[0] += 1
         return [f"did {put.number}"]
 
     def take(self) -> Put:
@@ -129,7 +137,7 @@ def test_a_method_changes_the_attributes_that_it_changes_and_reads_those_that_it
     assert look(after, lambda s: s.role[NODE].queue) == deque([Put(7)])
     assert look(after, lambda s: s.role[NODE].places) == {7: "at 1"}
     assert look(after, lambda s: s.role[NODE].note) == Note("", [7])
-    written = {"queue", "places", "seen", "note", "later"}
+    written = {"queue", "places", "seen", "note", "later", "bits"}
     assert set(after.names("write")) == {f"role.n1.{name}" for name in written}
     assert set(after.names("read")) == {f"role.n1.{name}" for name in written - {"later"}} | {"role.n1.later"}
 
@@ -174,6 +182,8 @@ def test_an_attribute_is_assigned_and_the_object_replaced() -> None:
         lambda s: s.alone.note.marks.append(1),
         lambda s: setattr(s.alone.note, "text", "x"),
         lambda s: s.alone.box.fill(),
+        lambda s: s.alone.bits.frombytes(b"12345678"),
+        lambda s: s.alone.bits.__setitem__(0, 1),
     ],
 )
 def test_what_was_read_can_not_be_changed(change: Any) -> None:
@@ -189,6 +199,9 @@ class Twice(Role):
 
     def hold_a_file(self) -> None:
         self.later = open
+
+    def hold_a_function(self) -> None:
+        self.later = lambda: 1
 
     def grow(self) -> None:
         self.more = 1
@@ -208,6 +221,7 @@ class Twice(Role):
             "a Twice whose attribute later is a dict that is held in two places: hold it in one",
         ),
         ("hold_a_file", "a Twice whose attribute later is a builtin_function_or_method, which Fencepost does not know"),
+        ("hold_a_function", "attribute later is the function Twice.hold_a_function.<locals>.<lambda>, which no module"),
         ("grow", "a Twice whose attribute more was not there from the start: assign it in __init__"),
         ("forget", "a Twice whose attribute seen is deleted: assign None to it"),
         ("bounded", "a Twice whose attribute queue is a deque with a maxlen"),
@@ -267,8 +281,22 @@ def test_values_that_are_kept_have_their_content_in_order() -> None:
     assert encode(kept({1: "a", 2: "b"})) != encode(kept({2: "b", 1: "a"})), "a dict has an order"
     assert encode(kept({1, 2})) == encode(kept({2, 1}))
     assert encode(kept([1])) != encode(kept(deque([1]))) != encode(kept((1,)))
+    assert encode(kept(array("q", [1]))) != encode(kept(array("i", [1]))) != encode(kept(["i", 1]))
     shown = [show(kept(thing)) for thing in ([1, 2], deque([1]), {1: "a"}, {2, 1}, Put(3), Note("x"))]
     assert shown == ["[1, 2]", "deque(1)", "{1: 'a'}", "{1, 2}", "Put(number=3)", "Note(text='x', marks=[])"]
+    assert show(kept(array("q", [1, 2]))) == "array('q', 1, 2)"
+
+
+def test_a_function_of_a_module_is_held_by_its_name() -> None:
+    kept = Keeper(None, {}).keep({"how": shown})
+    assert show(kept) == f"{{'how': '{__name__}:shown'}}"
+    assert Keeper(Role(), {}).restore(kept) == {"how": shown}
+
+
+def test_what_can_not_change_is_kept_once() -> None:
+    keeper = Keeper(Role(), {})
+    fixed = [keeper.is_fixed(keeper.keep(thing)) for thing in (shown, Put(1), (1, Put(1)), array("q", [1]), Note())]
+    assert fixed == [True, True, True, False, False]
 
 
 def test_a_kept_object_is_restored_in_a_process_that_has_not_met_its_class() -> None:

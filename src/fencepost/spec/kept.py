@@ -1,27 +1,31 @@
 """Objects that are no values, kept as values: what the attributes of an actor hold.
 
-Lists, deques and dicts are kept by their contents, in their order; sets by their contents; structs, data classes and
-plain objects by their fields. A value that is kept is immutable and has a content of its own, so what is made of it
-again is a copy. That is why a mutable object is refused that is held in two places: a change of one copy would not be
-one of the other.
+Lists, deques, arrays and dicts are kept by their contents, in their order; sets by their contents; structs, data
+classes and plain objects by their fields; functions of a module by their names. A value that is kept is immutable and
+has a content of its own, so what is made of it again is a copy. That is why a mutable object is refused that is held
+in two places: a change of one copy would not be one of the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from array import array
 from collections import deque
 from functools import cache
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, full_name, show
 
 _FIXED = "_fixed"
-LIST, DEQUE, DICT, SET, METHOD = ".list", ".deque", ".dict", ".set", ".method"
-"""Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name."""
+LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
+METHOD, FUNCTION = ".method", ".function"
+"""Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name, as that of a
+function is its full name. The first part of an array is the code of its type.
+"""
 
-_CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, dict: DICT, set: SET}
+_CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, array: ARRAY, dict: DICT, set: SET}
 """The classes of containers that are kept by their contents."""
 
 
@@ -47,7 +51,14 @@ class Kept(Record):
         return _BRACKETS[self.kind].format(", ".join(map(show, self.parts)))
 
 
-_BRACKETS = {LIST: "[{}]", SET: "{{{}}}", DEQUE: "deque({})", METHOD: "{}"}
+_BRACKETS = {
+    LIST: "[{}]",
+    SET: "{{{}}}",
+    DEQUE: "deque({})",
+    ARRAY: "array({})",
+    METHOD: "{}",
+    FUNCTION: "{}",
+}
 
 
 class Keeper:
@@ -73,6 +84,8 @@ class Keeper:
             return Set([self.keep(part) for part in frozenset.__iter__(thing)])
         if isinstance(thing, MethodType) and thing.__self__ is self.whole:
             return Kept(METHOD, (), (thing.__name__,))
+        if kind is FunctionType:
+            return self._function(thing)
         if kind in _CONTAINERS:
             self._meet(thing)
             return Kept(_CONTAINERS[kind], (), self._contents(thing))
@@ -89,8 +102,16 @@ class Keeper:
             return tuple([(self.keep(key), self.keep(value)) for key, value in thing.items()])
         if isinstance(thing, deque) and thing.maxlen is not None:
             raise NotAValue("a deque with a maxlen")
+        if isinstance(thing, array):
+            return (thing.typecode, *thing)
         parts = [self.keep(part) for part in thing]
         return tuple(canonical(parts) if isinstance(thing, set) else parts)
+
+    def _function(self, thing: Any) -> Value:
+        name = full_name(thing)
+        if self._named(name) is not thing:
+            raise NotAValue(f"the function {thing.__qualname__}, which no module has by this name: define it in one")
+        return Kept(FUNCTION, (), (name,))
 
     def _meet(self, thing: Any) -> None:
         if id(thing) in self._met:
@@ -107,10 +128,13 @@ class Keeper:
             return value
         if value.kind == METHOD:
             return getattr(self.whole, value.parts[0])
+        if value.kind == FUNCTION:
+            return self._named(value.parts[0])
         parts = [self.restore(part) for part in value.parts]
         make = _MAKE.get(value.kind)
         if make is not None:
-            return (_read_only(make) if self.read_only else make)(parts)
+            make = _read_only(make) if self.read_only else make
+            return make(parts[0], parts[1:]) if value.kind == ARRAY else make(parts)
         kind: Any = self._class(value.kind)
         made = _made(kind, dict(zip(value.names, parts, strict=True)))
         if self.read_only and hasattr(made, "__dict__") and not _is_frozen(kind):
@@ -125,31 +149,38 @@ class Keeper:
             return True
         known: bool | None = value.__dict__.get(_FIXED)
         if known is None:
-            is_mutable = value.kind in _MAKE or (value.kind != METHOD and not _is_frozen(self._class(value.kind)))
-            known = value.__dict__[_FIXED] = not is_mutable and all(map(self.is_fixed, value.parts))
+            known = value.__dict__[_FIXED] = self._is_frozen(value.kind) and all(map(self.is_fixed, value.parts))
         return known
+
+    def _is_frozen(self, kind: str) -> bool:
+        return kind in (METHOD, FUNCTION) or (kind not in _MAKE and _is_frozen(self._class(kind)))
 
     def _class(self, name: str) -> type:
         """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
         found = self.classes.get(name)
         if found is None:
-            module, _, path = name.rpartition(":")
-            inner: Any = sys.modules.get(module or type(self.whole).__module__)
-            for part in path.split("."):
-                inner = getattr(inner, part, None)
-            if not isinstance(inner, type):
+            found = self._named(name)
+            if not isinstance(found, type):
                 raise NotAValue(f"an object of the class {name}, which is not there")
-            found = self.classes[name] = inner
+            self.classes[name] = found
         return found
 
+    def _named(self, name: str) -> Any:
+        """What a full name says; None if it is not there."""
+        module, _, path = name.rpartition(":")
+        inner: Any = sys.modules.get(module or type(self.whole).__module__)
+        for part in path.split("."):
+            inner = getattr(inner, part, None)
+        return inner
 
-_MAKE: dict[str, Any] = {LIST: list, DEQUE: deque, DICT: dict, SET: set}
+
+_MAKE: dict[str, Any] = {LIST: list, DEQUE: deque, ARRAY: array, DICT: dict, SET: set}
 
 _CHANGING = (
     "__delattr__", "__delitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__", "__setattr__",
-    "__setitem__", "add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft",
-    "insert", "intersection_update", "pop", "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort",
-    "symmetric_difference_update", "update",
+    "__setitem__", "add", "append", "appendleft", "byteswap", "clear", "difference_update", "discard", "extend",
+    "extendleft", "frombytes", "fromfile", "fromlist", "fromunicode", "insert", "intersection_update", "pop",
+    "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "symmetric_difference_update", "update",
 )  # fmt: skip
 """What changes a container or an object."""
 

@@ -102,7 +102,7 @@ class AddLoops(Protocol):
         """How far all entries are committed, as :func:`lac_reached` says."""
 
 
-class PlainLoops:
+class PlainLoops(msgspec.Struct, frozen=True):
     """One entry after another."""
 
     def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:

@@ -372,15 +372,28 @@ class Adds(Protocol):
     The entries themselves are the driver's: the role knows how many they are, and where among them one is.
     """
 
-    ledger: int
-    master_key: bytes
-    recovery: bool
-    deferred_sync: bool
-    lac: int
-    low: int
-    """The lowest id of an entry among them."""
-    high: int
-    """The highest id."""
+    @property
+    def ledger(self) -> int: ...
+
+    @property
+    def master_key(self) -> bytes: ...
+
+    @property
+    def recovery(self) -> bool: ...
+
+    @property
+    def deferred_sync(self) -> bool: ...
+
+    @property
+    def lac(self) -> int: ...
+
+    @property
+    def low(self) -> int:
+        """The lowest id of an entry among them."""
+
+    @property
+    def high(self) -> int:
+        """The highest id."""
 
     def __len__(self) -> int:
         """The number of adds."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse, Request
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
@@ -18,25 +20,40 @@ def is_plain_read(request: Request) -> bool:
     return type(request) is ReadEntry and request.entry_id >= 0 and not request.fence and request.previous_lac is None
 
 
-class AddRequests:
+class AddRequests(msgspec.Struct, frozen=True, eq=False):
     """Adds of one ledger with the same master key and flags (:class:`fencepost.store.roles.interface.Adds`), each with
     its number.
     """
 
-    __slots__ = ("deferred_sync", "high", "lac", "ledger", "low", "master_key", "recovery", "requests")
+    requests: Sequence[tuple[int, AddEntry]]
 
-    def __init__(self, requests: Sequence[tuple[int, AddEntry]]) -> None:
-        self.requests = requests
-        like = requests[0][1]
-        self.ledger = like.ledger
-        self.master_key = like.master_key
-        self.recovery = like.recovery
-        self.deferred_sync = like.deferred_sync
-        self.low = self.high = like.entry_id
-        self.lac = like.lac
-        for _, request in requests[1:]:
-            self.low, self.high = min(self.low, request.entry_id), max(self.high, request.entry_id)
-            self.lac = max(self.lac, request.lac)
+    @property
+    def ledger(self) -> int:
+        return self.requests[0][1].ledger
+
+    @property
+    def master_key(self) -> bytes:
+        return self.requests[0][1].master_key
+
+    @property
+    def recovery(self) -> bool:
+        return self.requests[0][1].recovery
+
+    @property
+    def deferred_sync(self) -> bool:
+        return self.requests[0][1].deferred_sync
+
+    @property
+    def lac(self) -> int:
+        return max(request.lac for _, request in self.requests)
+
+    @property
+    def low(self) -> int:
+        return min(self.entry_ids())
+
+    @property
+    def high(self) -> int:
+        return max(self.entry_ids())
 
     def __repr__(self) -> str:
         return f"adds of {len(self)} entries from {self.low} to {self.high}"
@@ -74,11 +91,15 @@ def grouped(requests: Sequence[tuple[int, AddEntry]]) -> Iterator[tuple[AddReque
         add = numbered[1]
         group = groups.setdefault(add.ledger, [])
         if group and _of_all(group[0][1]) != _of_all(add):
-            yield tuple(map(AddRequests, groups.values()))
+            yield _of_each(groups)
             groups = {add.ledger: (group := [])}
         group.append(numbered)
     if groups:
-        yield tuple(map(AddRequests, groups.values()))
+        yield _of_each(groups)
+
+
+def _of_each(groups: dict[int, list[tuple[int, AddEntry]]]) -> tuple[AddRequests, ...]:
+    return tuple(AddRequests(tuple(group)) for group in groups.values())
 
 
 def _of_all(add: AddEntry) -> tuple[bytes, bool, bool]:
