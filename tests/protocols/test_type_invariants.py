@@ -26,9 +26,10 @@ UNTYPED = (
     "running-quorum",
     "log-leader",
     "quorum-replica",
+    "store-roles",
 )
 """The original of the first two has no type invariant, and so has `quorum`, which is made of them; the next have those
-of `store` and `log`, which do not name what they have besides. The roles of the last two are typed by mypy.
+of `store` and `log`, which do not name what they have besides. The roles of the last three are typed by mypy.
 """
 
 

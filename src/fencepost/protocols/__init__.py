@@ -19,6 +19,7 @@ SHIPPED: dict[str, str] = {
     "kraft-kip-853-join": "fencepost.protocols.kraft.join:KRaftJoin",
     "quorum": "fencepost.quorum.checked.quorum:Quorum",
     "store": "fencepost.store.checked.store:Store",
+    "store-roles": "fencepost.store.checked.roles:StoreRoles",
     "booting-store": "fencepost.store.checked.booting:BootingStore",
     "running-store": "fencepost.store.checked.running:RunningStore",
     "log": "fencepost.log.checked.log:Log",
