@@ -31,7 +31,7 @@ from fencepost.tracing import read
 class Unheard:
     """Entries that come to their bookies, of which nobody hears: they may be in the ledger when it is closed."""
 
-    def confirm(self, first: int, number: int) -> None:
+    def confirm(self, ledger: int, first: int, number: int) -> None:
         pass
 
     def fail(self, error: errors.StoreError, number: int) -> None:

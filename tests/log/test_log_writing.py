@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -68,25 +69,65 @@ def test_what_is_appended_is_read_across_ledgers(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_entries_of_a_source_that_come_together_are_appended_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_log", [False, True], ids=["ledger", "log"])
+def test_entries_that_come_together_are_given_to_the_role_together(tmp_path: Path, of_log: bool) -> None:
+    data = [b"%d" % number for number in range(1000)]
+
+    async def stream() -> AsyncIterator[bytes]:
+        for each in data:
+            yield each
+
     async def test(cluster: Standing) -> None:
         log = await made(cluster)
-        async with log.writer(in_flight=200) as writer:
+        opening: Any = log.writer() if of_log else log.store.create_ledger()
+        async with opening as writer:
             given: list[int] = []
-            give = writer._give
+            receive = writer._role.receive
 
-            def counted(items: Any, sizes: Any, sinks: Any) -> None:
-                given.append(len(sizes))
-                give(items, sizes, sinks)
+            def counted(event: Any, *args: Any) -> Any:
+                if type(event).__name__ == "Append":
+                    given.append(len(event.sizes if of_log else event.entries))
+                return receive(event, *args)
 
-            async def source() -> Any:
-                for number in range(1000):
-                    yield b"%d" % number
+            if of_log:
+                writer._role.receive = counted
+            else:
+                writer._actor._receive = counted
+            places = await writer.append_many(data)
+            assert given == [1000]
+            places += await asyncio.gather(*map(writer.append, data))
+            assert given == [1000, 1, 999]
+            places += await writer.append_many(stream())
+            assert given == [1000, 1, 999, 1, 999] and len({*places}) == 3000
+            several = writer.several()
+            await asyncio.gather(*(writer.send_some_of(several, data) for _ in range(3)))
+            await several.over()
+            assert sum(given) == 6000 and max(given) == 1000
+            assert several.ends == (several.places()[0], several.places()[-1]) and len(several.places()) == 3000
+        assert not of_log or await contents(log) == data * 6
 
-            writer._give = counted  # type: ignore[method-assign]
-            assert len(await writer.append_many(source())) == 1000
-            assert sum(given) == 1000 and 5 <= len(given) < 100 and max(given) <= 200, given
-        assert await contents(log) == [b"%d" % number for number in range(1000)]
+    run(tmp_path, test)
+
+
+def test_entries_go_as_there_is_room_and_never_more(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        log = await made(cluster)
+        data = [b"%d" % number for number in range(1000)]
+        async with log.writer(in_flight=200, in_flight_bytes=300) as writer:
+            most: list[tuple[int, int]] = []
+            receive = writer._role.receive
+
+            def counted(event: Any, *args: Any) -> Any:
+                effects = receive(event, *args)
+                most.append((writer._role.unacknowledged, writer._in_flight_bytes))
+                return effects
+
+            writer._role.receive = counted  # type: ignore[method-assign]
+            several = writer.several()
+            await asyncio.gather(*(writer.send_some_of(several, data[part::4]) for part in range(4)))
+            await several.over()
+            assert max(entries for entries, _ in most) <= 200 and max(size for _, size in most) <= 300
+        assert sorted(await contents(log)) == sorted(data)
 
     run(tmp_path, test)
 
@@ -259,7 +300,7 @@ def test_appends_are_bounded(tmp_path: Path) -> None:
             assert positions == sorted(positions, key=lambda each: each.entry)
             assert len(await writer.append_many([b"y" * 30] * 100)) == 100
             assert await writer.append(b"z" * 1000), "a large one goes alone"
-            assert writer._held == writer._held_size == 0 and not writer._waiting
+            assert writer._in_flight == writer._in_flight_bytes == 0 and not writer._waiting
             with pytest.raises(errors.IllegalOperationError, match="too large"):
                 await writer.append(bytes(64 << 20))
 

@@ -127,7 +127,7 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
         async with opening as ledger:
             if given.ledger is None:
                 streams.inform(f"appending to ledger {ledger.id}")
-            await counted.append_to(ledger.append_many, lambda: ledger.last_add_confirmed + 1)
+            await counted.append_to(ledger, lambda: ledger.last_add_confirmed + 1)
     entries = ledger.last_add_confirmed + 1
     document = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
     client.say(

@@ -176,15 +176,15 @@ async def _append(store: Client, given: argparse.Namespace) -> None:
         )
     ):
         async with opening as writer:
-            positions = await counted.append_to(writer.append_many, lambda: writer.confirmed)
-    document: dict[str, Any] = {"log": given.log, "entries": len(positions), "bytes": counted.bytes}
-    if positions:
-        document |= {"first": str(positions[0]), "last": str(positions[-1])}
-    between = f", {document['first']} to {document['last']}" if positions else ""
+            ends = (await counted.append_to(writer, lambda: writer.confirmed)).ends
+    document: dict[str, Any] = {"log": given.log, "entries": counted.entries, "bytes": counted.bytes}
+    if ends is not None:
+        document |= {"first": str(ends[0]), "last": str(ends[1])}
+    between = f", {ends[0]} to {ends[1]}" if ends is not None else ""
     say(
         given,
         document,
-        f"log {given.log}: {plural(len(positions), 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
+        f"log {given.log}: {plural(counted.entries, 'entry', 'entries')}, {plural(counted.bytes, 'byte')}{between}",
     )
 
 

@@ -11,16 +11,15 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol, TypeVar
 
 from fencepost import output
 from fencepost.arguments import option
 from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.progress import Entries
+from fencepost.store.client.appender import Appender, Place, Several
 from fencepost.store.errors import StoreError
-
-T = TypeVar("T")
 
 LINES, PREFIXED = "lines", "length-prefixed"
 
@@ -160,18 +159,17 @@ class Counted:
         self.entries = 0
         self.bytes = 0
 
-    async def append_to(self, append_many: Callable[[Counted], Awaitable[T]], confirmed: Callable[[], int]) -> T:
+    async def append_to(self, writer: Appender[Place], confirmed: Callable[[], int]) -> Several[Place]:
         """Append them all; ``confirmed`` says how many are acknowledged."""
-        self.source, self.confirmed = Source(self.format), confirmed
-        with progress() as line, reporting(lambda: line.report(confirmed(), self.bytes, self.source.share())):
-            return await append_many(self)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for entries in self.source.batches():
-            for entry in entries:
-                self.entries += 1
-                self.bytes += len(entry)
-                yield entry
+        source, several, self.confirmed = Source(self.format), writer.several(), confirmed
+        with progress() as line, reporting(lambda: line.report(confirmed(), self.bytes, source.share())):
+            async for entries in source.batches():
+                self.entries += len(entries)
+                self.bytes += sum(map(len, entries))
+                if not await writer.send_some_of(several, entries):
+                    break
+            await several.over()
+        return several
 
     @contextlib.contextmanager
     def explained(self, acknowledged: Callable[[int, int], str]) -> Iterator[None]:

@@ -21,7 +21,7 @@ import msgspec
 from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain, seen_fields
-from fencepost.log.entries import framed
+from fencepost.log.entries import body, stamped
 from fencepost.log.errors import LogFullError, LogSealedError, MissingLedgerError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import options_of, time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes, Pending, checked_name
@@ -365,11 +365,7 @@ class PartWriter:
         """Append entries, with their keys if they have some. What was appended before is confirmed when this
         returns.
         """
-        if keys is None:
-            header = framed(b"", 0)
-            entries = [header + each for each in data]
-        else:
-            entries = [framed(each, 0, key) for each, key in zip(data, keys, strict=True)]
+        entries = stamped(data if keys is None else [body(*each) for each in zip(data, keys, strict=True)], 0)
         if not entries:
             return
         if self._ledger is not None and self._ledger.length >= self._ledger_bytes:
@@ -381,7 +377,7 @@ class PartWriter:
         await self._ledger.send_some_of(several, entries)
         before, self._under_way = self._under_way, several
         if before is not None:
-            await before.ids()
+            await before.over()
         self._entries += len(entries)
         self._bytes += sum(map(len, entries))
 
@@ -405,7 +401,7 @@ class PartWriter:
         """Wait until all is confirmed, and close the ledger."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
-            await under_way.ids()
+            await under_way.over()
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
             await ledger.close()

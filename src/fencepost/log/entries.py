@@ -15,7 +15,7 @@ the rest   the data
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fencepost.log.errors import LogFormatError
@@ -37,11 +37,24 @@ _LONGEST = 5
 """Bytes of the length of a key, at most."""
 
 
+class Keyed(bytes):
+    """The key of an entry and its data, as they stand in it."""
+
+
+def body(data: bytes, key: bytes | None = None) -> bytes:
+    """What follows the time in an entry."""
+    return data if key is None else Keyed(b"".join((varint(len(key)), key, data)))
+
+
+def stamped(bodies: Iterable[bytes], time: int) -> list[bytes]:
+    """The entries with these bodies that are appended at ``time``, in milliseconds since 1970."""
+    plain, keyed = _HEADER.pack(FORMAT, 0, time), _HEADER.pack(FORMAT, KEYED, time)
+    return [(keyed if type(each) is Keyed else plain) + each for each in bodies]
+
+
 def framed(data: bytes, time: int, key: bytes | None = None) -> bytes:
     """The bytes of an entry that is appended at ``time``, in milliseconds since 1970."""
-    if key is None:
-        return _HEADER.pack(FORMAT, 0, time) + data
-    return b"".join((_HEADER.pack(FORMAT, KEYED, time), varint(len(key)), key, data))
+    return stamped([body(data, key)], time)[0]
 
 
 def unframed(entry: bytes) -> tuple[int, bytes | None, bytes]:

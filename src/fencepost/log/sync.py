@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from fencepost.log.batches import Batches, PartWriter
@@ -11,11 +11,10 @@ from fencepost.log.cursors import Cursor
 from fencepost.log.log import Log
 from fencepost.log.reader import At, LogBatch, LogEntry, LogReader
 from fencepost.log.writer import LogWriter
-from fencepost.store.client.sync import Handle, Loop, Waiting, opens, waits
-from fencepost.store.client.writer import Data
+from fencepost.store.client.sync import Loop, SyncAppender, Waiting, opens, waits
 
 
-class SyncLogWriter(Handle[LogWriter]):
+class SyncLogWriter(SyncAppender[LogWriter, Position]):
     """See :class:`.LogWriter`."""
 
     append = waits(LogWriter.append)
@@ -28,11 +27,6 @@ class SyncLogWriter(Handle[LogWriter]):
     def is_leader(self) -> bool:
         """See :attr:`.LogWriter.is_leader`."""
         return self._of.is_leader
-
-    def append_many(self, entries: Iterable[Data]) -> list[Position]:
-        """See :meth:`.LogWriter.append_many`. The entries are drawn in the thread of the loop."""
-        assert not isinstance(entries, AsyncIterable)
-        return self._loop.wait(self._of.append_many(entries))
 
 
 class SyncCursor(Waiting[Cursor]):

@@ -9,20 +9,22 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterable
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fencepost.log import chain as chains
 from fencepost.log.chain import Position
-from fencepost.log.entries import HEADER, framed
+from fencepost.log.entries import HEADER, body, stamped
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.ledgers import time_of_last_entry
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.roles import leader as role
 from fencepost.log.rules import Failure
 from fencepost.store import errors
-from fencepost.store.client.writer import OVERHEAD, Data, LedgerWriter, Together, copied
+from fencepost.store.client.appender import Appender, Batch, Data, copied
+from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.roles.interface import Outcome, SetTimer, Trace
 from fencepost.store.rules.metadata import end_of
 
@@ -31,16 +33,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fencepost.log")
 
-_AT_ONCE, _AT_ONCE_SIZE = 1024, 1024 * 1024
-"""Entries, and bytes of them, that are taken at once from a caller that appends many."""
-_KEY = 5
-"""Bytes that say how long a key is, at most."""
-
-Item = bytes | tuple[bytes, bytes]
-"""The data of an entry, or its key and its data."""
+_AT_ONCE = 1024
+"""Entries that are over before they are let go."""
 
 
-class LogWriter:
+class LogWriter(Appender[Position]):
     """Writes to a log while it leads: of all writers of a log one is elected, and the others wait.
 
     Appends are confirmed in their order, many under way at once; a caller that appends more than may be waits. When the
@@ -56,6 +53,8 @@ class LogWriter:
         password: bytes,
         despite_missing: bool,
     ) -> None:
+        super().__init__(store.driver, settings.most_appends, settings.most_bytes)
+        self._largest -= HEADER
         self.confirmed = 0
         """Entries that were confirmed."""
         self._store = store
@@ -63,9 +62,9 @@ class LogWriter:
         self._new_ledger = new_ledger
         self._password = password
         self._despite_missing = despite_missing
-        self._driver = store.driver
         self._loop = self._driver.loop
-        self._role = role.Leader(settings, traces=self._driver.trace is not None)
+        of_role = msgspec.structs.replace(settings, most_bytes=settings.most_bytes + settings.most_appends * HEADER)
+        self._role = role.Leader(of_role, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
         """The name of this writer in a trace."""
         self._events: deque[Any] = deque()
@@ -90,22 +89,12 @@ class LogWriter:
         """The ledgers that this writer has created and has not closed."""
         self._time = 0
         """The latest time that anything in the log is known to have, in milliseconds since 1970."""
-        self._items: list[Item] = []
-        """The items that are appended and not acknowledged, in their order, after those that are over."""
+        self._unacknowledged: list[bytes] = []
+        """The entries that are not acknowledged, in their order, after those that are over."""
         self._over = 0
-        """How many of the items are acknowledged or have failed."""
+        """How many of these are over: acknowledged, or failed."""
         self._first = 0
-        """The number of the first of the items."""
-        self._sinks: deque[tuple[_Sink, int]] = deque()
-        """The sinks of those items' outcomes, with the number of items of each, in their order."""
-        self._batch: list[tuple[Item, int, _Sink]] = []
-        """The items that were appended in this turn of the loop, and that the role does not have yet."""
-        self._held = self._held_size = 0
-        """Entries and bytes for which there is room, and which the role does not have yet."""
-        self._is_pushing = False
-        self._waiting: deque[tuple[asyncio.Future[None], int, int]] = deque()
-        """Those who wait for room, with the bytes and the number of their entries."""
-        self._largest = self._driver.settings.frame_limit - OVERHEAD
+        """The number of the first of them."""
         self._leading = asyncio.Event()
         self._ended: asyncio.Future[role.Reason] = self._loop.create_future()
         self._reason: role.Reason | None = None
@@ -131,11 +120,6 @@ class LogWriter:
     def ledger(self) -> int | None:
         """The ledger that it writes to, if there is one now."""
         return self._role.ledger
-
-    @property
-    def in_flight(self) -> int:
-        """Entries that are not confirmed yet."""
-        return self._role.unacknowledged + len(self._batch)
 
     def __repr__(self) -> str:
         return f"<writer of the log {self._nodes.name}, {'leads' if self.is_leader else 'does not lead'}>"
@@ -221,148 +205,23 @@ class LogWriter:
         the writer was given a time to ``wait``, also what kept it for so long from having a ledger to write to, such as
         :class:`NotEnoughBookiesError`. An append that is cancelled while it waits may be in the log or not.
         """
-        item: Item = copied(data) if key is None else (copied(key), copied(data))
-        size = self._size_of(item)
-        await self._room(size, 1)
-        future: asyncio.Future[Position] = self._loop.create_future()
-        self._put(item, size, future)
-        return await future
+        entry = body(copied(data), None if key is None else copied(key))
+        if not self._enters(len(entry)):
+            await self._room(len(entry))
+        return await self._put_one(entry)
 
-    async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[Position]:
-        """Append entries one after another, many under way at once; where they are, once all are confirmed.
+    def _place(self, ledger: int, entry: int) -> Position:
+        return Position(ledger, entry)
 
-        Raises as :meth:`append`, at the first that fails.
-        """
-        many = _Many(self._loop)
-        if isinstance(entries, AsyncIterable):
-            async for data in entries:
-                if not await self._send_one(many, copied(data)):
-                    break
-        else:
-            drawn = map(copied, entries)
-            goes_on = True
-            while goes_on:
-                some: list[Item] = []
-                try:
-                    some.extend(islice(drawn, _AT_ONCE))
-                finally:  # what came before an error is sent
-                    goes_on = await self._send(many, some) and bool(some)
-        return await many.positions()
+    def _send(self, batch: Batch, entries: list[bytes]) -> None:
+        made = stamped(entries, self._now())
+        self._unacknowledged += made
+        self._deliver(role.Append([*map(len, made)]))
 
-    async def _send_one(self, many: _Many, item: Item) -> bool:
-        """Append one of many entries once there is room for it, unless an earlier one has failed."""
-        size = self._size_of(item)
-        await self._room(size, 1)
-        if many.error is not None:
-            self._held, self._held_size = self._held - 1, self._held_size - size
-            self._let_in()
-            return False
-        many.missing += 1
-        self._put(item, size, many)
-        return True
-
-    async def _send(self, many: _Many, items: list[Item]) -> bool:
-        """Append some of many entries as there is room for them, unless an earlier one has failed."""
-        sizes = [*map(self._size_of, items)]
-        at, settings = 0, self._role.settings
-        while at < len(items):
-            stop, size = at + 1, sizes[at]
-            most, most_size = min(_AT_ONCE, settings.most_appends), min(_AT_ONCE_SIZE, settings.most_bytes)
-            while stop < len(items) and stop - at < most and size + sizes[stop] <= most_size:
-                size += sizes[stop]
-                stop += 1
-            if many.error is None:
-                await self._room(size, stop - at)
-                self._held, self._held_size = self._held - (stop - at), self._held_size - size
-            if many.error is not None:
-                return False
-            self._push()
-            many.missing += stop - at
-            self._give(items[at:stop], sizes[at:stop], [(many, stop - at)])
-            at = stop
-        return many.error is None
-
-    def _size_of(self, item: Item) -> int:
-        size = HEADER + (len(item) if isinstance(item, bytes) else len(item[0]) + _KEY + len(item[1]))
-        if size > self._largest:
-            raise errors.IllegalOperationError(
-                f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken, header and key among"
-                " them"
-            )
-        return size
-
-    @property
-    def _takes(self) -> bool:
-        """Whether appends are taken."""
-        return self._leading.is_set() and self._role.last_wish is None
-
-    def _require_leader(self) -> None:
-        self._driver.must_work()
-        if not self._takes:
-            raise self._refusal()
-
-    def _refusal(self) -> errors.StoreError:
-        """Why nothing is taken."""
+    def _refusal(self) -> errors.StoreError | None:
+        if self._leading.is_set() and self._role.last_wish is None:
+            return None
         return self._why(self._ended.result() if self._ended.done() else self._role.last_wish or self._reason)
-
-    def _put(self, item: Item, size: int, sink: _Sink) -> None:
-        """Append an entry for which there is room: at once if there is nothing to wait for, else with those that come
-        in this turn of the loop.
-        """
-        self._batch.append((item, size, sink))
-        if not self._role.unacknowledged and len(self._batch) == 1:
-            self._push()
-        elif not self._is_pushing:
-            self._is_pushing = True
-            self._loop.call_soon(self._push)
-
-    def _push(self) -> None:
-        """Give the role what has been appended one by one."""
-        self._is_pushing = False
-        batch, self._batch = self._batch, []
-        if not batch:
-            return
-        items, sizes, sinks = zip(*batch, strict=True)
-        self._held, self._held_size = self._held - len(items), self._held_size - sum(sizes)
-        counted = [(sink, len([*same])) for sink, same in groupby(sinks)]
-        if self._takes:
-            self._give(items, sizes, counted)
-        else:
-            for sink, count in counted:
-                _fail(sink, self._refusal(), count)
-
-    def _give(self, items: Iterable[Item], sizes: Any, sinks: Iterable[tuple[_Sink, int]]) -> None:
-        self._items += items
-        self._sinks += sinks
-        self._deliver(role.Append(sizes))
-
-    async def _room(self, size: int, count: int) -> None:
-        """Have room for entries, after those who wait for it already. Raises if none is taken."""
-        self._require_leader()
-        if self._waiting or not self._role.has_room(self._held_size + size, self._held + count):
-            turn: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append((turn, size, count))
-            try:
-                await turn
-                self._require_leader()
-            except BaseException:
-                if turn.done() and not turn.cancelled():
-                    self._held, self._held_size = self._held - count, self._held_size - size
-                self._let_in()
-                raise
-        else:
-            self._held, self._held_size = self._held + count, self._held_size + size
-
-    def _let_in(self) -> None:
-        """Let appends go on that wait for room, as far as there is some; all of them once the writer takes no more."""
-        while self._waiting:
-            turn, size, count = self._waiting[0]
-            if not turn.done():
-                if self._takes and not self._role.has_room(self._held_size + size, self._held + count):
-                    return
-                self._held, self._held_size = self._held + count, self._held_size + size
-                turn.set_result(None)
-            self._waiting.popleft()
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
@@ -379,7 +238,10 @@ class LogWriter:
         Raises :class:`NotLeaderError` if it does not lead, or not before that is done.
         """
         self._push()
-        self._require_leader()
+        self._driver.must_work()
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
         self._deliver(role.Seal())
         await self._over_by(role.Reason.SEALED)
 
@@ -410,29 +272,15 @@ class LogWriter:
         if found is not reason:
             raise self._why(found)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            await self.close()
-        else:
-            with contextlib.suppress(errors.StoreError):  # the error that is under way says more
-                await self.close()
-
     def _end(self, reason: role.Reason) -> None:
         """End the writer: all appends under way fail."""
         self._leading.clear()
         self._driver.dependents.discard(self._give_up)
         if not self._ended.done():
             self._ended.set_result(reason)
-        sinks, self._sinks = self._sinks, deque()
-        self._items, self._over = [], 0
-        error = self._why(reason, is_known=False)
-        for sink, count in sinks:
-            _fail(sink, error, count)
+        self._unacknowledged, self._over = [], 0
+        self._give_all_back(self._why(reason, is_known=False))
         self._push()
-        self._let_in()
 
     def _why(self, reason: role.Reason | None, is_known: bool = True) -> errors.StoreError:
         """Why an append fails. ``is_known``: it is certain that it is not in the log."""
@@ -489,7 +337,6 @@ class LogWriter:
             self._trouble = None
         self._leading.clear()
         self._push()
-        self._let_in()
         if self._role.ended is not None:
             self._end(self._role.ended)
 
@@ -602,10 +449,7 @@ class LogWriter:
 
     def _write(self, effect: role.Write) -> None:
         start = effect.first - self._first
-        items = self._items[start : start + effect.count]
-        now = self._now()
-        header = framed(b"", now)
-        entries = [header + each if isinstance(each, bytes) else framed(each[1], now, each[0]) for each in items]
+        entries = self._unacknowledged[start : start + effect.count]
         ledger = self._ledgers.get(effect.ledger)
         if ledger is None:
             self._deliver(role.WriteFailed(effect.ledger, Failure.TROUBLE))
@@ -615,38 +459,22 @@ class LogWriter:
     # -- those who append ----------------------------------------------------------------------------------------------
 
     def _acknowledged(self, effect: role.Acknowledged) -> None:
-        ledger, entry = effect.position.ledger, effect.position.entry
         self.confirmed += effect.count
-        for sink, count in self._next_sinks(effect.count):
-            if isinstance(sink, asyncio.Future):
-                if not sink.done():
-                    sink.set_result(Position(ledger, entry))
-            else:
-                sink.confirm(ledger, entry, count)
-            entry += count
-        self._let_in()
+        size = self._are_over(effect.count)
+        self._confirm(effect.position.ledger, effect.position.entry, effect.count, size)
 
     def _failed(self, effect: role.Failed) -> None:
-        error = self._why(effect.reason, effect.is_known)
-        for sink, count in self._next_sinks(effect.count):
-            _fail(sink, error, count)
+        self._fail(effect.count, self._are_over(effect.count), self._why(effect.reason, effect.is_known))
 
-    def _next_sinks(self, count: int) -> Iterable[tuple[_Sink, int]]:
-        """The sinks of the next so many items, which are over."""
+    def _are_over(self, count: int) -> int:
+        """The next so many entries are over; the bytes that callers gave for them."""
+        some = self._unacknowledged[self._over : self._over + count]
         self._over += count
         if self._over >= _AT_ONCE:
-            del self._items[: self._over]
+            del self._unacknowledged[: self._over]
             self._first += self._over
             self._over = 0
-        while count and self._sinks:
-            sink, number = self._sinks[0]
-            some = min(count, number)
-            if some == number:
-                self._sinks.popleft()
-            else:
-                self._sinks[0] = sink, number - some
-            count -= some
-            yield sink, some
+        return sum(map(len, some)) - HEADER * count
 
 
 class _Written:
@@ -658,9 +486,9 @@ class _Written:
         self.writer = writer
         self.ledger = ledger
 
-    def confirm(self, first: int, number: int) -> None:
+    def confirm(self, ledger: int, first: int, number: int) -> None:
         """Entries are confirmed."""
-        self.writer._deliver(role.Confirmed(self.ledger, first + number - 1))
+        self.writer._deliver(role.Confirmed(ledger, first + number - 1))
 
     def fail(self, error: errors.StoreError, number: int) -> None:
         """The ledger takes nothing more."""
@@ -668,34 +496,3 @@ class _Written:
         event = role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE)
         # the handle that tells of it is not to be closed meanwhile
         self.writer._loop.call_soon(self.writer._deliver, event)
-
-
-class _Many(Together):
-    """Appends that are waited for together."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.confirmed: list[tuple[int, range]] = []
-
-    def confirm(self, ledger: int, first: int, number: int) -> None:
-        """The next so many are there."""
-        if self.confirmed and self.confirmed[-1][0] == ledger and self.confirmed[-1][1].stop == first:
-            self.confirmed[-1] = ledger, range(self.confirmed[-1][1].start, first + number)
-        else:
-            self.confirmed.append((ledger, range(first, first + number)))
-        self._fewer(number)
-
-    async def positions(self) -> list[Position]:
-        """Where they are, once nothing is missing."""
-        await self._all_over()
-        return [Position(ledger, entry) for ledger, entries in self.confirmed for entry in entries]
-
-
-_Sink = asyncio.Future[Position] | _Many
-
-
-def _fail(sink: _Sink, error: errors.StoreError, count: int) -> None:
-    if isinstance(sink, _Many):
-        sink.fail(error, count)
-    elif not sink.done():
-        sink.set_exception(error)

@@ -43,7 +43,8 @@ OF_LEDGERS: list[tuple[type, str]] = [
     (Actor, "_send"),
     (Actor, "_operate"),
     (Calls, "_result"),
-    (LedgerWriter, "_confirmed"),
+    (LedgerWriter, "_entries_confirmed"),
+    (LedgerWriter, "_confirm"),
     (LedgerWriter, "_push"),
     (LedgerWriter, "_failed"),
     (Connection, "received"),
@@ -68,6 +69,7 @@ OF_LOGS: list[tuple[type, str]] = [
     (LogWriter, "_create_ledger"),
     (LogWriter, "_write"),
     (LogWriter, "_acknowledged"),
+    (LogWriter, "_confirm"),
     (Election, "stand"),
     (LogNodes, "write"),
 ]

@@ -14,16 +14,18 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from fencepost.errors import OptionError
+from fencepost.store.client.appender import Appender, Data, Place, Several, copied
 from fencepost.store.client.driver import FORKED
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.store import Opening
-from fencepost.store.client.writer import Data, LedgerWriter, copied
+from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.errors import ClientFailedError
 from fencepost.store.rules.metadata import LedgerMetadata
 
 T = TypeVar("T")
 S = TypeVar("S")
 H = TypeVar("H", bound=Any)
+W = TypeVar("W", bound=Appender[Any])
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 
@@ -160,7 +162,7 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
         size = 0
         try:
             for data in drawn:
-                chunk.append(data if type(data) is bytes else copied(data))
+                chunk.append(copied(data))
                 size += len(chunk[-1])
                 if len(chunk) >= _CHUNK or size >= _CHUNK_SIZE:
                     break
@@ -231,7 +233,29 @@ def _named(method: Callable[Q, T], of: Callable[..., Any]) -> Callable[Q, T]:
     return method
 
 
-class SyncLedgerWriter(Handle[LedgerWriter]):
+class SyncAppender(Handle[W], Generic[W, Place]):
+    """What appends to a ledger or a log; see :class:`.Appender`."""
+
+    def append_many(self, entries: Iterable[Data]) -> list[Place]:
+        """See :meth:`.Appender.append_many`. The entries are drawn in the thread of the caller, as they can be
+        sent.
+        """
+        several: Several[Place] = self._of.several()
+        sending: Future[bool] | None = None
+        try:
+            for some in _chunks(entries):
+                if sending is not None and not self._loop.result(sending):
+                    sending = None
+                    break
+                sending = self._loop.submit(self._of.send_some_of(several, some))
+        finally:
+            if sending is not None:
+                self._loop.result(sending)
+        self._loop.wait(several.over())
+        return several.places()
+
+
+class SyncLedgerWriter(SyncAppender[LedgerWriter, int]):
     """A ledger that this client has created; see :class:`LedgerWriter`."""
 
     def __init__(self, loop: Loop, writer: LedgerWriter) -> None:
@@ -252,22 +276,6 @@ class SyncLedgerWriter(Handle[LedgerWriter]):
     def last_add_confirmed(self) -> int:
         """See :attr:`LedgerWriter.last_add_confirmed`."""
         return self._of.last_add_confirmed
-
-    def append_many(self, entries: Iterable[Data]) -> list[int]:
-        """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be
-        sent.
-        """
-        several, sending = self._of.several(), None
-        try:
-            for some in _chunks(entries):
-                if sending is not None and not self._loop.result(sending):
-                    sending = None
-                    break
-                sending = self._loop.submit(self._of.send_some_of(several, some))
-        finally:
-            if sending is not None:
-                self._loop.result(sending)
-        return self._loop.wait(several.ids())
 
 
 class SyncLedgerReader(Handle[LedgerReader]):
