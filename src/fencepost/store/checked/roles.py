@@ -16,8 +16,10 @@ A bookie counts the records of its journal. Here it counts from those that are d
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,6 +28,7 @@ from fencepost import (
     ModelValue,
     PerKey,
     Protocol,
+    Record,
     action,
     actor,
     configuration,
@@ -39,16 +42,17 @@ from fencepost import (
     state,
 )
 from fencepost.protocols.protections import switched_on
-from fencepost.store.entries import Digests, Entry
-from fencepost.store.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, Request, Response
-from fencepost.store.records import EntryAdded, LacWritten, Record
+from fencepost.store.entries import Digests, Entry, master_key
+from fencepost.store.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, ReadEntryResponse, Request, Response
+from fencepost.store.records import EntryAdded, JournalRecord, LacWritten, LedgerFenced
 from fencepost.store.roles import interface as role
 from fencepost.store.roles.bookie import Bookie
-from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
-from fencepost.store.roles.requests import grouped
+from fencepost.store.roles.recoverer import Recoverer, RecovererSettings, RecoveryStatus
+from fencepost.store.roles.requests import AddRequests, FoundRequests, grouped, is_plain_read
 from fencepost.store.roles.writer import Writer, WriterSettings, WriterStatus
+from fencepost.store.rules.boot import Mark, mark_of
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import fragment_of, is_committed, is_in_write_set, write_set
+from fencepost.store.rules.ensembles import covers_ensemble, fragment_of, is_committed, is_in_write_set, write_set
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata, LedgerStatus, end_of, takes_update
 from fencepost.store.rules.protections import Protections
 
@@ -58,31 +62,51 @@ WRITER = ModelValue("w")
 
 DIGESTS = Digests(DigestType.DUMMY, b"")
 
-NOBODY = -1
-"""The connection of requests that nobody waits for."""
+STRANGER = -1
+"""The connection of somebody who is no client of the ledger."""
 
-CREATE, CLOSE, RECOVER, APPEND = 1, 2, 3, 4
+CREATE, CLOSE, RECOVER, MARK, APPEND = 1, 2, 3, 4, 5
 """The tokens of calls. Appends have the numbers from the last one on."""
 
 
 ONE_COPY: Mapping[str, Any] = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+ONE_BOOKIE: Mapping[str, Any] = {"bookies": 1, **ONE_COPY}
 STRIPED: Mapping[str, Any] = {"ensemble_size": 2, "write_quorum": 1, "ack_quorum": 1}
+RECOVERED: Mapping[str, Any] = {"recoverers": 1, "entries": 1}
+
+LOSS, DURABLE = "confirmed_entries_are_in_the_ledger", "confirmed_entries_are_durable"
+
+
+class Start(enum.Enum):
+    """What has happened at the beginning."""
+
+    FRESH = "nothing: the writer is called to create the ledger"
+    ABANDONED = "the writer has sent all entries, which have come to the first bookie alone, and does nothing more"
+
+
+class Awaited(Record):
+    """A request that a client waits for: its number on the wire, that of the client's role, and the entry that it
+    adds.
+    """
+
+    number: int
+    txn: int
+    entry_id: int | None
 
 
 class Wire:
-    """What is under way between a client and a bookie, in order, with its number.
+    """What is under way between a client and a bookie, in order, by numbers.
 
-    ``late``: requests of a connection that is broken, which may still come. ``awaited``: the number of each request
-    that the client waits for, and the entry that it adds. ``is_broken``: the client does not know yet that the
-    connection is.
+    ``sent``: the number of the last request. ``late``: requests of a connection that is broken, which may still come.
+    ``is_broken``: the client does not know yet that its connection is.
     """
 
-    def __init__(self, connection: int) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
+        self.sent = 0
         self.requests: tuple[tuple[int, Request], ...] = ()
         self.late: tuple[tuple[int, Request], ...] = ()
         self.answers: tuple[tuple[int, Response], ...] = ()
-        self.awaited: tuple[tuple[int, int | None], ...] = ()
+        self.awaited: tuple[Awaited, ...] = ()
         self.is_broken = False
 
 
@@ -108,8 +132,8 @@ class Disk:
     """
 
     def __init__(self) -> None:
-        self.durable: tuple[Record, ...] = ()
-        self.unsynced: tuple[Record, ...] = ()
+        self.durable: tuple[JournalRecord, ...] = ()
+        self.unsynced: tuple[JournalRecord, ...] = ()
 
 
 def clients(protocol: StoreRoles) -> tuple[ModelValue, ...]:
@@ -117,9 +141,9 @@ def clients(protocol: StoreRoles) -> tuple[ModelValue, ...]:
     return (WRITER, *protocol.recoverers)
 
 
-def made_durable(durable: tuple[Record, ...], records: Sequence[Record]) -> tuple[Record, ...]:
+def made_durable(durable: tuple[JournalRecord, ...], records: Sequence[JournalRecord]) -> tuple[JournalRecord, ...]:
     """What a disk tells with these records: one of each kind, and of each entry the last one."""
-    known: dict[tuple[str, int], Record] = {}
+    known: dict[tuple[str, int], JournalRecord] = {}
     lac = NO_ENTRY_YET
     for record in (*durable, *records):
         if isinstance(record, EntryAdded):
@@ -138,7 +162,7 @@ def data_of(entry_id: int) -> bytes:
     return bytes([entry_id])
 
 
-def entries_of(records: Iterable[Record]) -> dict[int, bytes]:
+def entries_of(records: Iterable[JournalRecord]) -> dict[int, bytes]:
     """The entries that records tell of, by their ids."""
     return {record.entry_id: record.body for record in records if isinstance(record, EntryAdded)}
 
@@ -150,6 +174,7 @@ class StoreRoles(Protocol):
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
     recoverers: tuple[ModelValue, ...] = model_values("r", 0, "the clients that recover the ledger")
+    start: Start = constant(Start.FRESH, "what has happened at the beginning")
     ensemble_size: int = constant(2, "bookies that entries are striped over")
     write_quorum: int = constant(2, "bookies that an entry is sent to")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
@@ -157,13 +182,41 @@ class StoreRoles(Protocol):
     in_flight: int = constant(2, "entries that the writer sends before the first of them is confirmed")
     closing: bool = constant(True, "whether the writer is asked to close the ledger")
     breaks: int = constant(0, "how often a connection breaks, all together")
+    timeouts: int = constant(0, "how many requests are given up, over connections that do not break")
     crashes: int = constant(0, "how often a bookie crashes")
+    losses: int = constant(0, "how often a bookie loses its disk, and comes back in limbo")
+    strangers: int = constant(0, "entries that somebody without the key wants added")
     lost_answers: int = constant(0, "operations on metadata that are not answered, done or not, or yet to be done")
     reads_in_flight: int = constant(1, "entries that a recovery reads at once")
+    restarts: int = constant(0, "how often a recovery that was overtaken begins anew")
 
+    fenced_bookies_refuse: bool = constant(True, "whether a fenced bookie takes recovery adds alone")
+    fencing_covers_ensemble: bool = constant(
+        True, "whether recovery reads only once every ack quorum of the ensemble has a fenced bookie"
+    )
+    recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
+    recovery_starts_at_fragment: bool = constant(
+        True, "whether recovery starts at the current fragment at the earliest"
+    )
+    recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
+    recovery_keeps_fragments: bool = constant(
+        True, "whether recovery keeps new fragments to itself until it closes the ledger"
+    )
+    negatives_cover_quorum: bool = constant(
+        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
+    )
+    write_back_before_close: bool = constant(
+        True, "whether recovery closes only when all that it read has an ack quorum again"
+    )
+    conditional_updates: bool = constant(True, "whether metadata are replaced only if nobody else has changed them")
     confirmations_withdrawn: bool = constant(True, "whether a bookie that leaves the ensemble no longer counts")
     confirmed_in_order: bool = constant(True, "whether the LAC passes an entry only after all before it")
     lac_waits_for_change: bool = constant(True, "whether the LAC stands still while the ensemble is being changed")
+    recovery_freezes_lac: bool = constant(True, "whether recovery writes carry the LAC that recovery began with")
+    keys_are_checked: bool = constant(True, "whether an add with another master key is refused")
+    limbo_is_unknown: bool = constant(True, "whether a bookie in limbo does not say that it lacks an entry")
+    boot_fences: bool = constant(True, "whether a bookie that has lost its disk fences the ledger before it serves")
+    boot_enters_limbo: bool = constant(True, "whether the ledger is in limbo then")
 
     writer: Writer = actor(lambda protocol: Writer(LEDGER, protocol.writer_settings, protocol.protections))
     recoverer: PerKey[ModelValue, Recoverer] = per_key(
@@ -173,7 +226,7 @@ class StoreRoles(Protocol):
     disk: PerKey[ModelValue, Disk] = per_key(bookies, actor(lambda protocol, b: Disk()))
     desk: PerKey[ModelValue, Desk] = per_key(clients, actor(lambda protocol, c: Desk()))
     wire: PerKey[ModelValue, PerKey[ModelValue, Wire]] = per_key(
-        clients, per_key(bookies, actor(lambda protocol, c, b: Wire(clients(protocol).index(c))))
+        clients, per_key(bookies, actor(lambda protocol, c, b: Wire()))
     )
     metadata: LedgerMetadata | None = state(None, held_by="metadata")
     version: int = state(0, held_by="metadata")
@@ -181,37 +234,165 @@ class StoreRoles(Protocol):
     """The token of each entry that was appended."""
     is_asked_to_close: bool = state(False)
     broken: int = state(0)
+    given_up: int = state(0)
     crashed: int = state(0)
+    lost: int = state(0)
+    strange: int = state(0)
     unanswered: int = state(0)
+    restarted: int = state(0)
 
     configurations = {
         "default": configuration(doc="a writer with two entries, and two bookies that both must confirm"),
         "replaced": configuration(bookies=3, breaks=1, doc="as the default, and another bookie to change to"),
         "one-of-two": configuration(bookies=3, ack_quorum=1, breaks=1, doc="the same, and one confirmation is enough"),
+        "given-up": configuration(bookies=3, timeouts=1, doc="the same as replaced, and the answer comes too late"),
         "twice-replaced": configuration(
             bookies=3, entries=1, breaks=2, lost_answers=1, doc="one entry; two bookies fail, and an answer is lost"
         ),
         "striped": configuration(**STRIPED, bookies=3, breaks=1, doc="each entry on one of two bookies"),
         "crash": configuration(crashes=1, doc="as the default, and a bookie crashes"),
-        "confirmations-kept": configuration(
-            "confirmed_entries_are_durable",
-            "a bookie that has left the ensemble counts",
-            bookies=3,
+        "recovered": configuration(**RECOVERED, doc="one entry, and a client that recovers the ledger"),
+        "recovered-one-of-two": configuration(
+            **RECOVERED, ack_quorum=1, timeouts=1, doc="the same, one confirmation is enough, and an answer is late"
+        ),
+        "recovered-and-replaced": configuration(
+            **ONE_COPY, recoverers=1, breaks=1, doc="one copy of two entries, and another bookie to change to"
+        ),
+        "recovered-and-crash": configuration(**RECOVERED, crashes=1, doc="as recovered, and a bookie crashes"),
+        "recovered-unanswered": configuration(
+            **ONE_BOOKIE, **RECOVERED, lost_answers=2, doc="one bookie; the metadata service leaves two unanswered"
+        ),
+        "reads-ahead": configuration(
+            **ONE_BOOKIE, recoverers=1, reads_in_flight=2, doc="one bookie; a recovery reads two entries at once"
+        ),
+        "striped-and-recovered": configuration(
+            **STRIPED,
+            start=Start.ABANDONED,
+            recoverers=1,
+            entries=3,
+            doc="three entries that are striped and recovered",
+        ),
+        "recovery-replaces": configuration(
+            start=Start.ABANDONED, recoverers=1, bookies=3, timeouts=1, doc="a recovery that takes another bookie"
+        ),
+        "overtaken": configuration(
+            **ONE_BOOKIE, recoverers=2, entries=1, restarts=1, doc="one bookie; a recovery overtakes another"
+        ),
+        "two-recoveries": configuration(
+            start=Start.ABANDONED, recoverers=2, entries=1, doc="two recoveries of what two bookies have: a large one"
+        ),
+        "limbo": configuration(**RECOVERED, ack_quorum=1, losses=1, doc="a bookie loses its disk"),
+        "stranger": configuration(**ONE_BOOKIE, **RECOVERED, strangers=1, doc="somebody without the key adds an entry"),
+        "fenced-bookies-add": configuration(
+            LOSS, "a bookie that is fenced takes entries of the writer", **RECOVERED, fenced_bookies_refuse=False
+        ),
+        "one-bookie-fenced": configuration(
+            "recoveries_read_when_the_writer_is_fenced_off",
+            "recovery reads when one bookie is fenced",
+            **RECOVERED,
+            ack_quorum=1,
+            fencing_covers_ensemble=False,
+        ),
+        "reads-without-fencing": configuration(
+            LOSS, "a bookie changes its mind", **RECOVERED, breaks=1, recovery_reads_fence=False
+        ),
+        "starts-at-the-lac": configuration(
+            LOSS,
+            "recovery believes a bookie that came late",
+            **ONE_COPY,
+            recoverers=1,
             breaks=1,
-            confirmations_withdrawn=False,
+            recovery_starts_at_fragment=False,
+        ),
+        "reads-move-on": configuration(
+            LOSS,
+            "recovery reads from the ensemble that it has changed to",
+            **ONE_COPY,
+            recoverers=1,
+            entries=3,
+            in_flight=3,
+            closing=False,
+            timeouts=1,
+            recovery_reads_stay=False,
+        ),
+        "fragments-at-once": configuration(
+            DURABLE,
+            "recovery tells of its ensemble before the entries are there",
+            **ONE_COPY,
+            **RECOVERED,
+            breaks=1,
+            recovery_keeps_fragments=False,
+        ),
+        "hasty-negatives": configuration(
+            LOSS,
+            "recovery takes one bookie's word that there is no such entry",
+            **RECOVERED,
+            ack_quorum=1,
+            negatives_cover_quorum=False,
+        ),
+        "closes-before-writing-back": configuration(
+            "closed_ledgers_are_whole",
+            "recovery closes before entries have an ack quorum",
+            **RECOVERED,
+            write_back_before_close=False,
+        ),
+        "unconditional-updates": configuration(
+            "the_writer_knows_where_it_has_closed",
+            "metadata are replaced whoever has changed them",
+            **ONE_BOOKIE,
+            **RECOVERED,
+            conditional_updates=False,
+        ),
+        "confirmations-kept": configuration(
+            DURABLE, "a bookie that has left the ensemble counts", bookies=3, breaks=1, confirmations_withdrawn=False
         ),
         "confirmed-out-of-order": configuration(
-            "confirmed_entries_are_durable",
-            "the LAC passes an entry that is not confirmed",
-            **STRIPED,
-            confirmed_in_order=False,
+            DURABLE, "the LAC passes an entry that is not confirmed", **STRIPED, confirmed_in_order=False
         ),
         "lac-runs-ahead": configuration(
-            "confirmed_entries_are_durable",
+            DURABLE,
             "the LAC goes on while the ensemble is being changed",
             **ONE_COPY,
             breaks=1,
             lac_waits_for_change=False,
+        ),
+        "lac-of-recovery": configuration(
+            "no_lac_beyond_the_end",
+            "a recovery tells of what it has confirmed before it closes: a large one",
+            start=Start.ABANDONED,
+            recoverers=2,
+            recovery_freezes_lac=False,
+        ),
+        "keys-not-checked": configuration(
+            "bookies_have_what_was_appended",
+            "a bookie takes the entry of somebody else",
+            **ONE_BOOKIE,
+            strangers=1,
+            keys_are_checked=False,
+        ),
+        "limbo-denies": configuration(
+            LOSS,
+            "a bookie in limbo says that it has no such entry",
+            **RECOVERED,
+            ack_quorum=1,
+            losses=1,
+            limbo_is_unknown=False,
+        ),
+        "boot-does-not-fence": configuration(
+            "recoveries_read_when_the_writer_is_fenced_off",
+            "a bookie that has lost its disk forgets that it was fenced",
+            **ONE_BOOKIE,
+            **RECOVERED,
+            losses=1,
+            boot_fences=False,
+        ),
+        "boot-without-limbo": configuration(
+            LOSS,
+            "a bookie that has lost an entry says that there is none",
+            **RECOVERED,
+            ack_quorum=1,
+            losses=1,
+            boot_enters_limbo=False,
         ),
     }
 
@@ -239,11 +420,20 @@ class StoreRoles(Protocol):
 
     @initial
     def the_writer_is_called(self) -> None:
-        """The writer knows the bookies, and is called to create the ledger."""
+        """The writer knows the bookies, and is called to create the ledger; what follows is up to ``start``."""
         names = tuple(b.name for b in self.bookies)
         for c in clients(self):
             self._give(c, role.BookiesChanged(names))
         self._give(WRITER, role.Call(CREATE, "create"))
+        if self.start is Start.ABANDONED:
+            self.metadata_are_asked(WRITER)
+            self.metadata_come(WRITER)
+            self._append(self.entries)
+            first = self.bookies[0]
+            self._take(WRITER, first, self.wire[WRITER][first].requests)
+            self._sync(first, len(self.disk[first].unsynced))
+            for b in self.bookies:
+                self.wire[WRITER][b] = Wire()
 
     # -- the roles and their drivers -----------------------------------------------------------------------------------
 
@@ -277,15 +467,18 @@ class StoreRoles(Protocol):
 
     def _send(self, c: ModelValue, name: str, txn: int, request: Request, entry_id: int | None = None) -> None:
         wire = self.wire[c][self._bookie_called(name)]
-        wire.awaited = (*wire.awaited, (txn, entry_id))
+        wire.sent += 1
+        wire.awaited = (*wire.awaited, Awaited(wire.sent, txn, entry_id))
         if not wire.is_broken:
-            wire.requests = (*wire.requests, (txn, request))
+            wire.requests = (*wire.requests, (wire.sent, request))
 
     def _bookie_called(self, name: str) -> ModelValue:
         return next(b for b in self.bookies if b.name == name)
 
-    def _ask(self, b: ModelValue, event: role.Event) -> None:
-        """A bookie takes an event, and its driver does what comes of it. Its disk finds entries at once."""
+    def _ask(self, b: ModelValue, event: role.Event, reads: Sequence[Any] = ()) -> None:
+        """A bookie takes an event, perhaps that some plain ``reads`` came, and its driver does what comes of it. Its
+        disk finds entries at once.
+        """
         disk, events = self.disk[b], deque([event])
         while events:
             for effect in self.bookie[b].receive(events.popleft(), 0):
@@ -295,8 +488,15 @@ class StoreRoles(Protocol):
                     case role.JournalAdds():
                         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
                         disk.unsynced = (*disk.unsynced, *records)
+                    case role.Result():
+                        assert not effect.error, "it does not do what it is called for"
                     case role.LookUp():
                         events.append(self._found(b, effect))
+                    case role.LookUpReads():
+                        events.extend(self._reads_found(b, effect, reads))
+                    case role.AnswerReads():
+                        for txn, response in effect.reads.responses(effect.code, effect.lac):  # type: ignore[attr-defined]
+                            self._answer(b, effect.connection, txn, response)
                     case role.Answer():
                         self._answer(b, effect.connection, effect.txn, effect.response)
                     case role.AnswerAdds():
@@ -312,17 +512,30 @@ class StoreRoles(Protocol):
         code = Code.OK if entry_id in entries else Code.NO_ENTRY
         return role.Found(effect.number, code, entry_id, entries.get(entry_id))
 
+    def _reads_found(self, b: ModelValue, effect: role.LookUpReads, reads: Sequence[Any]) -> list[role.ReadsFound]:
+        """What is found of plain reads, first of those that a bookie has."""
+        assert len(reads) == effect.count, "it refuses some"
+        found: dict[Code, list[tuple[int, int, bytes | None]]] = {}
+        entries = self._entries(b)
+        for txn, request in reads:
+            body = entries.get(request.entry_id)
+            code = Code.NO_ENTRY if body is None else Code.OK
+            found.setdefault(code, []).append((txn, request.entry_id, body))
+        return [
+            role.ReadsFound(effect.number, LEDGER, code, FoundRequests(LEDGER, some)) for code, some in found.items()
+        ]
+
     def _entries(self, b: ModelValue) -> dict[int, bytes]:
         """The entries that a bookie has, be they durable or not."""
         return entries_of((*self.disk[b].durable, *self.disk[b].unsynced))
 
-    def _answer(self, b: ModelValue, connection: int, txn: int, response: Response) -> None:
-        """An answer is on its way, unless its connection is gone."""
-        if connection == NOBODY:
+    def _answer(self, b: ModelValue, connection: int, number: int, response: Response) -> None:
+        """An answer is on its way, if somebody waits for it and there is a connection."""
+        if connection == STRANGER:
             return
-        wire = self.wire[clients(self)[connection % len(clients(self))]][b]
-        if wire.connection == connection:
-            wire.answers = (*wire.answers, (txn, response))
+        wire = self.wire[clients(self)[connection]][b]
+        if not wire.is_broken and any(one.number == number for one in wire.awaited):
+            wire.answers = (*wire.answers, (number, response))
 
     # -- callers -------------------------------------------------------------------------------------------------------
 
@@ -333,18 +546,29 @@ class StoreRoles(Protocol):
         require(first < self.entries)
         require(self.writer.status is WriterStatus.OPEN)
         left = self.entries - first
-        count = one_of((1, left) if left > 1 else (1,))
+        self._append(one_of((1, left) if left > 1 else (1,)))
+
+    def _append(self, count: int) -> None:
+        first = len(self.tokens)
         self.tokens = (*self.tokens, *(APPEND + first,) * count)
         self._give(WRITER, role.Append(APPEND + first, tuple(data_of(first + at) for at in range(count))))
 
     @action
     def close(self) -> None:
         """Somebody wants the ledger closed."""
-        require(self.closing)
+        require(self.closing and self.start is Start.FRESH)
         require(not self.is_asked_to_close)
         require(self.writer.status not in (WriterStatus.NEW, WriterStatus.CREATING))
         self.is_asked_to_close = True
         self._give(WRITER, role.Call(CLOSE, "close"))
+
+    @action(r=recoverers)
+    def recover(self, r: ModelValue) -> None:
+        """Somebody wants the ledger recovered."""
+        require(self.metadata is not None)
+        require(self.recoverer[r].status is RecoveryStatus.IDLE)
+        require(not self.desk[r].results)
+        self._give(r, role.Call(RECOVER, "recover"))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -353,51 +577,79 @@ class StoreRoles(Protocol):
         """A request comes to a bookie, or several adds come at once."""
         wire = self.wire[c][b]
         taken, wire.requests = self._come_together(wire.requests)
-        self._take(b, wire.connection, taken)
+        self._take(c, b, taken)
 
     @action(c=clients, b=bookies, by="b")
     def late_request_comes(self, c: ModelValue, b: ModelValue) -> None:
         """The same over a connection that is broken."""
         wire = self.wire[c][b]
         taken, wire.late = self._come_together(wire.late)
-        self._take(b, NOBODY, taken)
+        self._take(c, b, taken)
 
     def _come_together(self, requests: tuple[tuple[int, Request], ...]) -> tuple[Any, Any]:
         """The requests that come together, and those that come later."""
         require(len(requests) > 0)
-        adds = 0
-        while adds < len(requests) and isinstance(requests[adds][1], AddEntry):
-            adds += 1
-        count = one_of(range(1, max(adds, 1) + 1))
+        alike = 1
+        if _kind(requests[0]) is not None:
+            while alike < len(requests) and _kind(requests[0]) is _kind(requests[alike]):
+                alike += 1
+        count = one_of(range(1, alike + 1))
         return requests[:count], requests[count:]
 
-    def _take(self, b: ModelValue, connection: int, requests: Sequence[Any]) -> None:
-        if isinstance(requests[0][1], AddEntry):
+    def _take(self, c: ModelValue, b: ModelValue, requests: Sequence[Any]) -> None:
+        connection, kind = clients(self).index(c), _kind(requests[0])
+        if kind is role.AskedToAdd:
             for adds in grouped(requests):
                 self._ask(b, role.AskedToAdd(connection, adds))
+        elif kind is role.AskedToRead:
+            self._ask(b, role.AskedToRead(connection, len(requests)), requests)
         else:
-            for txn, request in requests:
-                self._ask(b, role.Asked(connection, txn, request))
+            self._ask(b, role.Asked(connection, *requests[0]))
 
     @action(b=bookies, c=clients, by="c")
     def answer_comes(self, b: ModelValue, c: ModelValue) -> None:
         """An answer comes to a client, or several answers to adds that are alike."""
         wire = self.wire[c][b]
         require(len(wire.answers) > 0)
-        txn, response = wire.answers[0]
-        if not isinstance(response, AddEntryResponse):
-            wire.answers, wire.awaited = wire.answers[1:], _without(wire.awaited, (txn, None))
-            self._give(c, role.Received(txn, b.name, response))
-            return
+        asked = {one.number: one for one in wire.awaited}
         alike = 1
-        while alike < len(wire.answers) and _are_alike(wire.answers[0], wire.answers[alike]):
+        while alike < len(wire.answers) and _are_alike(asked, wire.answers[0], wire.answers[alike]):
             alike += 1
         count = one_of(range(1, alike + 1))
-        entry_ids = tuple(answer.entry_id for _, answer in wire.answers[:count])  # type: ignore[union-attr]
+        _, response = wire.answers[0]
+        answered = tuple(asked[number] for number, _ in wire.answers[:count])
         wire.answers = wire.answers[count:]
-        for entry_id in entry_ids:
-            wire.awaited = _without(wire.awaited, (txn, entry_id))
-        self._give(c, role.AddsAnswered(b.name, entry_ids, response.code, txn))
+        wire.awaited = tuple(one for one in wire.awaited if one not in answered)
+        if isinstance(response, AddEntryResponse):
+            self._answered(c, b, answered, response.code)
+        else:
+            self._give(c, role.Received(answered[0].txn, b.name, response))
+
+    def _answered(self, c: ModelValue, b: ModelValue, adds: Sequence[Awaited], code: Code | None) -> None:
+        """A bookie has answered adds of one attempt, or has not."""
+        entry_ids = tuple(one.entry_id for one in adds if one.entry_id is not None)
+        self._give(c, role.AddsAnswered(b.name, entry_ids, code, adds[0].txn))
+
+    def _unanswered(self, c: ModelValue, b: ModelValue, awaited: Sequence[Awaited]) -> None:
+        """A client gives up waiting."""
+        for is_add, some in groupby(awaited, lambda one: one.entry_id is not None):
+            if is_add:
+                for _, adds in groupby(some, lambda one: one.txn):
+                    self._answered(c, b, [*adds], None)
+            else:
+                for one in some:
+                    self._give(c, role.Unanswered(one.txn, b.name))
+
+    @action(c=clients, b=bookies)
+    def request_is_given_up(self, c: ModelValue, b: ModelValue) -> None:
+        """A client waits for an answer no more, which may come too late, and may have been on its way."""
+        wire = self.wire[c][b]
+        require(self.given_up < self.timeouts)
+        self.given_up += 1
+        one = one_of(wire.awaited)
+        wire.awaited = tuple(other for other in wire.awaited if other != one)
+        wire.answers = tuple(answer for answer in wire.answers if answer[0] != one.number)
+        self._unanswered(c, b, (one,))
 
     @action(c=clients, b=bookies)
     def connection_breaks(self, c: ModelValue, b: ModelValue) -> None:
@@ -408,7 +660,6 @@ class StoreRoles(Protocol):
         require(not wire.is_broken)
         self.broken += 1
         wire.late = (*wire.late, *wire.requests[: one_of(range(len(wire.requests) + 1))])
-        wire.connection += len(clients(self))
         self._break(wire)
 
     def _break(self, wire: Wire) -> None:
@@ -421,15 +672,7 @@ class StoreRoles(Protocol):
         wire = self.wire[c][b]
         require(wire.is_broken)
         awaited, wire.awaited, wire.is_broken = wire.awaited, (), False
-        adds: dict[int, tuple[int, ...]] = {}
-        for txn, entry_id in awaited:
-            if entry_id is not None:
-                adds[txn] = (*adds.get(txn, ()), entry_id)
-        for attempt, entry_ids in adds.items():
-            self._give(c, role.AddsAnswered(b.name, entry_ids, None, attempt))
-        for txn, entry_id in awaited:
-            if entry_id is None:
-                self._give(c, role.Unanswered(txn, b.name))
+        self._unanswered(c, b, awaited)
         self._give(c, role.Disconnected(b.name))
 
     # -- bookies -------------------------------------------------------------------------------------------------------
@@ -439,7 +682,10 @@ class StoreRoles(Protocol):
         """The journal of a bookie is durable up to one of its records."""
         disk = self.disk[b]
         require(len(disk.unsynced) > 0)
-        synced = one_of(range(1, len(disk.unsynced) + 1))
+        self._sync(b, one_of(range(1, len(disk.unsynced) + 1)))
+
+    def _sync(self, b: ModelValue, synced: int) -> None:
+        disk = self.disk[b]
         disk.durable = made_durable(disk.durable, disk.unsynced[:synced])
         disk.unsynced = disk.unsynced[synced:]
         self._ask(b, role.JournalSynced(synced))
@@ -468,16 +714,45 @@ class StoreRoles(Protocol):
         self.crashed += 1
         disk = self.disk[b]
         disk.durable = made_durable(disk.durable, disk.unsynced[: one_of(range(len(disk.unsynced) + 1))])
-        disk.unsynced = ()
+        self._restart(b)
+        for record in disk.durable:
+            told = LacWritten(LEDGER, record.lac, b"") if isinstance(record, EntryAdded) else record
+            self._ask(b, role.Replayed(told))  # type: ignore[arg-type]
+
+    def _restart(self, b: ModelValue) -> None:
+        """A bookie begins anew, and what was on its way to it is lost."""
+        self.disk[b].unsynced = ()
         for c in clients(self):
             wire = self.wire[c][b]
             wire.late = ()
             if wire.awaited:
                 self._break(wire)
         self.bookie[b] = Bookie(self.protections)
-        for record in disk.durable:
-            told = LacWritten(LEDGER, record.lac, b"") if isinstance(record, EntryAdded) else record
-            self._ask(b, role.Replayed(told))
+
+    @action(b=bookies)
+    def bookie_loses_its_disk(self, b: ModelValue) -> None:
+        """A bookie crashes, and is back with an empty disk. The ledger is marked before it serves."""
+        require(self.lost < self.losses)
+        require(len(self.disk[b].durable) > 0)
+        self.lost += 1
+        self.disk[b].durable = ()
+        self._restart(b)
+        assert self.metadata is not None
+        mark = mark_of(self.metadata, b.name, self.protections)
+        if mark is not Mark.NOTHING:
+            self._ask(b, role.Call(MARK, "enter limbo" if mark is Mark.LIMBO else "fence", (LEDGER,)))
+        if self.disk[b].unsynced:
+            self._sync(b, len(self.disk[b].unsynced))
+
+    @action(b=bookies)
+    def stranger_adds(self, b: ModelValue) -> None:
+        """Somebody who does not have the key wants a bookie to store an entry."""
+        require(self.strange < self.strangers)
+        require(LEDGER in self.bookie[b].ledgers)
+        self.strange += 1
+        body = DIGESTS.entry_body(Entry(LEDGER, 0, NO_ENTRY_YET, 1, b"?"))
+        add = AddEntry(LEDGER, 0, NO_ENTRY_YET, body, master_key(b"?"))
+        self._ask(b, role.AskedToAdd(STRANGER, (AddRequests(((1, add),)),)))
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
@@ -545,6 +820,9 @@ class StoreRoles(Protocol):
         """The time of a client's timer has come."""
         desk = self.desk[c]
         key = one_of(desk.timers)
+        if key[0] == "restart":
+            require(self.restarted < self.restarts)
+            self.restarted += 1
         desk.timers = desk.timers - {key}
         self._give(c, role.TimerFired(key))
 
@@ -556,21 +834,25 @@ class StoreRoles(Protocol):
         asked = [self._bookie_called(name) for name in write_set(entry_id, ensemble, self.write_quorum)]
         return sum(entry_id in entries_of(self.disk[b].durable) for b in asked)
 
-    @invariant(entry_id=lambda protocol: range(protocol.entries))
+    @invariant
+    def confirmed_entries_are_in_the_ledger(self) -> bool:
+        """A closed ledger has every entry that was confirmed to the caller."""
+        end = None if self.metadata is None else end_of(self.metadata)
+        return end is None or end >= self.desk[WRITER].confirmed
+
+    @invariant(entry_id=lambda protocol: range(protocol.entries), when=lambda protocol: not protocol.losses)
     def confirmed_entries_are_durable(self, entry_id: int) -> bool:
-        """An entry that was confirmed to the caller is durable on an ack quorum of its bookies, and no end of the
-        ledger is ahead of it.
+        """An entry that was confirmed to the caller is durable on an ack quorum of its bookies, as long as no disk is
+        lost.
         """
         if self.desk[WRITER].confirmed < entry_id:
             return True
-        metadata = self.metadata
-        assert metadata is not None
-        end = end_of(metadata)
-        return is_committed(self._copies(metadata, entry_id), self.ack_quorum) and (end is None or end >= entry_id)
+        assert self.metadata is not None
+        return is_committed(self._copies(self.metadata, entry_id), self.ack_quorum)
 
-    @invariant(entry_id=lambda protocol: range(protocol.entries))
+    @invariant(entry_id=lambda protocol: range(protocol.entries), when=lambda protocol: not protocol.losses)
     def closed_ledgers_are_whole(self, entry_id: int) -> bool:
-        """Every entry of a closed ledger is durable on an ack quorum of its bookies."""
+        """Every entry of a closed ledger is durable on an ack quorum of its bookies, as long as no disk is lost."""
         metadata = self.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
@@ -617,12 +899,46 @@ class StoreRoles(Protocol):
     @invariant(c=clients, b=bookies)
     def answers_tell_what_is_durable(self, c: ModelValue, b: ModelValue) -> bool:
         """What a bookie tells a client is durable."""
-        durable = self.disk[b].durable
-        entries = entries_of(durable)
+        entries = entries_of(self.disk[b].durable)
         for _, response in self.wire[c][b].answers:
-            if isinstance(response, AddEntryResponse) and response.code is Code.OK and response.entry_id not in entries:
-                return False
+            if isinstance(response, AddEntryResponse):
+                if response.code is Code.FENCED and not self._is_fenced(b):
+                    return False
+                if response.code is Code.OK and response.entry_id not in entries:
+                    return False
+            elif isinstance(response, ReadEntryResponse) and response.code is Code.OK:
+                entry = DIGESTS.open_entry(response.body, LEDGER)
+                if entry is None or entry.entry_id not in entries:
+                    return False
         return True
+
+    def _is_fenced(self, b: ModelValue) -> bool:
+        """Whether it is durable that a bookie is fenced."""
+        return LedgerFenced(LEDGER) in self.disk[b].durable
+
+    @invariant(r=recoverers)
+    def recoveries_read_when_the_writer_is_fenced_off(self, r: ModelValue) -> bool:
+        """A recovery reads only once bookies that are not fenced cannot make an ack quorum of any write set."""
+        recoverer = self.recoverer[r]
+        if recoverer.status not in (RecoveryStatus.READING, RecoveryStatus.CLOSING):
+            return True
+        fenced = [b.name for b in self.bookies if self._is_fenced(b)]
+        return covers_ensemble(fenced, recoverer.ensemble, self.write_quorum, self.ack_quorum)
+
+    @invariant(r=recoverers)
+    def recoveries_know_the_end(self, r: ModelValue) -> bool:
+        """Who has recovered the ledger is told how it is closed."""
+        told = [result.value for result in self.desk[r].results if not result.error]
+        return not told or (told == [self.metadata] and told[0].status is LedgerStatus.CLOSED)
+
+    @invariant(b=bookies)
+    def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
+        """No bookie has learnt a LAC beyond the end of a closed ledger: a reader would believe it, and read entries
+        that are cut off.
+        """
+        end = None if self.metadata is None else end_of(self.metadata)
+        ledger = self.bookie[b].ledgers.get(LEDGER)
+        return end is None or ledger is None or ledger.lac <= end
 
     @invariant(c=clients)
     def who_waits_is_answered(self, c: ModelValue) -> bool:
@@ -630,23 +946,33 @@ class StoreRoles(Protocol):
         desk = self.desk[c]
         asks_service = len(desk.operations) + len(desk.answers) + len(desk.timers) > 0
         asks_bookies = any(self.wire[c][b].awaited for b in self.bookies)
+        if c != WRITER:
+            status = self.recoverer[c].status
+            if status in (RecoveryStatus.FENCING, RecoveryStatus.READING):
+                return asks_bookies
+            return asks_service or status is RecoveryStatus.IDLE
         writer = self.writer
         if writer.changing_ensemble or writer.status in (WriterStatus.CREATING, WriterStatus.CLOSING):
             return asks_service
-        return asks_bookies or not (writer.adds.pending or writer.status is WriterStatus.DRAINING)
+        is_there = self.start is Start.FRESH
+        return asks_bookies or not (is_there and (writer.adds.pending or writer.status is WriterStatus.DRAINING))
 
 
 def _is_entry(entry: Entry | None, entry_id: int) -> bool:
     return entry is not None and (entry.data, entry.length) == (data_of(entry_id), entry_id + 1)
 
 
-def _without(awaited: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
-    place = awaited.index(one)
-    return awaited[:place] + awaited[place + 1 :]
+def _kind(numbered: tuple[int, Request]) -> type[role.Event] | None:
+    """The event of requests that come together; None for those that come by themselves."""
+    _, request = numbered
+    if isinstance(request, AddEntry):
+        return role.AskedToAdd
+    return role.AskedToRead if is_plain_read(request) else None
 
 
-def _are_alike(one: tuple[int, Response], other: tuple[int, Response]) -> bool:
+def _are_alike(asked: Mapping[int, Awaited], one: tuple[int, Response], other: tuple[int, Response]) -> bool:
     """Whether two answers are to adds of the same attempt, with the same code."""
-    (attempt, first), (other_attempt, second) = one, other
-    are_adds = isinstance(first, AddEntryResponse) and isinstance(second, AddEntryResponse)
-    return are_adds and (attempt, first.code) == (other_attempt, second.code)
+    (number, first), (other_number, second) = one, other
+    if not isinstance(first, AddEntryResponse) or not isinstance(second, AddEntryResponse):
+        return False
+    return first.code is second.code and asked[number].txn == asked[other_number].txn
