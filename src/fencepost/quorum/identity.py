@@ -71,7 +71,10 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return cls(tuple(sorted(nodes)))
 
     def __contains__(self, key: object) -> bool:
-        return any(node.key == key for node in self.nodes)
+        for node in self.nodes:  # a loop takes half the time of any(...), and roles ask at every message
+            if node.key == key:
+                return True
+        return False
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -79,7 +82,7 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def keys(self) -> frozenset[ReplicaKey]:
         """The voters, without their endpoints."""
-        return frozenset(node.key for node in self.nodes)
+        return frozenset([node.key for node in self.nodes])
 
     def node(self, key: ReplicaKey) -> Node | None:
         """A voter with its endpoint; None if it is no voter."""

@@ -42,14 +42,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     control: ControlRecord | None = None
 
     @property
-    def count(self) -> int:
-        """The number of records: at least 1."""
-        return len(self.records) if self.control is None else 1
-
-    @property
     def end_offset(self) -> int:
         """The offset of the record after the batch."""
-        return self.base_offset + self.count
+        return self.base_offset + (len(self.records) if self.control is None else 1)
 
     @property
     def is_sound(self) -> bool:

@@ -32,9 +32,9 @@ class SimFile:
 
     __slots__ = ("content", "dirty", "durable")
 
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self.durable = bytearray()
+    def __init__(self, data: bytes | bytearray = b"") -> None:
+        self.content = bytearray(data)
+        self.durable = bytearray(data)
         self.dirty: set[int] = set()
 
     def write(self, offset: int, data: bytes) -> None:
@@ -51,8 +51,12 @@ class SimFile:
 
     def end_sync(self, sectors: frozenset[int]) -> None:
         """These sectors are durable."""
-        for sector in sorted(sectors):
-            self._keep(sector, SECTOR)
+        ordered = sorted(sectors)
+        if ordered and ordered[-1] - ordered[0] < len(ordered):  # each follows the one before: most often they do
+            self._keep(ordered[0], len(ordered) * SECTOR)
+        else:
+            for sector in ordered:
+                self._keep(sector, SECTOR)
         self.dirty -= sectors
 
     def fail_sync(self, sectors: frozenset[int], random: Random) -> None:
@@ -84,7 +88,7 @@ class SimFile:
             self.durable[offset] ^= mask
 
     def _keep(self, sector: int, size: int) -> None:
-        """The first bytes of a sector become durable as they are read now."""
+        """The first bytes from a sector on become durable as they are read now."""
         start = sector * SECTOR
         kept = self.content[start : start + size]
         if start > len(self.durable):
@@ -252,7 +256,7 @@ class SimDisk:
         kept = SimDisk()
         for name, file in {**self.files, **self._synced}.items():
             if file is not None:
-                kept.append(name, bytes(file.durable))
+                kept.files[name] = SimFile(file.durable)
         return kept
 
     def lose_power(self, random: Random) -> None:

@@ -383,7 +383,9 @@ class QuorumNode:
             self._running = False
 
     def _look_at_leader(self) -> None:
-        known = self.replica.epoch, self.leader, self.replica.leads
+        replica = self.replica
+        leads = replica.leads
+        known = replica.epoch, self.me if leads else replica.known_leader, leads
         if known != self._known:
             self._known = known
             self.machine.leader_changed(*known)
@@ -463,10 +465,11 @@ class QuorumNode:
         while self.applied < effect.offset:
             batches = self.log.read(self.applied, _SLICE)
             for batch in batches:
-                if batch.end_offset > effect.offset:
+                end = batch.end_offset
+                if end > effect.offset:
                     break
                 self.machine.apply(batch)
-                self.applied = batch.end_offset
+                self.applied = end
             if self.applied < effect.offset:
                 if not batches:
                     raise Damage(f"the log ends at {self.applied}, and is committed up to {effect.offset}")

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from fencepost.quorum.roles.interface import SetTimer, Timer
 
 _RESOLUTION = 0.002
 """Seconds by which a loop may be early with a timer."""
+
+
+class _Armed:
+    """A timer: when it is to fire, and when the loop calls next, which is no later; never, if it is infinite."""
+
+    __slots__ = ("called_at", "fires_at", "handle", "timer")
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
+        self.fires_at = self.called_at = inf
+        self.handle: asyncio.TimerHandle | None = None
 
 
 class Timers:
@@ -27,37 +39,41 @@ class Timers:
         self._fired = fired
         self._loop = loop
         self._draw = draw
-        self._fires_at: dict[Timer, float] = {}
-        self._handles: dict[Timer, tuple[float, asyncio.TimerHandle]] = {}
-        """The times of the loop's calls and their handles; none is later than its timer is to fire."""
+        self._armed: dict[Timer, _Armed] = {}
 
     def set(self, effect: SetTimer) -> None:
         """Set a timer, in place of the one of its kind, to a random time within its bounds."""
         timer = effect.timer
         at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
-        self._fires_at[timer] = at
-        earlier = self._handles.get(timer)
-        if earlier is None or earlier[0] > at:
-            if earlier is not None:
-                earlier[1].cancel()
-            self._handles[timer] = at, self._loop.call_at(at, self._called, timer)
+        armed = self._armed.get(timer)
+        if armed is None:
+            armed = self._armed[timer] = _Armed(timer)
+        armed.fires_at = at
+        if armed.called_at > at:
+            if armed.handle is not None:
+                armed.handle.cancel()
+            self._call(armed)
 
     def cancel(self, timer: Timer) -> None:
         """Cancel the timer of a kind, if it is set."""
-        self._fires_at.pop(timer, None)
+        if timer in self._armed:
+            self._armed[timer].fires_at = inf
 
     def stop(self) -> None:
         """Cancel all timers for good."""
-        for _, handle in self._handles.values():
-            handle.cancel()
+        for armed in self._armed.values():
+            if armed.handle is not None:
+                armed.handle.cancel()
 
-    def _called(self, timer: Timer) -> None:
-        del self._handles[timer]
-        at = self._fires_at.get(timer)
-        if at is None:
-            return
-        if at > self._loop.time() + _RESOLUTION:
-            self._handles[timer] = at, self._loop.call_at(at, self._called, timer)
-            return
-        del self._fires_at[timer]
-        self._fired(timer)
+    def _call(self, armed: _Armed) -> None:
+        """Have the loop call when the timer is to fire."""
+        armed.called_at = armed.fires_at
+        armed.handle = self._loop.call_at(armed.fires_at, self._called, armed)
+
+    def _called(self, armed: _Armed) -> None:
+        armed.handle, armed.called_at = None, inf
+        if armed.fires_at <= self._loop.time() + _RESOLUTION:
+            armed.fires_at = inf
+            self._fired(armed.timer)
+        elif armed.fires_at < inf:
+            self._call(armed)

@@ -19,6 +19,7 @@ import struct
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -32,6 +33,7 @@ _BATCH, _BEGINNING = 1, 2
 _CHECKSUM = struct.Struct(">I")
 _HEAD = struct.Struct(">BQ")
 _BEGIN = struct.Struct(">BQQ")
+_base = attrgetter("base")
 _LENGTH = 4
 """Bytes of the length that the journal writes ahead of each record."""
 
@@ -355,12 +357,12 @@ class ReplicatedLog:
     def _write_group(self, group: Sequence[_Write]) -> None:
         if not group:
             return
-        at = self._journal.end + RECORDS_AT
+        number, at = self._journal.number, self._journal.end + RECORDS_AT
         self._journal.write([write.record for write in group])
         for write in group:
             at += _LENGTH
             assert write.held is not None
-            write.held.place = self._journal.number, at
+            write.held.place = number, at
             self._end = OffsetAndEpoch(write.held.end, write.held.epoch)
             at += len(write.record)
 
@@ -387,10 +389,6 @@ class ReplicatedLog:
         """Remove the files ahead of one (by the other thread)."""
         self._journal.remove_before(first)
         self.files.sync()
-
-
-def _base(held: Held) -> int:
-    return held.base
 
 
 def _beginning(at: OffsetAndEpoch, anew: bool = False) -> _Write:

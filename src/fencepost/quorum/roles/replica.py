@@ -216,14 +216,9 @@ class Replica:
         :class:`fencepost.quorum.transitions.IllegalTransition` for a defect of its own; then the replica must be
         stopped, and none of it be done.
         """
-        self._own(_ON_EVENT[type(event)])(event)
+        getattr(self, _ON_EVENT[type(event)].__name__)(event)  # a subclass may have another: tests plant faults by that
         effects, self._effects = self._effects, []
         return effects
-
-    def _own(self, handler: Callable[..., None]) -> Callable[..., None]:
-        """A handler of this replica. A subclass may have another: tests plant faults by that."""
-        found: Callable[..., None] = getattr(self, handler.__name__)
-        return found
 
     # -- its own state -------------------------------------------------------------------------------------------------
 
@@ -467,7 +462,7 @@ class Replica:
     # -- timers --------------------------------------------------------------------------------------------------------
 
     def _timer(self, event: TimerFired) -> None:
-        self._own(_ON_TIMER[event.timer])()
+        getattr(self, _ON_TIMER[event.timer].__name__)()
 
     def _election_timeout(self) -> None:
         if self.state not in _WITH_ELECTION_TIMER:
@@ -705,7 +700,7 @@ class Replica:
             return  # that was what there is to learn from a refusal
         handler = _ON_RESPONSE.get(type(response))
         if handler is not None:
-            self._own(handler)(response)
+            getattr(self, handler.__name__)(response)
 
     # -- leading -------------------------------------------------------------------------------------------------------
 
@@ -1268,7 +1263,7 @@ class Replica:
         self._do(Reply(connection, answer))
 
     def _request(self, event: RequestReceived) -> None:
-        self._own(_ON_REQUEST[type(event.request)])(event.connection, event.request)
+        getattr(self, _ON_REQUEST[type(event.request)].__name__)(event.connection, event.request)
 
 
 _ON_EVENT: dict[type[Event], Callable[..., None]] = {

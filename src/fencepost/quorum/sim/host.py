@@ -126,7 +126,9 @@ class SimLoop:
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any, context: object = None) -> SimHandle:
         """See :class:`asyncio.AbstractEventLoop`."""
-        return self.call_at(self.time(), callback, *arguments)
+        handle = SimHandle(callback, arguments)
+        self.schedule.after(0, self._call, handle)
+        return handle
 
     def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> SimHandle:
         """See :class:`asyncio.AbstractEventLoop`."""

@@ -85,9 +85,11 @@ class Judge:
             self.committed.append(batch)
         elif self.committed[place] != batch:
             raise Violation("what is committed stays", f"{key} commits {batch}; others {self.committed[place]}")
-        state = after(state, batch)
-        self.chained.setdefault(batch.end_offset, state)
-        self.loads(key, batch.end_offset, state)
+        end = batch.end_offset
+        is_known = place is not None and state == self.chained.get(offset)
+        state = self.chained[end] if is_known else after(state, batch)
+        self.chained.setdefault(end, state)
+        self.loads(key, end, state)
         return state
 
     def loads(self, key: ReplicaKey, offset: int, state: bytes) -> None:

@@ -70,6 +70,8 @@ class Reserve:
         """Do what takes ``size`` bytes of the disk: where there is no room, of the reserve. Raises :class:`NoRoom` if
         that has not enough either.
         """
+        if not self.wanted:
+            return work()
         with self.held():
             while True:
                 try:
