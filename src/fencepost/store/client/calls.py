@@ -11,7 +11,7 @@ from typing import Any
 from fencepost.store import errors
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.errors import IllegalOperationError, StoreError
-from fencepost.store.roles.interface import Error, Result, Role
+from fencepost.store.roles.interface import Confirmed, Error, Result, Role
 
 _ERRORS: dict[Error, tuple[type[errors.StoreError], str]] = {
     Error.LEDGER_EXISTS: (errors.LedgerExistsError, "ledger {} exists already"),
@@ -52,15 +52,30 @@ def error_of(error: Error, ledger: int) -> errors.StoreError:
 
 
 class Calls:
-    """A role of a ledger at work, whose calls are awaited."""
+    """A role of a ledger at work, whose calls are awaited.
 
-    def __init__(self, driver: Driver, ledger: int, role: Role) -> None:
+    ``confirmed`` and ``appended`` are of a writer, see :class:`.Actor`: they take what is confirmed, and the results of
+    appends, which are no calls. ``closed``: the error of who calls when the handle is closed.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        ledger: int,
+        role: Role,
+        confirmed: Callable[[Confirmed], None] | None = None,
+        appended: Callable[[Result], None] | None = None,
+        closed: StoreError | None = None,
+    ) -> None:
         self.driver = driver
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self.on_failure: list[Callable[[StoreError], None]] = []
         """Functions that are called with the error when nothing more comes."""
-        self.actor = Actor(driver, role, self._result, self._failed)
+        self.error = closed or IllegalOperationError(f"the handle of ledger {ledger} is closed")
+        """Why nothing more comes, once that is so."""
+        self._appended = appended
+        self.actor = Actor(driver, role, self._result, self._failed, confirmed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
         """Ask the role for something. To cancel the future does not stop the call."""
@@ -71,10 +86,10 @@ class Calls:
         return future
 
     def require_open(self) -> None:
-        """Raise :class:`IllegalOperationError` if the handle is closed, and as :meth:`.Driver.must_work`."""
+        """Raise ``error`` if the handle is closed, and as :meth:`.Driver.must_work`."""
         self.driver.must_work()
         if self.actor.is_closed:
-            raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
+            raise self.error
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
         """Wait for the outcome of a call. Raises :class:`MetadataServiceError` if the metadata service can not be
@@ -83,10 +98,11 @@ class Calls:
         return await self.driver.patiently(self.start(operation, *arguments))
 
     def close(self) -> None:
-        """The role is gone; calls that are under way raise :class:`IllegalOperationError`."""
-        self.actor.fail(IllegalOperationError(f"the handle of ledger {self.ledger} is closed"))
+        """The role is gone; calls that are under way raise ``error``."""
+        self.actor.fail(self.error)
 
     def _failed(self, error: StoreError) -> None:
+        self.error = error
         waiting, self.waiting = self.waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -95,10 +111,13 @@ class Calls:
             report(error)
 
     def _result(self, result: Result) -> None:
-        future = self.waiting.pop(result.token)
-        if future.done():
+        future = self.waiting.pop(result.token, None)
+        if future is None:
+            assert self._appended is not None
+            self._appended(result)
+        elif future.done():
             return
-        if result.error:
+        elif result.error:
             future.set_exception(error_of(result.error, self.ledger))
         else:
             future.set_result(result.value)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from fencepost.store.client.appender import Appender, Batch, Data, Sink, copied
-from fencepost.store.client.calls import error_of
-from fencepost.store.client.driver import Actor, Driver
+from fencepost.store.client.calls import Calls, error_of
+from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
 from fencepost.store.errors import LedgerClosedError, StoreError, UnauthorizedAccessError
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry
@@ -36,10 +36,12 @@ class LedgerWriter(Appender[int]):
         self._last_confirmed = -1
         """The last entry that was reported as confirmed."""
         self._confirmed_length = 0
-        self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._error: StoreError | None = None
-        """Why the writer can not go on, though its ledger is not closed."""
-        self._actor = Actor(driver, self._role, self._result, self._failed, self._entries_confirmed)
+        self._has_failed = False
+        """Whether the writer can not go on, though its ledger is not closed."""
+        closed = LedgerClosedError(f"ledger {ledger} is closed")
+        self._calls = Calls(driver, ledger, self._role, self._entries_confirmed, self._not_appended, closed)
+        self._calls.on_failure.append(self._failed)
+        self._actor = self._calls.actor
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class LedgerWriter(Appender[int]):
         return entry
 
     def _refusal(self) -> StoreError | None:
-        return self._closed() if self._actor.is_closed else None
+        return self._calls.error if self._actor.is_closed else None
 
     def _send(self, batch: Batch, entries: list[bytes]) -> None:
         batch.token = self._actor.calls + 1  # the role may answer before its call returns
@@ -128,7 +130,7 @@ class LedgerWriter(Appender[int]):
         Raises :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be
         called again.
         """
-        if not self._actor.is_closed or self._error is not None:
+        if not self._actor.is_closed or self._has_failed:
             await self._ask("close")
             self._actor.close()
         return self.last_add_confirmed
@@ -161,45 +163,22 @@ class LedgerWriter(Appender[int]):
         codes = {asked[each]: response.code for each in answered if (response := each.result()) is not None}
         return next((bookie for bookie, code in codes.items() if code in (Code.OK, Code.NO_ENTRY)), None)
 
-    # -- calls ---------------------------------------------------------------------------------------------------------
-
     async def _ask(self, operation: str) -> Any:
-        self._driver.must_work()
         self._push()
-        if self._actor.is_closed:
-            raise self._closed()
-        future: asyncio.Future[Any] = self._new_future()
-        self._calls[self._actor.calls + 1] = future  # the role may answer before its call returns
-        self._actor.call(operation)
-        return await self._driver.patiently(future)
+        return await self._calls.ask(operation)
 
-    def _closed(self) -> StoreError:
-        return self._error or LedgerClosedError(f"ledger {self.id} is closed")
-
-    def _result(self, result: Result) -> None:
-        batch = next((each for each in self._batches if each.token == result.token), None)
-        if batch is not None:
-            self._batches.remove(batch)
-            is_strange = result.error is Error.UNAUTHORIZED  # its password is that in the metadata
-            self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
-            return
-        future = self._calls.pop(result.token)
-        if future.done():
-            return
-        if result.error:
-            future.set_exception(error_of(result.error, self.id))
-        else:
-            future.set_result(result.value)
+    def _not_appended(self, result: Result) -> None:
+        """Entries that were appended together, or those that are left of them, are not confirmed."""
+        batch = next(each for each in self._batches if each.token == result.token)
+        self._batches.remove(batch)
+        is_strange = result.error is Error.UNAUTHORIZED  # its password is that in the metadata
+        self._give_back(batch, strange(self.id) if is_strange else error_of(result.error, self.id))
 
     def _failed(self, error: StoreError) -> None:
-        """Nothing comes of the calls that are under way, and nobody who waits for room gets it."""
-        self._error = error
+        """Nothing comes of what is under way."""
+        self._has_failed = True
         self._push()
-        self._give_all_back(error)  # the owner of the room gets the error when it is used
-        calls, self._calls = self._calls, {}
-        for future in calls.values():
-            if not future.done():
-                future.set_exception(error)
+        self._give_all_back(error)
 
 
 REFUSED = (
