@@ -21,8 +21,7 @@ from pathlib import Path
 
 from bench.store.figures import table
 from fencepost.client import Client
-from fencepost.log import chain as chains
-from fencepost.log.chain import EARLIEST, LATEST, Chain
+from fencepost.log.chain import EARLIEST, LATEST
 from fencepost.log.log import Log
 from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
@@ -77,11 +76,10 @@ async def filled(log: Log, ledgers: int, entries: int) -> None:
             print(f"\r{len(made):,} of {ledgers:,} ledgers", end="", file=sys.stderr)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    found = await log._nodes.read()
-    chain: Chain = chains.chain_of(found.data)
+    chain, version = await log._nodes.read()
     for number, ledger in enumerate(made):
         chain = chain.appended(ledger, chain.links[0].created + number)
-    await log._nodes.write(chains.bytes_of(chain), found.version)
+    await log._nodes.write(chain, version)
     async with log.writer() as writer:
         await writer.append_many(b"%d" % number for number in range(entries))
 

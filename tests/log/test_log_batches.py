@@ -16,7 +16,7 @@ from fencepost.conform.validate import Validator
 from fencepost.log import batches as module
 from fencepost.log import metadata
 from fencepost.log.batches import GIVEN_UP, Batches, Part
-from fencepost.log.chain import EARLIEST, Position, chain_of
+from fencepost.log.chain import EARLIEST, Chain, Position, bytes_of
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
@@ -228,10 +228,10 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         monkeypatch.undo()
 
         # A batch that is withdrawn while its update is on its way, which comes after all.
-        late: list[tuple[bytes, int]] = []
+        late: list[tuple[Chain, int]] = []
 
-        async def delayed(data: bytes, version: int) -> int:
-            late.append((data, version))
+        async def delayed(chain: Chain, version: int) -> int:
+            late.append((chain, version))
             raise asyncio.CancelledError
 
         withdrawn = await part(batches, 1, b"withdrawn")
@@ -287,9 +287,9 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(
         await failing.discard()
         assert ledger not in await ledgers(store) and await log._nodes.batch_writers() == []
 
-        monkeypatch.setattr(metadata, "LARGEST_LIST", len((await log._nodes.read()).data))
+        monkeypatch.setattr(metadata, "LARGEST_LIST", len(bytes_of((await log._nodes.read())[0])))
         with pytest.raises(LogFullError, match="and has room for .*: trim the log"):
             await batches.attach(3, [await part(batches, 3, b"full")])
-        assert chain_of((await log._nodes.read()).data).last_batch("q") == 1
+        assert (await log._nodes.read())[0].last_batch("q") == 1
 
     run(tmp_path, test)

@@ -8,10 +8,13 @@ import pytest
 from log.standing_logs import Standing, run, until
 
 from fencepost.errors import OptionError
+from fencepost.log.chain import Chain
 from fencepost.log.errors import LogExistsError, NoSuchLogError
 from fencepost.log.metadata import Election, LogNodes, names
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import Session
+
+ONE, TWO = Chain(), Chain().appended(7, 5)
 
 
 def test_the_list_of_ledgers_is_changed_on_its_version_alone(tmp_path: Path) -> None:
@@ -24,21 +27,20 @@ def test_the_list_of_ledgers_is_changed_on_its_version_alone(tmp_path: Path) -> 
             with pytest.raises(NoSuchLogError):
                 await refused
         assert await names(client) == []
-        await nodes.create(b"one")
+        await nodes.create(ONE)
         with pytest.raises(LogExistsError):
-            await nodes.create(b"one")
+            await nodes.create(ONE)
         assert await names(client) == ["orders"]
         changes: list[str] = []
-        found = await nodes.read(changes.append)
-        assert (found.data, found.version) == (b"one", 0)
-        assert await nodes.write(b"two", 0) == 1
+        assert await nodes.read(changes.append) == (ONE, 0)
+        assert await nodes.write(TWO, 0) == 1
         await until(lambda: changes == ["logs/orders"], "the change to be told")
         with pytest.raises(BadVersionError, match="the log orders was changed by somebody else"):
-            await nodes.write(b"other", 0)
-        assert await nodes.write(b"two", 0) == 1, "what is there already was done by a request whose answer was lost"
-        assert await nodes.write(b"three", 1) == 2
+            await nodes.write(ONE, 0)
+        assert await nodes.write(TWO, 0) == 1, "what is there already was done by a request whose answer was lost"
+        assert await nodes.write(ONE, 1) == 2
         with pytest.raises(BadVersionError):
-            await nodes.write(b"two", 0)
+            await nodes.write(TWO, 0)
 
     run(tmp_path, test, 0)
 
@@ -52,7 +54,7 @@ def test_names_are_plain(name: str) -> None:
 def test_cursors_are_kept_beside_the_log(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
         nodes = LogNodes((await cluster.connect()).metadata, "orders")
-        await nodes.create(b"")
+        await nodes.create(ONE)
         assert await nodes.read_cursor("c") is None and await nodes.cursors() == []
         assert await nodes.create_cursor("c", b"1") and not await nodes.create_cursor("c", b"2")
         assert await nodes.create_cursor("a", b"")
@@ -70,7 +72,7 @@ def test_cursors_are_kept_beside_the_log(tmp_path: Path) -> None:
 def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
     async def test(cluster: Standing) -> None:
         clients = [(await cluster.connect()).metadata for _ in range(2)]
-        await LogNodes(clients[0], "orders").create(b"")
+        await LogNodes(clients[0], "orders").create(ONE)
         told: list[tuple[int, bool]] = []
         standing = [
             Election(

@@ -14,7 +14,7 @@ from log.standing_logs import Standing, run
 
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
-from fencepost.log.chain import Position
+from fencepost.log.chain import Chain, Position
 from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import NotLeaderError
 from fencepost.log.log import Log
@@ -68,12 +68,12 @@ class Storm:
             if ledger.id in self.failed:
                 asyncio.get_running_loop().call_soon(told.fail, errors.WriteError("planted"), len(entries))
 
-        async def written(nodes: LogNodes, data: bytes, version: int) -> int:
+        async def written(nodes: LogNodes, chain: Chain, version: int) -> int:
             lost = self.losses > 0
             self.losses -= lost
             if lost and self.random.random() < 0.5:  # the request is lost
                 raise errors.OutcomeUnknownError("planted")
-            made = await write(nodes, data, version)
+            made = await write(nodes, chain, version)
             if lost:
                 raise errors.OutcomeUnknownError("planted")
             return made

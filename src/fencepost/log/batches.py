@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain, seen_fields
 from fencepost.log.entries import body, stamped
@@ -186,8 +185,7 @@ class Batches:
     async def _answer(self, attacher: Attacher, asked: Effect) -> Event:
         match asked:
             case ReadChain():
-                found = await self._nodes.read()
-                return ChainRead(asked.txn, Outcome.OK, chains.chain_of(found.data), found.version)
+                return ChainRead(asked.txn, Outcome.OK, *await self._nodes.read())
             case CloseLedger():
                 return await self._close_last(asked)
             case ReadPending():
@@ -196,7 +194,7 @@ class Batches:
                 now = max(time.time_ns() // 1_000_000, self._last_time)
                 return PendingRead(asked.txn, pending.issuperset(asked.ledgers), now, are_trimmed)
             case WriteChain():
-                version = await self._nodes.write(chains.bytes_of(asked.chain), asked.version)
+                version = await self._nodes.write(asked.chain, asked.version)
                 return ChainWritten(asked.txn, Outcome.OK, version)
         raise AssertionError(asked)
 
@@ -258,12 +256,11 @@ class Batches:
         ledgers = [each.ledger for each in some]
         self._nodes.trace(self._trace, "withdraw_batch", {"ledgers": ledgers}, self._name)
         while True:
-            found = await self._nodes.read()
+            chain, version = await self._nodes.read()
             with suppress(BadVersionError):
-                version = await self._nodes.write(found.data, found.version)
+                made = await self._nodes.write(chain, version)
                 break
-        chain = chains.chain_of(found.data)
-        fields = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
+        fields = {**seen_fields(chain, version), "ledgers": ledgers, "made": made}
         self._nodes.trace(self._trace, "delete_withdrawn_batch", fields, self._name)
         for each in some:
             await self.drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
@@ -273,14 +270,13 @@ class Batches:
         twice, and of processes that were killed.
         """
         pending = await self._nodes.pending(self.writer)
-        found = await self._nodes.read()
-        chain = chains.chain_of(found.data)
+        chain, version = await self._nodes.read()
         for number in sorted({each.number for each in pending}):
             over = [each.ledger for each in pending if each.number == number]
             superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
             if superseded:
                 fields = {
-                    **seen_fields(chain, found.version),
+                    **seen_fields(chain, version),
                     "ledgers": superseded,
                     "writer": self.writer,
                     "number": number,
@@ -330,7 +326,7 @@ class Batches:
         await self._nodes.delete_pending(self.writer, ledger)
 
     async def _chain(self) -> Chain:
-        return chains.chain_of((await self._nodes.read()).data)
+        return (await self._nodes.read())[0]
 
 
 def _failed(asked: Effect, error: StoreError) -> Event:

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fencepost.log.chain import EARLIEST, LARGEST, Chain, Position, chain_of
+from fencepost.log.chain import EARLIEST, LARGEST, Chain, Position
 from fencepost.log.errors import CursorFullError, LogFormatError, LogTrimmedError, NoSuchCursorError
 from fencepost.log.metadata import LogNodes
 from fencepost.log.reader import LogEntry, LogReader
@@ -240,7 +240,7 @@ class Cursor:
 
     async def read(self, follow: bool = True, **options: Any) -> AsyncIterator[LogEntry]:
         """The entries that are not acknowledged, from :attr:`position` on. Takes what :meth:`.Log.reader` does."""
-        self._chain = chain_of((await self._nodes.read()).data)
+        self._chain, _ = await self._nodes.read()
         # the log had no ledger yet
         is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed
         async with self._reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
@@ -293,7 +293,7 @@ class Cursor:
     async def _see(self, positions: tuple[Position, ...] = ()) -> None:
         """Know a chain that has these positions, unless they were trimmed."""
         if not self._chain.links or any(self._chain.index(each.ledger) is None for each in positions):
-            self._chain = chain_of((await self._nodes.read()).data)
+            self._chain, _ = await self._nodes.read()
 
     async def _commit(self, change: _Change, positions: tuple[Position, ...]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

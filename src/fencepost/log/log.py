@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 import msgspec
 
 from fencepost.errors import OptionError
-from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.batches import Batches
 from fencepost.log.chain import EARLIEST, Chain, End, Position, seen_fields
@@ -86,7 +85,7 @@ class Log:
         numbers = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         kept = {name: b"%d" % number for name, number in zip(NUMBERS, numbers, strict=True)}
         kept[DIGEST] = settings.digest_type.name.lower().encode()
-        await self._nodes.create(chains.bytes_of(Chain(settings=tuple(sorted(kept.items())))))
+        await self._nodes.create(Chain(settings=tuple(sorted(kept.items()))))
 
     def writer(
         self,
@@ -206,7 +205,7 @@ class Log:
 
     async def chain(self) -> Chain:
         """The ledgers of the log. Raises :class:`NoSuchLogError`."""
-        return chains.chain_of((await self._nodes.read()).data)
+        return (await self._nodes.read())[0]
 
     async def show(self) -> LogView:
         """The state of the log, without reading a ledger. Raises :class:`NoSuchLogError`."""
@@ -246,8 +245,7 @@ class Log:
             before = milliseconds(before)
         gone: tuple[int, ...] = ()
         while True:
-            found = await self._nodes.read()
-            chain = chains.chain_of(found.data)
+            chain, version = await self._nodes.read()
             if keep is not None:
                 count = rules.trimmable_but(chain, keep)
             elif isinstance(before, Position):
@@ -263,7 +261,7 @@ class Log:
             if not gone:
                 break
             await self._nodes.create_trim(gone)
-            if await self._replace(chain, trimmed, found.version):
+            if await self._replace(chain, trimmed, version):
                 break
         await self._remove_trimmed()
         left = await self.chain()
@@ -283,7 +281,7 @@ class Log:
             trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name
         )
         try:
-            made = await self._nodes.write(chains.bytes_of(trimmed), version)
+            made = await self._nodes.write(trimmed, version)
         except BadVersionError:
             self._nodes.trace(trace, "trim_bad_version", {}, name)
             return False

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
-from fencepost.log.chain import SENDS, SUBJECT, Chain, chain_of
+from fencepost.log.chain import SENDS, SUBJECT, Chain, bytes_of, chain_of
 from fencepost.log.errors import LogExistsError, LogFullError, MissingLedgerError, NoSuchLogError
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
@@ -93,16 +93,21 @@ class LogNodes:
 
     # -- the list of ledgers -------------------------------------------------------------------------------------------
 
-    async def create(self, data: bytes) -> None:
+    async def create(self, chain: Chain) -> None:
         """Make the log. Raises :class:`LogExistsError`."""
-        if await self.client.create_node(self.path, data) is None:
+        if await self.client.create_node(self.path, bytes_of(chain)) is None:
             raise LogExistsError(f"there is a log {self.name} already")
 
-    async def read(self, watch: Callable[[str], None] | None = None) -> Node:
+    async def read(self, watch: Callable[[str], None] | None = None) -> tuple[Chain, int]:
         """The list of ledgers, and its version. ``watch`` is called once, when it has changed or may have.
 
-        Raises :class:`NoSuchLogError`.
+        Raises :class:`NoSuchLogError`, and :class:`LogFormatError`.
         """
+        found = await self.find(watch)
+        return chain_of(found.data), found.version
+
+    async def find(self, watch: Callable[[str], None] | None = None) -> Node:
+        """The node of the list of ledgers. Raises :class:`NoSuchLogError`."""
         found = await self.client.read_node(self.path, watch)
         if found is None:
             raise NoSuchLogError(f"there is no log {self.name}: make it, or correct the name")
@@ -116,7 +121,7 @@ class LogNodes:
         left: set[int] = set()
         if gone:
             with suppress(NoSuchLogError):
-                left.update(link.ledger for link in chain_of((await self.read()).data).links)
+                left.update(link.ledger for link in (await self.read())[0].links)
         return tuple(ledger for ledger in gone if ledger in left)
 
     def lost(self, chain: Chain, missing: Sequence[int], advice: str = "", *options: str) -> MissingLedgerError:
@@ -127,10 +132,11 @@ class LogNodes:
         gone = f"{are}: the entries {chain.gaps({*missing})} are gone"
         return MissingLedgerError(f"{gone}; {advice}" if advice else gone, *options)
 
-    async def write(self, data: bytes, version: int) -> int:
+    async def write(self, chain: Chain, version: int) -> int:
         """Replace the list of ledgers if its version is still this one; gives the next version. Raises
         :class:`BadVersionError`, and :class:`LogFullError`.
         """
+        data = bytes_of(chain)
         if len(data) > LARGEST_LIST:
             raise LogFullError(
                 f"the list of the log {self.name} would have {len(data):,} bytes, and has room for {LARGEST_LIST:,}:"
@@ -226,7 +232,7 @@ class LogNodes:
 
     async def stand(self, candidate: str) -> None:
         """Be the leader if nobody is. Ask :meth:`leader` who it is then. Raises :class:`NoSuchLogError`."""
-        await self.read()  # so that no node is made for a log that is not there
+        await self.find()  # so that no node is made for a log that is not there
         await self.client.create_node(f"{self.path}/{LEADER}", candidate.encode(), ephemeral=True)
 
     async def resign(self, candidate: str) -> None:
@@ -247,7 +253,7 @@ class LogNodes:
 
     async def create_cursor(self, cursor: str, data: bytes) -> bool:
         """Make a cursor; whether there was none. Raises :class:`NoSuchLogError`."""
-        await self.read()
+        await self.find()
         path = f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}"
         return await self.client.create_node(path, data) is not None
 

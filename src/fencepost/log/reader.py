@@ -14,7 +14,7 @@ import msgspec
 
 from fencepost.errors import OptionError
 from fencepost.log import rules
-from fencepost.log.chain import EARLIEST, Chain, End, Position, chain_of
+from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.entries import Frames, time_of
 from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
@@ -108,7 +108,6 @@ class LogReader:
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
         self._chain = Chain()
-        self._version = -1
         self._changed = asyncio.Event()
         self._place = -1
         """The place of the ledger that it is in among all that the log has ever had."""
@@ -273,9 +272,7 @@ class LogReader:
 
     async def _read_chain(self) -> Chain:
         changed = self._changed = asyncio.Event()
-        found = await self._nodes.read(lambda _: changed.set())
-        if found.version != self._version:
-            self._chain, self._version = chain_of(found.data), found.version
+        self._chain, _ = await self._nodes.read(lambda _: changed.set())
         return self._chain
 
     def _skip(self, error: Exception | None) -> None:

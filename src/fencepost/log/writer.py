@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.log import chain as chains
 from fencepost.log.chain import Position
 from fencepost.log.entries import HEADER, body, stamped
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
@@ -153,7 +152,7 @@ class LogWriter(Appender[Position]):
 
     async def begin(self, name: str | None, wait: float | None) -> None:
         """Stand for leader, and wait until it is this one."""
-        await self._nodes.read()
+        await self._nodes.find()
         self._election = Election(self._nodes, name or f"{socket.gethostname()}:{os.getpid()}", self._elected)
         self._stand()
         try:
@@ -348,8 +347,7 @@ class LogWriter(Appender[Position]):
 
     async def _read_chain(self, effect: role.ReadChain) -> None:
         try:
-            found = await self._nodes.read()
-            answer = role.ChainRead(effect.txn, Outcome.OK, chains.chain_of(found.data), found.version)
+            answer = role.ChainRead(effect.txn, Outcome.OK, *await self._nodes.read())
         except NoSuchLogError:
             answer = role.ChainRead(effect.txn, Outcome.NO_LEDGER)
         except errors.MetadataServiceError as error:
@@ -362,7 +360,7 @@ class LogWriter(Appender[Position]):
 
     async def _write_chain(self, effect: role.WriteChain) -> None:
         try:
-            version = await self._nodes.write(chains.bytes_of(effect.chain), effect.version)
+            version = await self._nodes.write(effect.chain, effect.version)
             answer = role.ChainWritten(effect.txn, Outcome.OK, version)
         except errors.BadVersionError:
             answer = role.ChainWritten(effect.txn, Outcome.BAD_VERSION)

@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.log import log as logs
-from fencepost.log.chain import EARLIEST, Chain, End, Position, chain_of
+from fencepost.log.chain import EARLIEST, Chain, End, Position
 from fencepost.log.cursors import Cursor, acknowledged_of
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
 from fencepost.log.metadata import LogNodes
@@ -91,7 +91,7 @@ class Log:
     async def chain(self) -> Chain:
         """Its ledgers. Raises :class:`NoSuchLogError`."""
         try:
-            return chain_of((await self.nodes.read()).data)
+            return (await self.nodes.read())[0]
         except NoSuchLogError as error:
             raise NoSuchLogError(f"option log: {error}") from None
 
