@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from typing import ClassVar
 
 from fencepost.log import cursors, rules
@@ -20,6 +20,7 @@ from fencepost.log.roles import leader as role
 from fencepost.log.roles.attacher import PendingRead, ReadPending
 from fencepost.log.sim.batches import Batches
 from fencepost.log.sim.environment import LOG, METADATA, MS, Broken, Environment, Ledger, Process
+from fencepost.log.sim.judge import judge
 from fencepost.simulation import seeds
 from fencepost.simulation.trace import SimTrace
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
@@ -484,30 +485,7 @@ class World(Environment):
             for entry, name in enumerate(self.ledgers[number].end())
         ]
         names = [name for *_, name in log]
-        places = {name: place for place, name in enumerate(names)}
-        if len(places) != len(names):
-            raise Broken("once", "an entry is in the log twice")
-        for name, position in self.acknowledged.items():
-            if name not in places:
-                raise Broken("no loss", f"{name} was acknowledged at {position}, and is not in the log")
-            if log[places[name]][:2] != (position.ledger, position.entry):
-                raise Broken("no loss", f"{name} was acknowledged at {position}, and is at {log[places[name]][:2]}")
-        for name, is_known in self.failed.items():
-            if is_known and name in places:
-                raise Broken("denied", f"{name} is said not to be in the log, and is")
-        for node in self.nodes:
-            own = [int(name.split("-")[1]) for name in names if name.startswith(f"{node}-")]
-            if any(first > second for first, second in pairwise(own)):
-                raise Broken(
-                    "order", f"the log does not have the entries of {node} in the order in which it has appended them"
-                )
-        latest: dict[frozenset[str], int] = {}
-        for name, place in places.items():
-            before = frozenset(self.appends[name])
-            if before not in latest:
-                latest[before] = max((places[each] for each in before), default=-1)
-            if latest[before] > place:
-                raise Broken("order", f"{name} was appended after another was acknowledged, and comes first in the log")
+        judge(log, self.acknowledged, self.failed, self.appends, self.nodes)
         what = self.batches.broken(names)
         if what:
             raise Broken("batches", what)

@@ -6,73 +6,22 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 from typing import Any, ClassVar
 
-import msgspec
-
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AddVoter, AnyRequest, AnyResponse, RemoveVoter, Request, Response
+from fencepost.quorum.messages import AddVoter, RemoveVoter, Response
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
-from fencepost.quorum.sim.host import Environment, Report, SimHost, SimLoop
+from fencepost.quorum.sim.host import Report, SimHost
+from fencepost.quorum.sim.hosts import Hosts
 from fencepost.quorum.sim.judge import Violation
 from fencepost.simulation import seeds
 from fencepost.simulation.disk import CAPACITY
-from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.loop import SimLoop
 from fencepost.simulation.trace import SimTrace
 
 SECOND = 1_000_000
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
-_decode_response = msgspec.msgpack.Decoder(AnyResponse).decode
-
-
-class SimNetwork:
-    """Messages between hosts, known by their endpoints. Each is bytes on its way, and arrives in its own time or not at
-    all.
-    """
-
-    def __init__(self, schedule: Schedule, random: Random, loss: float, slow: float) -> None:
-        self.schedule = schedule
-        self.random = random.random
-        self.loss = loss
-        self.slow = slow
-        self.cut: set[tuple[str, str]] = set()
-        """Pairs of endpoints, from the first to the second of which nothing comes."""
-        self.sent = 0
-
-    def request(self, source: str, dest: str, request: Request, arrive: Callable[[Request], None]) -> bool:
-        """Send a request; whether it is on its way."""
-        data = _encode(request)
-        return self._send(source, dest, lambda: arrive(_decode_request(data)))
-
-    def response(self, source: str, dest: str, response: Response, arrive: Callable[[Response], None]) -> bool:
-        """Send an answer; whether it is on its way."""
-        data = _encode(response)
-        return self._send(source, dest, lambda: arrive(_decode_response(data)))
-
-    def heal(self) -> None:
-        """From now on everything arrives, and soon."""
-        self.cut.clear()
-        self.loss = self.slow = 0.0
-
-    def _send(self, source: str, dest: str, arrive: Callable[[], None]) -> bool:
-        self.sent += 1
-        chance = self.random()
-        if self.loss and self.random() < self.loss:
-            return False
-        if (source, dest) in self.cut:
-            return False
-        delay = 100 + int(chance * 900)
-        if self.slow and self.random() < self.slow:
-            delay += int(self.random() * 200_000 * chance)
-        self.schedule.after(delay, arrive)
-        return True
 
 
 @dataclass(frozen=True)
@@ -96,7 +45,7 @@ class Outcome:
     failures: int
 
 
-class Cluster(Environment):
+class Cluster(Hosts):
     """One run. ``protections`` are left out in the roles, to see that the judge notices. ``report`` hears every step,
     and ``trace`` what the hosts write into a trace."""
 
@@ -109,16 +58,11 @@ class Cluster(Environment):
         self.final = b""  # the record that ends the run
         self.final_end = 0
         self._tokens = 0
-        self.random = Random(f"{case.seed} cluster").random
-        self.network = SimNetwork(self.schedule, Random(f"{case.seed} network"), case.loss, case.slow_messages)
         self.hosts = [
             SimHost(self, number, 1 + case.skew * (2 * self.random() - 1)) for number in range(1, case.hosts + 1)
         ]
-        self.by_endpoint = {host.endpoint: host for host in self.hosts}
-        voters = self.hosts[: case.voters]
-        beginning = Snapshot(OffsetAndEpoch(0, 0), VoterSet.of(Node(host.key, host.endpoint) for host in voters))
-        for host in voters:
-            host.join(beginning)
+        self.by_endpoint.update((host.endpoint, host) for host in self.hosts)
+        self.join(self.hosts[: case.voters])
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -215,27 +159,6 @@ class Cluster(Environment):
                     self._administer(host, RemoveVoter(gone[0]))
         self.schedule.after(50_000, self._repair)
 
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
-        """See :class:`Environment`."""
-        dest, loop, node = self.by_endpoint[endpoint], source.loop, source.node
-
-        def answered(response: Any) -> None:
-            loop.does(node.answered, response)
-
-        def reply(response: Response) -> None:
-            self.network.response(dest.endpoint, source.endpoint, response, answered)
-
-        def arrive(arrived: Any) -> None:
-            if dest.alive and self._may_change(dest, arrived):
-                dest.asked(arrived, reply)
-            elif not dest.alive and not loop.has_ended:
-                source.unreachable(endpoint)
-
-        if not self.network.request(source.endpoint, endpoint, request, arrive) and self.random() < 0.5:
-            source.unreachable(endpoint)
-
     def acknowledged(self, record: bytes, end_offset: int) -> None:
         """See :class:`Environment`."""
         self.judge.acknowledges(record, end_offset)
@@ -292,7 +215,7 @@ class Cluster(Environment):
             self._administer(asked, RemoveVoter(node.key, self.random() < 0.5))
 
     def _administer(self, host: SimHost, request: AddVoter | RemoveVoter) -> None:
-        if host.alive and self._may_change(host, request):
+        if host.alive and self.may_change(host, request):
             if isinstance(request, AddVoter):
                 self.happened(host.endpoint, f"is asked to add voter {request.voter.key}")
             else:
@@ -311,8 +234,8 @@ class Cluster(Environment):
         intact = [key for key in voters.keys if key != lost and self._is_intact(key)]
         return 2 * len(intact) > len(voters)
 
-    def _may_change(self, host: SimHost, request: Request) -> bool:
-        """Whether a request leaves a configuration that can go on: administrators do not ask for anything else."""
+    def may_change(self, host: SimHost, request: Any) -> bool:
+        """See :class:`.Hosts`: administrators do not ask for what leaves no configuration that can go on."""
         voters = host.replica.voters
         if isinstance(request, RemoveVoter) and request.voter in voters:
             return len(voters) == 1 or self._survives(voters.without(request.voter))

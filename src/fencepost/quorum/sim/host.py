@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from fencepost.quorum.driver.links import Respond, Return
-from fencepost.quorum.driver.node import Limits, NodeSettings, Process, QuorumNode
+from fencepost.quorum.driver.node import Limits, NodeSettings, Process, QuorumNode, StateMachine
 from fencepost.quorum.files.directory import META, Contents, Meta, join_cluster, open_replica, read_meta, write_meta
 from fencepost.quorum.files.election import STATE, read_election
 from fencepost.quorum.files.snapshots import SUFFIX
@@ -39,7 +39,8 @@ from fencepost.quorum.sim.case import Case
 from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
-from fencepost.simulation.disk import PowerLoss, SimDisk
+from fencepost.simulation.disk import SimDisk
+from fencepost.simulation.loop import SimLoop
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 from fencepost.store.disk.journal import Damage, scan
@@ -62,12 +63,19 @@ class Environment:
     :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears of records that are committed.
     """
 
-    def __init__(self, case: Case, protections: Protections, report: Report | None, trace: SimTrace | None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        protections: Protections,
+        report: Report | None,
+        trace: SimTrace | None,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.case = case
         self.report = report
         self.trace = trace
         self.protections = protections
-        self.schedule = Schedule()
+        self.schedule = schedule or Schedule()
         self.judge = Judge()
         self.events = self.crashes = self.failures = self.wipes = 0
         self.slow_syncs = case.slow_syncs
@@ -97,80 +105,27 @@ class Environment:
         raise NotImplementedError
 
 
-class SimHandle:
-    """A call that the loop makes when its time has come."""
-
-    __slots__ = ("arguments", "call")
-
-    def __init__(self, call: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-        self.call = call
-        self.arguments = arguments
-
-    def cancel(self) -> None:
-        """Do not make it."""
-        self.call = None
-
-
-class SimLoop:
-    """The loop of one process, as far as a node uses one, on virtual time by the clock of its host."""
+class HostLoop(SimLoop):
+    """The loop of the process of a host, by the clock of the host."""
 
     def __init__(self, host: SimHost) -> None:
+        super().__init__(host.environment.schedule, 1_000_000 * host.rate)
         self.host = host
-        self.schedule = host.environment.schedule
-        self.rate = 1_000_000 * host.rate
-        self.has_ended = False
 
-    def time(self) -> float:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        return self.schedule.now / self.rate
-
-    def call_soon(self, callback: Callable[..., object], *arguments: Any, context: object = None) -> SimHandle:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        handle = SimHandle(callback, arguments)
-        self.schedule.after(0, self._call, handle)
-        return handle
-
-    def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> SimHandle:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        return self.call_at(self.time() + delay, callback, *arguments)
-
-    def call_at(self, when: float, callback: Callable[..., object], *arguments: Any) -> SimHandle:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        handle = SimHandle(callback, arguments)
-        self.schedule.at(max(self.schedule.now, round(when * self.rate)), self._call, handle)
-        return handle
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        loop: Any = self
-        return asyncio.Future(loop=loop)
-
-    def get_debug(self) -> bool:
-        """See :class:`asyncio.AbstractEventLoop`."""
-        return False
-
-    def call_exception_handler(self, context: object) -> None:
-        """Nobody has looked at what came of a proposal: the process is gone."""
-
-    def _call(self, handle: SimHandle) -> None:
-        if handle.call is not None:
-            self.does(handle.call, *handle.arguments)
-
-    def does(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Let the process do something, unless it has ended; it may end meanwhile."""
-        if self.has_ended:
-            return
+    def did(self) -> None:
+        """See :class:`.SimLoop`."""
         self.host.environment.events += 1
-        try:
-            call(*arguments)
-        except PowerLoss:
-            self.host.crash()
+
+    def lost_power(self) -> None:
+        """See :class:`.SimLoop`."""
+        self.host.crash()
 
 
 class SimWorker(Worker):
     """A thread of a process."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, host: SimHost, loop: SimLoop) -> None:
+        self.host = host
         self.loop = loop
         self.tasks: deque[tuple[Callable[[], None], Done]] = deque()
 
@@ -183,7 +138,7 @@ class SimWorker(Worker):
         pass
 
     def _begin(self) -> None:
-        self.loop.schedule.after(self.loop.host.sync_time(), self.loop.does, self._work)
+        self.loop.schedule.after(self.host.sync_time(), self.loop.does, self._work)
 
     def _work(self) -> None:
         work, done = self.tasks.popleft()
@@ -200,7 +155,9 @@ class SimWorker(Worker):
 class SimNode(QuorumNode):
     """The node of a server, with a judge that looks at what it does."""
 
-    def __init__(self, host: SimHost, loop: Any, contents: Contents, tracer: Tracer | None) -> None:
+    def __init__(
+        self, host: SimHost, loop: Any, contents: Contents, machine: StateMachine, tracer: Tracer | None
+    ) -> None:
         self.host = host
         self.judge = host.environment.judge
         case, me = host.environment.case, Node(host.key, host.endpoint)
@@ -212,9 +169,9 @@ class SimNode(QuorumNode):
             pre_allocation=UNIT,
         )
         settings = NodeSettings(replica=case.settings, limits=limits, bootstrap=host.environment.endpoints)
-        process = Process(loop, lambda name: SimWorker(loop), host.dice.uniform)
+        process = Process(loop, lambda name: SimWorker(host, loop), host.dice.uniform)
         links: Any = host
-        super().__init__(host.disk, contents, me, links, SimMachine(host, contents.state), settings, tracer, process)
+        super().__init__(host.disk, contents, me, links, machine, settings, tracer, process)
         self.replica = host.new_replica()
 
     def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
@@ -231,6 +188,11 @@ class SimNode(QuorumNode):
             return tell
 
         return {effect: told(handler) for effect, handler in handlers.items()}
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """See :class:`.QuorumNode`."""
+        self.judge.proposed.update(records)
+        super().append(records)
 
     def _store_election(self, effect: StoreState) -> None:
         super()._store_election(effect)
@@ -322,13 +284,8 @@ class SimMachine:
         """See :class:`.StateMachine`."""
 
     def failed(self, error: BaseException) -> None:
-        """The disk failed, and the process ends; or there is a fault."""
-        if isinstance(error, OSError):
-            self.host.fails(error)
-        elif isinstance(error, IllegalTransition | ValueError):
-            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
-        else:
-            raise error
+        """See :class:`.StateMachine`."""
+        self.host.failed(error)
 
 
 class Said:
@@ -394,10 +351,14 @@ class SimHost:
 
     # -- the process ---------------------------------------------------------------------------------------------------
 
+    def new_loop(self) -> SimLoop:
+        """The loop of a process that begins."""
+        return HostLoop(self)
+
     def start(self) -> None:
         """Begin a process with what is on the disk, or refuse that."""
         self.alive = True
-        self.loop = SimLoop(self)
+        self.loop = self.new_loop()
         self.loop.does(self._begin)
 
     def _begin(self) -> None:
@@ -413,9 +374,18 @@ class SimHost:
         else:
             self.happened(f"starts as {self.key}")
             self.is_damaged = False
-            self.node = SimNode(self, self.loop, contents, self._tracer())
-            self.replica = self.node.replica
-            self.node.start()
+            self.opened(contents)
+
+    def opened(self, contents: Contents) -> None:
+        """Go on with what is on the disk."""
+        self.begin(contents, SimMachine(self, contents.state))
+
+    def begin(self, contents: Contents, machine: StateMachine) -> QuorumNode:
+        """Take part, with a state machine that has the state of ``contents``."""
+        self.node = SimNode(self, self.loop, contents, machine, self._tracer())
+        self.replica = self.node.replica
+        self.node.start()
+        return self.node
 
     def join(self, snapshot: Snapshot = EMPTY_SNAPSHOT) -> Meta:
         """Have the files of a replica that begins with a snapshot."""
@@ -459,6 +429,15 @@ class SimHost:
             self.disk.lose_power(self.dice)
         self.environment.crashes += 1
         self._end()
+
+    def failed(self, error: BaseException) -> None:
+        """The node has ended: the disk failed, and so the process ends; or there is a fault."""
+        if isinstance(error, OSError):
+            self.fails(error)
+        elif isinstance(error, IllegalTransition | ValueError):
+            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
+        else:
+            raise error
 
     def fails(self, error: OSError) -> None:
         """The disk fails, and the process ends."""

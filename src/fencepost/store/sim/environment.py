@@ -93,22 +93,43 @@ class Environment:
         self.story = story
         self.trace = trace or SimTrace()
         self.schedule = Schedule()
-        self.judge = Judge(case.promises)
+        self.judge = self.new_judge()
         self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
         self.events = 0
         self._hash = hashlib.blake2b(digest_size=8)
         self.clients: list[Client] = []
-        slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
-        unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
-        version_2 = case.stream("wire").random() < VERSION_2
-        self.network = network.SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, self.trace)
-        self.metadata = metadata.SimMetadata(
-            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, self.trace
-        )
+        self.network = self.new_network()
+        self.metadata = self.new_metadata()
         self.by_rows = story is None and case.stream("loops").random() < 0.5
         """Whether bookies and writers use compiled loops, once there are some. The same happens without them."""
         self.cookies: dict[str, Cookie] = {}
         """The cookies of bookies in the metadata."""
+
+    # -- its parts ----------------------------------------------------------------------------------------------------
+
+    def new_judge(self) -> Judge:
+        """The judge of the run."""
+        return Judge(self.case.promises)
+
+    def new_network(self) -> network.SimNetwork:
+        """What is between clients and bookies."""
+        slow = SLOW_MESSAGES if "delays" in self.case.faults else 0.0
+        version_2 = self.case.stream("wire").random() < VERSION_2
+        random = self.case.stream("network")
+        return network.SimNetwork(self.schedule, random, self.story, slow, version_2, self.trace)
+
+    def new_metadata(self) -> metadata.SimMetadata:
+        """The metadata service."""
+        unsteady = UNSTEADY if "lost_answers" in self.case.faults else 0.0
+        return metadata.SimMetadata(
+            self.schedule,
+            self.case.stream("metadata"),
+            self.judge,
+            self.story,
+            self.case.protections,
+            unsteady,
+            self.trace,
+        )
 
     # -- what processes use -------------------------------------------------------------------------------------------
 

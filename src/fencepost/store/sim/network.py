@@ -11,6 +11,7 @@ from collections import deque
 from random import Random
 from typing import Protocol
 
+from fencepost.simulation.links import Links
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 from fencepost.store.messages import Request, Response
@@ -82,10 +83,8 @@ class Connection:
         self.checking = False
 
 
-class SimNetwork:
-    """The connections of a cluster. ``slow`` is the share of messages that take long. ``version_2``: they speak that,
-    where it has the words.
-    """
+class SimNetwork(Links):
+    """The connections of a cluster. ``version_2``: they speak that, where it has the words."""
 
     def __init__(
         self,
@@ -96,16 +95,13 @@ class SimNetwork:
         version_2: bool = False,
         trace: SimTrace | None = None,
     ) -> None:
-        self.schedule = schedule
-        self.random = random.random
+        super().__init__(schedule, random, slow)
         self.story = story
         self.trace = trace or SimTrace()
-        self.slow = slow
         self.version_2 = version_2
         self.servers: dict[str, Server] = {}
         self.connections: dict[int, Connection] = {}
         self.labels: list[str] = [""]
-        self.clogged: dict[tuple[str, str], int] = {}
         self._count = 0
 
     # -- what clients and servers do ----------------------------------------------------------------------------------
@@ -124,7 +120,7 @@ class SimNetwork:
         if self.story is not None:
             self.story.sent(client.name, server_name, (connection.number, txn, True), request)
         if connection.open:
-            arrives = connection.arrives_up = self._arrival(client.name, server_name, connection.arrives_up)
+            arrives = connection.arrives_up = self.arrival(client.name, server_name, connection.arrives_up)
             self.schedule.at(arrives, self._arrive_up, connection, txn, connection.wire.request(txn, request))
         elif connection.server.alive and connection.server.starts != connection.start:
             self.lose(connection, noticed=True)  # a server that was started anew knows nothing of it, and says so
@@ -138,7 +134,7 @@ class SimNetwork:
         if self.story is not None:
             self.story.sent(server.name, client.name, (number, txn, False), response)
         if connection.open:
-            arrives = connection.arrives_down = self._arrival(server.name, client.name, connection.arrives_down)
+            arrives = connection.arrives_down = self.arrival(server.name, client.name, connection.arrives_down)
             self.schedule.at(arrives, self._arrive_down, connection, txn, connection.wire.response(txn, response))
 
     def label(self, number: int) -> str:
@@ -152,21 +148,12 @@ class SimNetwork:
         connection.open = False
         self.connections.pop(connection.number, None)
         if noticed:
-            self.schedule.at(self._arrival(connection.server.name, connection.client.name, 0), self._reset, connection)
+            self.schedule.at(self.arrival(connection.server.name, connection.client.name, 0), self._reset, connection)
 
     def lose_all(self, name: str, noticed: bool) -> None:
         """All connections of a process are lost."""
         for connection in [c for c in self.connections.values() if name in (c.client.name, c.server.name)]:
             self.lose(connection, noticed)
-
-    def clog(self, source: str, dest: str, until: int) -> None:
-        """Nothing that is sent from ``source`` to ``dest`` arrives before a time."""
-        self.clogged[source, dest] = max(until, self.clogged.get((source, dest), 0))
-
-    def heal(self) -> None:
-        """From now on the network is fast and loses nothing."""
-        self.clogged.clear()
-        self.slow = 0.0
 
     def _connect(self, client: Client, server: Server) -> Connection:
         self._count += 1
@@ -182,17 +169,6 @@ class SimNetwork:
         """A client has a connection, or has it no more."""
         fields = {"bookie": connection.server.name, "connection": self.labels[connection.number]}
         self.trace.node_did(connection.client.name, what, fields)
-
-    def _arrival(self, source: str, dest: str, not_before: int) -> int:
-        """When something that is sent now arrives."""
-        chance = self.random()
-        delay = 50 + int(chance * 400)
-        if self.slow and self.random() < self.slow:
-            delay += int(self.random() * 60_000 * chance)
-        arrives = self.schedule.now + delay
-        if self.clogged:
-            arrives = max(arrives, self.clogged.get((source, dest), 0))
-        return max(arrives, not_before)
 
     def _arrive_up(self, connection: Connection, txn: int, request: Request) -> None:
         server = connection.server
