@@ -102,7 +102,7 @@ class LogWriter(Appender[Position]):
         """The last failure on the way to a ledger to write to, unless the step was done since."""
         self._error: errors.StoreError | None = None
         self._driver.must_work()
-        self._driver.dependents.add(self._give_up)
+        self._driver.dependents[self._give_up] = None
         self._election: Election | None = None
         self._standing: asyncio.Task[None] | None = None
 
@@ -274,7 +274,7 @@ class LogWriter(Appender[Position]):
     def _end(self, reason: role.Reason) -> None:
         """End the writer: all appends under way fail."""
         self._leading.clear()
-        self._driver.dependents.discard(self._give_up)
+        self._driver.dependents.pop(self._give_up, None)
         if not self._ended.done():
             self._ended.set_result(reason)
         self._unacknowledged, self._over = [], 0

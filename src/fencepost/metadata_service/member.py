@@ -41,6 +41,7 @@ from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import Return
 from fencepost.quorum.driver.node import QuorumNode
+from fencepost.quorum.files.directory import Contents
 from fencepost.quorum.files.snapshots import SUFFIX
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch
@@ -157,7 +158,10 @@ class Member(Service):
 
     async def take_part(self) -> None:
         """Wait until there is a cluster, and take part in it."""
-        contents = await self.host.open()
+        self.begin(await self.host.open())
+
+    def begin(self, contents: Contents) -> None:
+        """Take part, with the state that was kept."""
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
@@ -456,7 +460,7 @@ class Member(Service):
     def _lose_in_flight(self) -> None:
         """Nobody knows what becomes of what was sent to the leader: its connections are closed."""
         in_flight, self._in_flight = self._in_flight, {}
-        lost = {item.connection for item in in_flight.values() if item.connection is not None}
+        lost = dict.fromkeys(item.connection for item in in_flight.values() if item.connection is not None)
         kept = [(item, asked) for item, asked in self._unsent if item.connection not in lost]
         dropped = [item for item, _ in self._unsent if item.connection in lost]
         self._unsent = kept

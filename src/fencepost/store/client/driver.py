@@ -94,7 +94,8 @@ class Driver:
         """How many actors with a name a trace has had."""
         self.loop = asyncio.get_running_loop()
         self.connections: dict[str, Connection] = {}
-        self.actors: set[Actor] = set()
+        self.actors: dict[Actor, None] = {}
+        """The roles at work. They hear of what concerns all of them in the order in which they began."""
         self.bookies = Bookies()
         self.failed_until: dict[str, float] = {}
         """Bookies that have failed, and until when each is chosen last."""
@@ -103,11 +104,11 @@ class Driver:
         """Since when the metadata service can not be reached; None while it can."""
         self._patient: set[asyncio.Future[Any]] = set()
         """The futures that are waited for and may need the metadata service."""
-        self.impatient: set[Callable[[StoreError], None]] = set()
+        self.impatient: dict[Callable[[StoreError], None], None] = {}
         """Functions that are called once the metadata service is out of reach for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
-        self.dependents: set[Callable[[StoreError], None]] = set()
+        self.dependents: dict[Callable[[StoreError], None], None] = {}
         """Functions that are called with the error when the driver does nothing more."""
         self.failure: Exception | None = None
         """What went wrong in the driver that must not, if something did."""
@@ -402,7 +403,7 @@ class Actor:
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
             self.carry[Trace] = self.trace_effect
         driver.must_work()
-        driver.actors.add(self)
+        driver.actors[self] = None
         self.deliver(driver.candidates())
 
     def call(self, operation: str, *arguments: Any) -> int:
@@ -419,7 +420,7 @@ class Actor:
     def close(self) -> None:
         """The role is gone. What it has sent is on its way."""
         self.is_closed = True
-        self.driver.actors.discard(self)
+        self.driver.actors.pop(self, None)
 
     def fail(self, error: StoreError) -> None:
         """The role can not go on."""

@@ -113,7 +113,7 @@ class Readings:
         self._deliver = calls.actor.deliver
         calls.actor.carry |= {SendReads: self._send, ReadOver: self._over}
         calls.on_failure.append(self._failed)
-        self.driver.impatient.add(self._lose_patience)
+        self.driver.impatient[self._lose_patience] = None
 
     # -- callers -------------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Readings:
             self._tell_later()
 
     def _failed(self, error: StoreError) -> None:
-        self.driver.impatient.discard(self._lose_patience)
+        self.driver.impatient.pop(self._lose_patience, None)
         stretches, self.stretches = self.stretches, {}
         for stretch in stretches.values():
             if not stretch.batch.done():
