@@ -245,12 +245,15 @@ def test_the_oldest_vote_is_the_auditor(service: str) -> None:
 
 
 def test_a_vote_of_ones_own_whose_answer_was_lost_is_in_nobodys_way(service: str) -> None:
+    """It was cast once more after somebody else had voted, who would wait for the first one."""
+
     async def test() -> None:
-        async with session(f"{service}/twice", "one", makes=True) as nodes:
-            await nodes.vote()
-            vote = await nodes.vote()
-            assert await nodes.is_elected(vote, ignored)
-            assert await nodes.client.names_in("underreplication/auditorelection") == [vote]
+        uri = f"{service}/twice"
+        async with session(uri, "one", makes=True) as one, session(uri, "two") as two:
+            await one.vote()
+            second, third = await two.vote(), await one.vote()
+            assert await two.is_elected(second, ignored) and not await one.is_elected(third, ignored)
+            assert await one.client.names_in("underreplication/auditorelection") == [second, third]
 
     run(test)
 

@@ -267,11 +267,18 @@ class UnderReplication:
     # -- the election --------------------------------------------------------------------------------------------------
 
     async def vote(self) -> str:
-        """Stand for auditor; gives the name of the vote, which goes with the session."""
+        """Stand for auditor; gives the name of the vote, which goes with the session. There is no other one of this
+        session then: whoever waits for one whose answer was lost would wait for as long as the session lasts.
+        """
         data = to_text("AuditorVoteFormat", bookieId=self.name)
         path = await self.client.create_node(f"{paths.ELECTION}/{VOTE}", data, ephemeral=True, sequential=True)
         assert path is not None, "a sequential node has a name that there was not"
-        return path.rpartition("/")[2]
+        vote = path.rpartition("/")[2]
+        for other in in_order(await self.client.names_in(paths.ELECTION) or ()):
+            node = await self.client.read_node(f"{paths.ELECTION}/{other}") if other != vote else None
+            if node is not None and node.owner == self.client.session_id:
+                await self.client.delete_node(f"{paths.ELECTION}/{other}")
+        return vote
 
     async def is_elected(self, vote: str, changed: Changed) -> bool:
         """Whether the one with this vote is the auditor now. If so, ``changed`` is called when the vote may be gone,
@@ -287,10 +294,7 @@ class UnderReplication:
             if place == 0:
                 await self.client.write_node(paths.ELECTION, to_text("AuditorVoteFormat", bookieId=self.name))
                 return True
-            if node.owner != self.client.session_id:
-                return False
-            # One of our own, whose answer was lost.
-            await self.client.delete_node(f"{paths.ELECTION}/{votes[place - 1]}")
+            return False
 
     async def withdraw(self, vote: str) -> None:
         """Stand for auditor no more."""
