@@ -24,11 +24,13 @@ ABOVE = {
     "states": ("check", "findings", "report", "result"),
     "report": ("check", "spark", "result"),
     "result": ("check",),
-    "store": ("client", "log", "metadata_service", "quorum"),
-    "log": ("client", "metadata_service", "quorum", "spark"),
-    "simulation": ("client", "log", "metadata_service", "quorum", "spark"),
+    "store": ("client", "log", "metadata_service", "quorum", "world"),
+    "log": ("client", "metadata_service", "quorum", "spark", "world"),
+    "metadata_service": ("client", "log", "world"),
+    "quorum": ("client", "log", "metadata_service", "world"),
+    "simulation": ("client", "log", "metadata_service", "quorum", "spark", "world"),
     "tracing": ("client", "conform", "log", "metadata_service", "quorum", "spark", "store"),
-    "client": ("conform", "metadata_service", "quorum", "spark"),
+    "client": ("conform", "metadata_service", "quorum", "spark", "world"),
 }
 """For each room those above it, none of which it may import. The command line is above all."""
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "log": "write, follow, trim, seal and delete logs of many ledgers",
     "simulate-log": "run worlds of writers and readers of one log under seeded faults, on virtual time",
     "simulate-quorum": "run whole quorums under seeded faults, on virtual time",
+    "simulate-world": "run whole systems under seeded faults, on virtual time",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
     "completion": "print what makes a shell complete these commands and their options",

@@ -170,10 +170,14 @@ class Service:
         servers = [await self._listen(port, tls) for port, tls in settings.ports]
         self.address, *others = [server.sockets[0].getsockname()[:2] for server in servers]
         self.secure_address = (others or [self.address])[0] if settings.secure_client_port >= 0 else None
-        # Messages that came while the loop was busy are read before a session is taken to be over.
-        self._every(settings.tick_time, lambda: self._loop.call_soon(self._tick))
-        self._every(settings.container_check_interval, self._delete_due)
+        self.look_after_sessions()
         return servers
+
+    def look_after_sessions(self) -> None:
+        """End sessions whose time is over, and delete znodes whose time is."""
+        # Messages that came while the loop was busy are read before a session is taken to be over.
+        self._every(self.settings.tick_time, lambda: self._loop.call_soon(self._tick))
+        self._every(self.settings.container_check_interval, self._delete_due)
 
     async def _listen(self, port: int, tls: Tls | None) -> asyncio.Server | Listener:
         host, patience = self.settings.client_port_address, self.settings.sessionless_cnxn_timeout / 1_000

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from sys import getrefcount
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,16 @@ class Loops:
         """Load them now, and compile them if they have not been."""
         self._use([importlib.import_module(name) for name in self._names])
         return self.module
+
+    @contextmanager
+    def without(self) -> Iterator[None]:
+        """Have the plain ones for a while, however much is carried."""
+        before, self.module = (self.module, self._is_begun), None
+        self._is_begun = True
+        try:
+            yield
+        finally:
+            self.module, self._is_begun = before
 
     def _use(self, modules: list[ModuleType]) -> None:
         self.module = modules[-1]

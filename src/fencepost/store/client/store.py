@@ -84,6 +84,9 @@ class Store:
     :func:`fencepost.connect` gives a :class:`fencepost.client.Client`, which has logs, too.
     """
 
+    writers: type[LedgerWriter] = LedgerWriter
+    """The handles of ledgers that are written."""
+
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         """Carries out the operations, and writes the trace of this client if there is one."""
@@ -231,7 +234,7 @@ class Store:
                 False,
                 explicit_lac_interval,
             )
-            writer = LedgerWriter(self.driver, ledger, settings, in_flight_bytes)
+            writer = self.writers(self.driver, ledger, settings, in_flight_bytes)
             try:
                 await writer.begin("adopt")
             except LedgerExistsError:
@@ -246,7 +249,7 @@ class Store:
         refused = 0
         while True:
             number = await self.metadata.new_ledger_id() if ledger is None else ledger
-            writer = LedgerWriter(self.driver, number, settings, in_flight_bytes)
+            writer = self.writers(self.driver, number, settings, in_flight_bytes)
             try:
                 await writer.begin("create")
             except LedgerExistsError:  # somebody has chosen this id by hand

@@ -164,18 +164,23 @@ class MetadataClient:
         self._is_closed = False
         self._is_refused = False
         self._connected = asyncio.Event()
-        self._kazoo = KazooClient(
-            hosts=address.hosts,
-            timeout=session_timeout,
+        self._kazoo = self._new_session(tls)
+        self._kazoo.add_listener(self._told)
+
+    def _new_session(self, tls: Tls | None) -> Any:
+        """kazoo's client, not started yet."""
+        client = KazooClient(
+            hosts=self.address.hosts,
+            timeout=self.session_timeout,
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2},
             logger=_kazoo_log,
             handler=_Handler(tls),
             use_ssl=tls is not None,
-            sasl_options=None if credentials is None else {"mechanism": sasl.MECHANISM},
+            sasl_options=None if self.credentials is None else {"mechanism": sasl.MECHANISM},
         )
         # kazoo leaves SASL to a library of its own, or else to this.
-        self._kazoo._connection._authenticate_with_sasl = self._authenticate
-        self._kazoo.add_listener(self._told)
+        client._connection._authenticate_with_sasl = self._authenticate
+        return client
 
     # -- the session ---------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ PROMISES = {
     "metadata": "the metadata of a ledger only ever go forward",
     "refusal": "a bookie that has lost something does not start as if it had never had it",
     "repair": "a bookie that takes a ledger for repaired has every entry that belongs to it",
+    "replication": "a bookie that takes the place of another in a ledger has every entry that belongs there",
     "answers": "every call of a client has one answer",
     "sanity": "no role raises an exception",
     "liveness": "when all faults are over, somebody can close the ledger and read all of it",
@@ -248,6 +249,8 @@ class Judge:
                 )
             if old.status is LedgerStatus.IN_RECOVERY:
                 self._recovered(who, history, old, new)
+            else:
+                self._replicated(who, history, old, new)
         if new.status is LedgerStatus.CLOSED:
             if new.last_entry < history.acknowledged:
                 self._broken(
@@ -293,6 +296,20 @@ class Judge:
                         "fencing",
                         f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is",
                     )
+
+    def _replicated(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Somebody replaces metadata, perhaps with another bookie in a fragment whose end does not change any more."""
+        for place, (before, after) in enumerate(zip(old.fragments, new.fragments, strict=False)):
+            following = old.fragments[place + 1 : place + 2]
+            if not following and old.status is not LedgerStatus.CLOSED:
+                return
+            end = following[0].first_entry_id if following else old.last_entry + 1
+            come = set(after.ensemble) - set(before.ensemble)
+            for entry_id in range(before.first_entry_id, end) if come else ():
+                for bookie in sorted(
+                    come.intersection(_write_set(new, entry_id)) - history.stored.get(entry_id, set())
+                ):
+                    self._broken("replication", f"{who} has {bookie} stand for another, which lacks entry {entry_id}")
 
     # -- readers ------------------------------------------------------------------------------------------------------
 

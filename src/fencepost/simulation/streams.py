@@ -1,0 +1,251 @@
+"""Streams of bytes between simulated processes, as TCP has them, for what runs on their loops.
+
+What is sent in a direction arrives in its order or not at all. A stream breaks with all that is in flight on it; one
+side may not notice (a half-open connection). What a process sends after the other machine has begun anew is answered by
+a reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from random import Random
+from typing import Any
+
+from fencepost.simulation.links import Links
+from fencepost.simulation.loop import SimLoop
+from fencepost.simulation.schedule import Schedule
+
+Factory = Callable[[], asyncio.BaseProtocol]
+Heard = Callable[[str, str, bytes], None]
+"""Takes what arrives: from whom, at whom, and the bytes."""
+
+
+class ProcessLoop(SimLoop):
+    """The loop of a process with a name, by which others reach it."""
+
+    def __init__(self, streams: Streams, name: str) -> None:
+        super().__init__(streams.schedule)
+        self.streams = streams
+        self.name = name
+        streams.current[name] = self
+        streams.loops.append(self)
+
+    async def create_connection(
+        self, factory: Factory, host: str, port: int, **options: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        """See :class:`asyncio.AbstractEventLoop`."""
+        opening = self.create_future()
+        self.streams.connect(self, factory, (host, port), opening)
+        transport, protocol = await opening
+        return transport, protocol
+
+    def end(self, noticed: bool) -> None:
+        """The process is gone. Others notice at once, or (a machine that loses power) not."""
+        self.has_ended = True
+        self.streams.lose_all(self.name, noticed)
+
+
+class Streams(Links):
+    """All streams of a run."""
+
+    def __init__(self, schedule: Schedule, random: Random, slow: float, heard: Heard) -> None:
+        super().__init__(schedule, random, slow)
+        self.heard = heard
+        self.current: dict[str, ProcessLoop] = {}
+        """The last process of each name."""
+        self.loops: list[ProcessLoop] = []
+        """Those of all processes that there ever were: what they were about to do is left where it is."""
+        self.listeners: dict[tuple[str, int], tuple[ProcessLoop, Factory]] = {}
+        self.streams: dict[int, Stream] = {}
+        self._numbers = count(1)
+
+    def listen(self, loop: ProcessLoop, port: int, factory: Factory) -> None:
+        """A process takes connections from now on."""
+        self.listeners[loop.name, port] = loop, factory
+
+    def connect(self, loop: ProcessLoop, factory: Factory, address: tuple[str, int], opening: Any) -> None:
+        """Open a stream; ``opening`` is to have its transport and its protocol."""
+        at = self.arrival(loop.name, address[0], 0)
+        self.schedule.at(at, self._arrive, loop, factory, address, opening)
+
+    def _arrive(self, loop: ProcessLoop, factory: Factory, address: tuple[str, int], opening: Any) -> None:
+        server, serve = self.listeners.get(address, (None, None))
+        if server is None or serve is None or server.has_ended:
+            at = self.arrival(address[0], loop.name, 0)
+            self.schedule.at(at, loop.does, _fail, opening, ConnectionRefusedError("connection refused"))
+            return
+        stream = Stream(self, next(self._numbers), loop, server)
+        self.streams[stream.number] = stream
+        server.does(stream.answering.begin, serve)
+        at = stream.answering.arrives = self.arrival(server.name, loop.name, 0)
+        self.schedule.at(at, self._established, stream, factory, opening)
+
+    def _established(self, stream: Stream, factory: Factory, opening: Any) -> None:
+        if stream.is_broken:
+            stream.asking.loop.does(_fail, opening, ConnectionResetError("connection reset"))
+        elif stream.asking.loop.has_ended or opening.done():
+            self.lose(stream, noticed=True)
+        else:
+            stream.asking.loop.does(stream.asking.begin, factory, opening)
+
+    def lose(self, stream: Stream, noticed: bool) -> None:
+        """What is in flight on a stream is lost, and so is what is sent later; both sides notice, or neither does."""
+        stream.is_broken = True
+        self.streams.pop(stream.number, None)
+        if noticed:
+            for end in stream.ends:
+                at = self.arrival(end.peer.loop.name, end.loop.name, 0)
+                self.schedule.at(at, end.lost, ConnectionResetError("connection reset"))
+
+    def lose_all(self, name: str, noticed: bool) -> None:
+        """All streams of a process are lost."""
+        for stream in [*self.streams.values()]:
+            if name in (stream.asking.loop.name, stream.answering.loop.name):
+                self.lose(stream, noticed)
+
+
+class Stream:
+    """One stream, from the process that opened it to the other."""
+
+    __slots__ = ("answering", "asking", "ends", "is_broken", "number")
+
+    def __init__(self, streams: Streams, number: int, asking: ProcessLoop, answering: ProcessLoop) -> None:
+        self.number = number
+        self.is_broken = False
+        self.asking = SimTransport(streams, self, asking)
+        self.answering = SimTransport(streams, self, answering)
+        self.asking.peer, self.answering.peer = self.answering, self.asking
+        self.ends = self.asking, self.answering
+
+
+class SimTransport(asyncio.Transport):
+    """One end of a stream. ``arrives``: when what was sent last arrives."""
+
+    peer: SimTransport
+
+    def __init__(self, streams: Streams, stream: Stream, loop: ProcessLoop) -> None:
+        super().__init__()
+        self.streams = streams
+        self.stream = stream
+        self.loop = loop
+        self.arrives = 0
+        self.protocol: Any = None
+        self.is_over = False
+        self._is_paused = False
+        self._held: deque[bytes] = deque()
+
+    def begin(self, factory: Factory, opening: asyncio.Future[Any] | None = None) -> None:
+        """The stream is there."""
+        if opening is not None and opening.done():  # nobody waits for it any more
+            self.close()
+            return
+        self.protocol = factory()
+        self.protocol.connection_made(self)
+        if opening is not None:
+            opening.set_result((self, self.protocol))
+
+    # -- what arrives --------------------------------------------------------------------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        if self.stream.is_broken or self.is_over or self.loop.has_ended:
+            return
+        self.streams.heard(self.peer.loop.name, self.loop.name, data)
+        if self._is_paused or self._held:
+            self._held.append(data)
+        else:
+            self.loop.does(self._give, data)
+
+    def _give(self, data: bytes) -> None:
+        if not isinstance(self.protocol, asyncio.BufferedProtocol):
+            self.protocol.data_received(data)
+            return
+        while data and not self.is_over:
+            buffer: Any = self.protocol.get_buffer(len(data))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self.protocol.buffer_updated(size)
+
+    def lost(self, error: Exception | None = None) -> None:
+        """The stream is gone."""
+        if not self.is_over:
+            self.is_over = True
+            self.loop.does(self._tell, error)
+
+    def _tell(self, error: Exception | None) -> None:
+        if self.protocol is not None:
+            self.protocol.connection_lost(error)
+
+    # -- what asyncio's transports have --------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """See :class:`asyncio.Transport`, as all below."""
+        if self.is_over or self.loop.has_ended:
+            return
+        if self.stream.is_broken:
+            self._look_at_peer()
+        else:
+            self._send(self.peer._receive, bytes(data))
+
+    def _look_at_peer(self) -> None:
+        """Who has begun anew says that it knows of no such stream."""
+        name = self.peer.loop.name
+        if self.peer.loop.has_ended and not self.streams.current[name].has_ended:
+            at = self.streams.arrival(name, self.loop.name, 0)
+            self.streams.schedule.at(at, self.lost, ConnectionResetError("connection reset"))
+
+    def _send(self, call: Callable[..., None], *arguments: Any) -> None:
+        self.arrives = self.streams.arrival(self.loop.name, self.peer.loop.name, self.arrives)
+        self.streams.schedule.at(self.arrives, call, *arguments)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        if self.is_over or self.loop.has_ended:
+            return
+        self.is_over = True
+        if not self.stream.is_broken:
+            self._send(self.peer.lost)
+            self.streams.streams.pop(self.stream.number, None)
+        self.loop.call_soon(self._tell, None)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        of = {"peername": self.peer.loop.name, "sockname": self.loop.name}.get(name)
+        return default if of is None else (of, self.stream.number)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self.loop.call_soon(self._give_held)
+
+    def _give_held(self) -> None:
+        while self._held and not self._is_paused and not self.is_over:
+            self._give(self._held.popleft())
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+def _fail(opening: asyncio.Future[Any], error: Exception) -> None:
+    if not opening.done():
+        opening.set_exception(error)

@@ -1,0 +1,178 @@
+"""The case of one world: its seed, and what the seed draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.sim import case as quorum
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.rules.metadata import DigestType
+from fencepost.store.sim import case as store
+
+BEGIN = 800_000
+"""When things begin to go wrong, in microseconds."""
+HEAL = 4_500_000
+"""When they do not any more."""
+DEADLINE = 40_000_000
+"""When at the latest all has to be closed, read and replicated."""
+
+TIMES = Settings(
+    election_timeout=200_000,
+    fetch_timeout=400_000,
+    election_backoff=200_000,
+    request_timeout=300_000,
+    retry_backoff=5_000,
+    fetch_max_wait=150_000,
+    join_retry=200_000,
+    high_watermark_wait=5_000,
+)
+"""The times of the quorum: half of those of a real one."""
+
+
+PASSWORD = b"fencepost"
+"""Of all ledgers and logs."""
+
+CLIENTS = ClientSettings(
+    request_timeout=0.4,
+    connect_timeout=0.5,
+    reconnect_delay=0.01,
+    reconnect_delay_limit=0.2,
+    quarantine=0.3,
+    session_timeout=0.6,
+    metadata_timeout=2.0,
+    speculation_delay=0.01,
+    poll_wait=0.1,
+    recovery_in_flight=3,
+)
+"""The times of clients: a tenth of those of real ones, or less."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One world. Rates are events in a second of virtual time; ``slow`` is the share of messages that take long.
+
+    ``members`` of the metadata service, ``bookies``, writers of ledgers of their own (``owners``) and those that
+    recover them (``heirs``), ``followers`` that read them, ``logs`` with so many ``writers`` and ``readers`` each, and
+    processes of auto-recovery (``replicators``). So many bookies are ``lost`` for good, at most.
+    """
+
+    seed: int
+    members: int
+    bookies: int
+    ensemble: int
+    write_quorum: int
+    ack_quorum: int
+    digest: DigestType
+    owners: int
+    heirs: int
+    followers: int
+    logs: int
+    writers: int
+    readers: int
+    replicators: int
+    lost: int
+    rates: tuple[tuple[str, float], ...]
+    slow: float
+    slow_syncs: float
+    loss: float
+
+    def stream(self, name: str) -> Random:
+        """The random numbers for one purpose."""
+        return Random(f"{self.seed} world {name}")
+
+    @property
+    def of_quorum(self) -> quorum.Case:
+        """The part of the metadata service's quorum."""
+        random = self.stream("quorum").random
+        return quorum.Case(
+            seed=self.seed,
+            hosts=self.members,
+            voters=self.members,
+            settings=TIMES,
+            proposals=0.0,
+            crashes=0.0,
+            wipes=0.0,
+            partitions=0.0,
+            changes=0.0,
+            loss=self.loss,
+            slow_messages=self.slow,
+            slow_syncs=self.slow_syncs,
+            skew=0.0,
+            snapshot_every=(10_000, 200, 40)[int(random() * 3)],
+            piece=500 + int(4_000 * random()),
+            full_disks=0.0,
+            failed_syncs=0.0,
+            rot=0.0,
+            fetch=(2_000, 1 << 20)[int(random() * 2)],
+            cache=(0, 4_000, 1 << 20)[int(random() * 3)],
+            segment=(20_000, 1 << 20)[int(random() * 2)],
+            snapshots=1 + int(random() * 2),
+        )
+
+    @property
+    def of_store(self) -> store.Case:
+        """The part of the bookies."""
+        return store.Case(
+            self.seed,
+            "calm",
+            bookies=self.bookies,
+            ensemble=self.ensemble,
+            write_quorum=self.write_quorum,
+            ack_quorum=self.ack_quorum,
+        )
+
+
+MOST = {
+    "bookie_crashes": 2.0,
+    "power_failures": 1.0,
+    "member_crashes": 1.5,
+    "client_crashes": 1.5,
+    "lost_bookies": 0.6,
+    "pauses": 2.0,
+    "partitions": 1.5,
+    "cut_off_clients": 2.0,
+    "breaks": 2.0,
+    "half_open": 1.5,
+    "expired_sessions": 1.5,
+    "slow_disks": 1.5,
+    "full_disks": 0.8,
+    "failed_syncs": 0.8,
+}
+"""The kinds of faults, and how often each happens in a second at most."""
+
+
+def drawn(seed: int) -> Case:
+    """The case of a seed: some kinds of faults, often or seldom, and none at all in one of twenty."""
+    random = Random(f"{seed} world").random
+    calm = random() < 0.05
+
+    def some(most: float, chance: float) -> float:
+        return most * random() if random() < chance and not calm else 0.0
+
+    write_quorum = (2, 3, 3, 3)[int(random() * 4)]
+    ack_quorum = 2
+    ensemble = write_quorum + (random() < 0.3)
+    lost = int(random() * ack_quorum)
+    return Case(
+        seed=seed,
+        members=(1, 3, 3, 3)[int(random() * 4)],
+        bookies=ensemble + ack_quorum + int(random() * 2),
+        ensemble=ensemble,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        digest=(DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)[int(random() * 3)],
+        owners=1 + int(random() * 2),
+        heirs=int(random() * 2.5),
+        followers=int(random() * 2),
+        logs=int(random() * 2.5),
+        writers=1 + int(random() * 2.5),
+        readers=int(random() * 2),
+        replicators=1 + int(random() * 2),
+        lost=lost,
+        rates=tuple((kind, rate) for kind, most in MOST.items() if (rate := some(most, 0.6))),
+        slow=some(0.1, 0.5),
+        slow_syncs=some(0.2, 0.5),
+        loss=some(0.05, 0.4),
+    )

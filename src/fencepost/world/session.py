@@ -1,0 +1,386 @@
+"""A session with the metadata service, on the loop of a simulated process: what kazoo is for a real one.
+
+It has what :class:`.MetadataClient` uses of kazoo's client, and does it as kazoo does: requests that wait when a
+connection breaks fail, and so do those that were not sent yet; watches are forgotten with a connection; another server
+is tried with the same session until that is over. Its messages are kazoo's own, and so are its errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from fencepost.store.metadata.client import MetadataClient
+from fencepost.tls import Tls
+
+_EVENT, _PING = -1, -2
+"""The numbers of what answers no request."""
+
+_TYPES = {1: EventType.CREATED, 2: EventType.DELETED, 3: EventType.CHANGED, 4: EventType.CHILD}
+
+
+class Event:
+    """A watch has fired; without a path, all watches are gone."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+
+
+class Asked:
+    """What becomes of a request."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.exception: BaseException | None = None
+        self._is_over = False
+        self._links: list[Callable[[Any], None]] = []
+
+    def rawlink(self, callback: Callable[[Any], None]) -> None:
+        """Call a function when it is over."""
+        if self._is_over:
+            callback(self)
+        else:
+            self._links.append(callback)
+
+    def over(self, value: Any = None, exception: BaseException | None = None) -> None:
+        """It is answered, or will not be."""
+        self.value, self.exception, self._is_over = value, exception, True
+        for link in self._links:
+            link(self)
+
+
+class Transaction:
+    """Changes that are done together."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._operations: list[Any] = []
+
+    def create(self, path: str, value: bytes = b"") -> None:
+        """Create a node."""
+        self._operations.append(wire.Create(path, value, OPEN_ACL_UNSAFE, 0))
+
+    def commit_async(self) -> Asked:
+        """Do it."""
+        return self._session.ask(wire.Transaction(self._operations))
+
+
+class Session:
+    """The session. ``seen`` is called with the zxid of each answer, and ``opened`` with its own number."""
+
+    def __init__(self, hosts: str, timeout: float, seen: Callable[[int], None], opened: Callable[[int], None]) -> None:
+        self.client_id: tuple[int, bytes] | None = None
+        self._hosts = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in hosts.split(","))]
+        self._timeout = timeout
+        self._seen = seen
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[Callable[[str], None]] = []
+        self._queue: deque[tuple[Any, Asked]] = deque()
+        self._pending: dict[int, tuple[Any, Asked]] = {}
+        self._xid = 0
+        self._zxid = 0
+        self._data: dict[str, dict[Any, None]] = {}
+        self._children: dict[str, dict[Any, None]] = {}
+        self._link: Link | None = None
+        self._is_connected = False
+        self._is_stopped = False
+
+    # -- what MetadataClient uses --------------------------------------------------------------------------------------
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        """Have a function hear of the state of the session."""
+        self._listeners.append(listener)
+
+    def start_async(self) -> None:
+        """Begin."""
+        self._loop.create_task(self._run())
+
+    def stop(self) -> None:
+        """End the session."""
+        self._is_stopped = True
+        if self._link is not None and self._is_connected:
+            self._link.send(wire.int_int_struct.pack(0, wire.Close.type))
+        if self._link is not None:
+            self._link.close()
+
+    def close(self) -> None:
+        """It is over."""
+
+    def transaction(self) -> Transaction:
+        """Changes that are done together."""
+        return Transaction(self)
+
+    def sync_async(self, path: str) -> Asked:
+        return self.ask(wire.Sync(path))
+
+    def get_async(self, path: str, watch: Any = None) -> Asked:
+        return self.ask(wire.GetData(path, watch))
+
+    def exists_async(self, path: str, watch: Any = None) -> Asked:
+        return self.ask(wire.Exists(path, watch))
+
+    def get_children_async(self, path: str, watch: Any = None) -> Asked:
+        return self.ask(wire.GetChildren(path, watch))
+
+    def set_async(self, path: str, value: bytes, version: int = -1) -> Asked:
+        return self.ask(wire.SetData(path, value, version))
+
+    def delete_async(self, path: str, version: int = -1) -> Asked:
+        return self.ask(wire.Delete(path, version))
+
+    def create_async(
+        self,
+        path: str,
+        value: bytes = b"",
+        acl: Any = None,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        makepath: bool = False,
+    ) -> Asked:
+        request = wire.Create(path, value, acl or OPEN_ACL_UNSAFE, ephemeral + 2 * sequence)
+        if not makepath:
+            return self.ask(request)
+        asked = Asked()
+        self._loop.create_task(self._create(request, asked))
+        return asked
+
+    async def _create(self, request: Any, asked: Asked) -> None:
+        """Create a node, and those above it that are missing."""
+        try:
+            try:
+                asked.over(await self._answer(request))
+            except exceptions.NoNodeError:
+                await self._make(request.path.rpartition("/")[0])
+                asked.over(await self._answer(request))
+        except exceptions.KazooException as error:
+            asked.over(exception=error)
+
+    async def _make(self, path: str) -> None:
+        if not path:
+            return
+        try:
+            await self._answer(wire.Create(path, b"", OPEN_ACL_UNSAFE, 0))
+        except exceptions.NodeExistsError:
+            pass
+        except exceptions.NoNodeError:
+            await self._make(path.rpartition("/")[0])
+            await self._make(path)
+
+    async def _answer(self, request: Any) -> Any:
+        future = self._loop.create_future()
+
+        def resolve(asked: Asked) -> None:
+            if asked.exception is None:
+                future.set_result(asked.value)
+            else:
+                future.set_exception(asked.exception)
+
+        self.ask(request).rawlink(resolve)
+        return await future
+
+    def ask(self, request: Any) -> Asked:
+        """Send a request, now or when there is a connection."""
+        asked = Asked()
+        if self._is_stopped:
+            asked.over(exception=exceptions.ConnectionClosedError())
+        elif self._is_connected:
+            self._send(request, asked)
+        else:
+            self._queue.append((request, asked))
+        return asked
+
+    def _send(self, request: Any, asked: Asked) -> None:
+        self._xid += 1
+        self._pending[self._xid] = request, asked
+        assert self._link is not None
+        self._link.send(wire.int_int_struct.pack(self._xid, request.type) + bytes(request.serialize()))
+
+    # -- its connections -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Be connected with one server after another."""
+        while not self._is_stopped:
+            host, port = self._hosts[int(random.random() * len(self._hosts))]
+            try:
+                async with asyncio.timeout(self._timeout / 3):
+                    _, link = await self._loop.create_connection(lambda: Link(self), host, port)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(0.05 * (1 + random.random()))
+                continue
+            self._link = link
+            await link.over
+            self._link = None
+            self._lost()
+            await asyncio.sleep(0.02 * random.random())
+
+    def greet(self, link: Link) -> None:
+        """A connection is there: open a session, or go on with it."""
+        number, password = self.client_id or (0, bytes(16))
+        timeout = int(self._timeout * 1_000)
+        link.send(bytes(wire.Connect(0, self._zxid, timeout, number, password, False).serialize()))
+
+    def connected(self, link: Link, payload: bytes) -> None:
+        """A server has answered the greeting."""
+        answer, _ = wire.Connect.deserialize(payload, 0)
+        if not answer.time_out:  # the session is over
+            self.client_id = None
+            self._fail(exceptions.SessionExpiredError())
+            self._tell(KazooState.LOST)
+            self.greet(link)
+            return
+        self.client_id = answer.session_id, answer.passwd
+        self._opened(answer.session_id)
+        link.timeout = answer.time_out / 1_000
+        link.is_open = self._is_connected = True
+        link.ping()
+        self._tell(KazooState.CONNECTED)
+        while self._queue and self._is_connected:
+            self._send(*self._queue.popleft())
+
+    def _lost(self) -> None:
+        """A connection is gone."""
+        if not self._is_connected:
+            return
+        self._is_connected = False
+        self._fail(exceptions.ConnectionLoss())
+        if not self._is_stopped:
+            self._tell(KazooState.SUSPENDED)
+        watches = {**dict.fromkeys(w for by in (self._data, self._children) for some in by.values() for w in some)}
+        self._data.clear()
+        self._children.clear()
+        for watch in watches:
+            watch(Event(None))
+
+    def _fail(self, error: BaseException) -> None:
+        waiting = [*self._pending.values(), *self._queue]
+        self._pending.clear()
+        self._queue.clear()
+        for _, asked in waiting:
+            asked.over(exception=error)
+
+    def _tell(self, state: str) -> None:
+        for listener in [*self._listeners]:
+            listener(state)
+
+    # -- what servers say ----------------------------------------------------------------------------------------------
+
+    def received(self, payload: bytes) -> None:
+        """A message came."""
+        xid, zxid, code = wire.reply_header_struct.unpack_from(payload, 0)
+        at = wire.reply_header_struct.size
+        if xid == _EVENT:
+            self._fired(*wire.Watch.deserialize(payload, at)[0])
+            return
+        if zxid > 0:
+            self._seen(zxid)
+            self._zxid = max(self._zxid, zxid)
+        if xid in self._pending:
+            request, asked = self._pending.pop(xid)
+            self._answered(request, asked, code, payload, at)
+
+    def _answered(self, request: Any, asked: Asked, code: int, payload: bytes, at: int) -> None:
+        watcher = getattr(request, "watcher", None)
+        error = exceptions.EXCEPTIONS[code]() if code else None
+        is_missing = isinstance(request, wire.Exists) and isinstance(error, exceptions.NoNodeError)
+        if watcher is not None and (error is None or is_missing):
+            watches = self._children if isinstance(request, wire.GetChildren) else self._data
+            watches.setdefault(request.path, {})[watcher] = None
+        if is_missing:
+            asked.over(None)
+        elif error is not None:
+            asked.over(exception=error)
+        else:
+            asked.over(request.deserialize(payload, at))
+
+    def _fired(self, kind: int, state: int, path: str) -> None:
+        of, watches = _TYPES[kind], dict[Any, None]()
+        if of is not EventType.CHILD:
+            watches |= self._data.pop(path, {})
+        if of in (EventType.CHILD, EventType.DELETED):
+            watches |= self._children.pop(path, {})
+        for watch in watches:
+            watch(Event(path))
+
+
+class Link(asyncio.Protocol):
+    """One connection with a server: frames, and pings that show a silent one to be of no use."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.is_open = False
+        """Whether there is a session."""
+        self.timeout = 0.0
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._heard_at = self._loop.time()
+        self._input = bytearray()
+        self._transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._transport = transport
+        self.session.greet(self)
+        self._loop.call_later(self.session._timeout, self._look)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._heard_at = self._loop.time()
+        self._input += data
+        while len(self._input) >= 4 and len(self._input) - 4 >= (size := int.from_bytes(self._input[:4])):
+            payload = bytes(self._input[4 : 4 + size])
+            del self._input[: 4 + size]
+            if self.is_open:
+                self.session.received(payload)
+            else:
+                self.session.connected(self, payload)
+
+    def send(self, payload: bytes) -> None:
+        """Send a message."""
+        self._transport.write(len(payload).to_bytes(4) + payload)
+
+    def close(self) -> None:
+        """Break it."""
+        self._transport.close()
+
+    def ping(self) -> None:
+        """Say that this client is there, now and then."""
+        if self.over.done():
+            return
+        if self._loop.time() - self._heard_at > self.timeout * 2 / 3:
+            self.close()
+            return
+        self.send(wire.int_int_struct.pack(_PING, wire.Ping.type))
+        self._loop.call_later(self.timeout / 3, self.ping)
+
+    def _look(self) -> None:
+        """A server that does not answer a greeting is of no use."""
+        if not self.is_open and not self.over.done():
+            self.close()
+
+
+class SimMetadataClient(MetadataClient):
+    """The client of the metadata service in a simulated process."""
+
+    def _new_session(self, tls: Tls | None) -> Any:
+        loop: Any = self.loop
+        world, name = loop.world, loop.name
+        return Session(
+            self.address.hosts,
+            self.session_timeout,
+            world.answered_by_metadata,
+            lambda number: world.sessions.__setitem__(number, name),
+        )

@@ -1,0 +1,120 @@
+"""Whole systems on virtual time: they hold, they are the same again, and a fault in one of their parts is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fencepost.cli import main
+from fencepost.log.roles import leader
+from fencepost.log.rules import Failure
+from fencepost.metadata_service import protocol
+from fencepost.metadata_service.codes import Code
+from fencepost.store.client import replication
+from fencepost.store.client import store as of_client
+from fencepost.store.roles.recoverer import Recoverer
+from fencepost.store.rules.protections import ALL
+from fencepost.world import case, metadata
+from fencepost.world.world import simulate
+
+
+def first_broken(seeds: range) -> str:
+    """The promise that the first of these seeds breaks that breaks one."""
+    return next((outcome.promise for seed in seeds if (outcome := simulate(seed)).promise), "")
+
+
+@pytest.mark.parametrize("seed", [2, 9, 12, 33])
+def test_worlds_keep_their_promises(seed: int) -> None:
+    outcome = simulate(seed)
+    assert not outcome.promise, outcome.what
+    assert outcome.entries and outcome.ledgers
+
+
+def test_a_story_changes_nothing() -> None:
+    told: list[str] = []
+    assert simulate(9, lambda now, who, what: told.append(f"{who} {what}")) == simulate(9)
+    assert any("ledger" in line for line in told)
+
+
+def test_a_seed_is_the_same_world_in_every_process() -> None:
+    """Where strings have other hashes, and so sets of them another order."""
+    command = [sys.executable, "-m", "fencepost", "simulate-world", "--replay", "9", "--json"]
+    environment = {**os.environ, "PYTHONHASHSEED": "5"}
+    made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=120)
+    assert json.loads(made.stdout)["hash"] == simulate(9).hash
+
+
+# -- what is wrong is found -------------------------------------------------------------------------------------------
+
+
+def test_a_metadata_service_that_answers_before_it_commits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = metadata.SimMember._put_into_log
+
+    def answers(member: Any, process: int, asked: Any) -> None:
+        put(member, process, asked)
+        for each in asked if process == member.process else ():
+            item = member._in_flight.get(each.number)
+            if isinstance(each.request, protocol.SetData) and item is not None and item.connection is not None:
+                node = member.tree.nodes.get(each.request.path)
+                if node is not None:
+                    done = protocol.StatOf(member.tree.stat(each.request.path, node))
+                    item.connection.send(protocol.reply(item.xid, member.tree.zxid + 1, Code.OK, done))
+
+    monkeypatch.setattr(metadata.SimMember, "_put_into_log", answers)
+    assert first_broken(range(2, 5)) == "committed"
+
+
+def test_auto_recovery_that_changes_metadata_before_it_has_copied_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def copies_nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(replication, "_copy_all", copies_nothing)
+    assert first_broken(range(2, 6)) == "replication"
+
+
+def test_a_leader_that_goes_on_after_its_ledger_is_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes what it has written for appended."""
+    failed = leader.Leader._write_failed
+
+    def goes_on(role: Any, event: Any, now: int, effects: Any) -> None:
+        if event.ledger == role.ledger and event.failure is Failure.FENCED:
+            role._acknowledge(effects, role.written)
+        failed(role, event, now, effects)
+
+    monkeypatch.setitem(leader._EVENTS, leader.WriteFailed, goes_on)
+    assert first_broken(range(24, 30)) == "no loss"
+
+
+def test_bookies_that_take_adds_after_a_fence_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_store = case.Case.of_store.fget
+    assert of_store is not None
+    protections = ALL.replace(fenced_bookies_refuse=False)
+    monkeypatch.setattr(case.Case, "of_store", property(lambda of: replace(of_store(of), protections=protections)))
+    assert first_broken(range(8, 10)) == "fencing"
+
+
+def test_a_recovery_that_gives_entries_up_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(ledger: int, settings: Any, traces: bool = False) -> Recoverer:
+        return Recoverer(ledger, settings, ALL.replace(negatives_cover_quorum=False), traces)
+
+    monkeypatch.setattr(of_client, "Recoverer", careless)
+    assert first_broken(range(6, 13)) in ("no loss", "quorum")
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_runs_seeds_and_tells_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate-world", "--seeds", "33..33", "--jobs", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("HELD  no promise was broken in 1 seed\nsimulate-world  seeds 33..33\n")
+    assert main(["simulate-world", "--replay", "33"]) == 0
+    told = capsys.readouterr().out
+    assert "network     heals: nothing goes wrong from now on" in told
+    assert "\nHELD  no promise was broken\nsimulate-world  seed 33\n" in told
