@@ -92,7 +92,7 @@ def test_entries_that_come_together_are_given_to_the_role_together(tmp_path: Pat
             if of_log:
                 writer._role.receive = counted
             else:
-                writer._actor._receive = counted
+                writer._calls._receive = counted
             places = await writer.append_many(data)
             assert given == [1000]
             places += await asyncio.gather(*map(writer.append, data))

@@ -57,7 +57,7 @@ class JudgedWriter(LedgerWriter):
     _driver: SimDriver
 
     def _send(self, batch: Any, entries: list[bytes]) -> None:
-        for data in () if self._actor.is_closed else entries:
+        for data in entries:
             self._driver.judge.appended(self.id, bytes(data))
         super()._send(batch, entries)
 

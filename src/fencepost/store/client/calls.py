@@ -51,7 +51,7 @@ def error_of(error: Error, ledger: int) -> errors.StoreError:
     return kind(message.format(ledger))
 
 
-class Calls:
+class Calls(Actor):
     """A role of a ledger at work, whose calls are awaited.
 
     ``confirmed`` and ``appended`` are of a writer, see :class:`.Actor`: they take what is confirmed, and the results of
@@ -67,7 +67,6 @@ class Calls:
         appended: Callable[[Result], None] | None = None,
         closed: StoreError | None = None,
     ) -> None:
-        self.driver = driver
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self.on_failure: list[Callable[[StoreError], None]] = []
@@ -75,20 +74,20 @@ class Calls:
         self.error = closed or IllegalOperationError(f"the handle of ledger {ledger} is closed")
         """Why nothing more comes, once that is so."""
         self._appended = appended
-        self.actor = Actor(driver, role, self._result, self._failed, confirmed)
+        super().__init__(driver, role, confirmed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
         """Ask the role for something. To cancel the future does not stop the call."""
         self.require_open()
         future: asyncio.Future[Any] = self.driver.loop.create_future()
-        self.waiting[self.actor.calls + 1] = future  # the role may answer before its call returns
-        self.actor.call(operation, *arguments)
+        self.waiting[self.calls + 1] = future  # the role may answer before its call returns
+        self.call(operation, *arguments)
         return future
 
     def require_open(self) -> None:
         """Raise ``error`` if the handle is closed, and as :meth:`.Driver.must_work`."""
         self.driver.must_work()
-        if self.actor.is_closed:
+        if self.is_closed:
             raise self.error
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
@@ -99,7 +98,7 @@ class Calls:
 
     def close(self) -> None:
         """The role is gone; calls that are under way raise ``error``."""
-        self.actor.fail(self.error)
+        self.fail(self.error)
 
     def _failed(self, error: StoreError) -> None:
         self.error = error

@@ -365,23 +365,12 @@ class _Question:
 class Actor:
     """A role at work: its events go in one after another, and its effects are carried out.
 
-    ``results`` takes the results of its calls, and ``failed``, once, the error of the calls that are in flight.
     ``confirmed`` takes the last confirmed entry of those that were appended together.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        role: Role,
-        results: Callable[[Result], None],
-        failed: Callable[[StoreError], None],
-        confirmed: Callable[[Confirmed], None] | None = None,
-    ) -> None:
+    def __init__(self, driver: Driver, role: Role, confirmed: Callable[[Confirmed], None] | None = None) -> None:
         self.driver = driver
         self.role = role
-        self.results = results
-        self.failed = failed
-        self._take_confirmed = confirmed
         self.calls = 0
         self._time = driver.loop.time
         self._receive = role.receive
@@ -392,12 +381,13 @@ class Actor:
             Send: self._send,
             SendAdds: self._send_adds,
             SetTimer: self._set_timer,
-            Result: results,
-            Confirmed: self._confirmed,
+            Result: self._result,
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
         }
+        if confirmed is not None:
+            self.carry[Confirmed] = confirmed
         if driver.trace is not None:
             ledger = getattr(role, "ledger", "")
             self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
@@ -406,18 +396,27 @@ class Actor:
         driver.actors[self] = None
         self.deliver(driver.candidates())
 
-    def call(self, operation: str, *arguments: Any) -> int:
-        """Ask the role for something; the token that its result will have. The result may come before this returns."""
+    def _result(self, result: Result) -> None:
+        """Take the result of a call."""
+        raise NotImplementedError
+
+    def _failed(self, error: StoreError) -> None:
+        """Take, once, the error of the calls that are under way."""
+        raise NotImplementedError
+
+    def call(self, operation: str, *arguments: Any) -> None:
+        """Ask the role for something, under the number that is ``calls`` then. The result may come before this
+        returns.
+        """
         self.calls += 1
         self.deliver(Call(self.calls, operation, arguments))
-        return self.calls
 
     def append(self, entries: Sequence[bytes]) -> None:
         """Append entries, under the number that is ``calls`` then."""
         self.calls += 1
         self.deliver(Append(self.calls, entries))
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """The role is gone. What it has sent is on its way."""
         self.is_closed = True
         self.driver.actors.pop(self, None)
@@ -425,8 +424,8 @@ class Actor:
     def fail(self, error: StoreError) -> None:
         """The role can not go on."""
         if not self.is_closed:
-            self.close()
-            self.failed(error)
+            self.leave()
+            self._failed(error)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -463,10 +462,6 @@ class Actor:
         if send.attempt != self._adding.attempt:
             self._adding = _Adding(self, send.attempt)
         connection.send_adds(self._adding, send)
-
-    def _confirmed(self, confirmed: Confirmed) -> None:
-        assert self._take_confirmed is not None
-        self._take_confirmed(confirmed)
 
     def trace_effect(self, effect: Trace) -> None:
         """Write what the role says it does; only if there is a trace."""

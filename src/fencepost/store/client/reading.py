@@ -110,8 +110,8 @@ class Readings:
         self._is_telling = False
         self._answers = Answers()
         self._create_future = self.loop.create_future
-        self._deliver = calls.actor.deliver
-        calls.actor.carry |= {SendReads: self._send, ReadOver: self._over}
+        self._deliver = calls.deliver
+        calls.carry |= {SendReads: self._send, ReadOver: self._over}
         calls.on_failure.append(self._failed)
         self.driver.impatient[self._lose_patience] = None
 
@@ -119,7 +119,7 @@ class Readings:
 
     def read(self, first: int, last: int, mean: int) -> Stretch:
         """Read entries that follow one another. ``mean``: bytes that one is likely to have."""
-        actor = self.calls.actor
+        actor = self.calls
         actor.calls += 1
         if LOOPS.module is None:
             LOOPS.carried(last - first + 1)
@@ -184,7 +184,7 @@ class Readings:
         sees to that.
         """
         self._fail_wanted(error)
-        self.calls.actor.deliver(ForgetReads(0))
+        self.calls.deliver(ForgetReads(0))
 
     def _fail_wanted(self, error: StoreError) -> None:
         self._new = []
@@ -217,7 +217,7 @@ class Readings:
 
     def _tell_answers(self) -> None:
         for event in self._answers.taken():
-            self.calls.actor.deliver(event)
+            self.calls.deliver(event)
 
 
 class Reading:
@@ -246,7 +246,7 @@ class Reading:
     def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
         """A bookie sent entries."""
         readings = self.readings
-        deliver, role = readings.calls.actor.deliver, readings.role
+        deliver, role = readings.calls.deliver, readings.role
         digest_type, loops = role.digests.digest_type.value, LOOPS.module
         if digest_type not in (loops.CRC32C, loops.CRC32) and role.digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
@@ -266,7 +266,7 @@ class Reading:
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """A bookie did not answer."""
-        self.readings.calls.actor.deliver(ReadsAnswered(self.token, bookie, entry_ids, None))
+        self.readings.calls.deliver(ReadsAnswered(self.token, bookie, entry_ids, None))
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """A bookie did not answer a request that was no row."""
@@ -308,7 +308,7 @@ class Stretch(Reading):
         """Nobody wants the entries any more."""
         self.batch.cancel()
         if self.readings.stretches.pop(self.token, None) is not None:
-            self.readings.calls.actor.deliver(ForgetReads(self.token))
+            self.readings.calls.deliver(ForgetReads(self.token))
 
 
 class RowStretch(Stretch):

@@ -41,7 +41,6 @@ class LedgerWriter(Appender[int]):
         closed = LedgerClosedError(f"ledger {ledger} is closed")
         self._calls = Calls(driver, ledger, self._role, self._entries_confirmed, self._not_appended, closed)
         self._calls.on_failure.append(self._failed)
-        self._actor = self._calls.actor
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -101,11 +100,11 @@ class LedgerWriter(Appender[int]):
         return entry
 
     def _refusal(self) -> StoreError | None:
-        return self._calls.error if self._actor.is_closed else None
+        return self._calls.error if self._calls.is_closed else None
 
     def _send(self, batch: Batch, entries: list[bytes]) -> None:
-        batch.token = self._actor.calls + 1  # the role may answer before its call returns
-        self._actor.append(entries)
+        batch.token = self._calls.calls + 1  # the role may answer before its call returns
+        self._calls.append(entries)
 
     def _entries_confirmed(self, confirmed: Confirmed) -> None:
         """Entries are confirmed."""
@@ -130,9 +129,9 @@ class LedgerWriter(Appender[int]):
         Raises :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be
         called again.
         """
-        if not self._actor.is_closed or self._has_failed:
+        if not self._calls.is_closed or self._has_failed:
             await self._ask("close")
-            self._actor.close()
+            self._calls.leave()
         return self.last_add_confirmed
 
     def release(self, error: StoreError | None = None) -> None:
@@ -140,16 +139,16 @@ class LedgerWriter(Appender[int]):
         appends that are under way fail with it.
         """
         if error is None:
-            self._actor.close()
+            self._calls.leave()
         else:
-            self._actor.fail(error)
+            self._calls.fail(error)
 
     async def begin(self, operation: str) -> None:
         """``create`` the ledger, or ``adopt`` it: :class:`fencepost.store.client.store.Store` does it once."""
         try:
             await self._ask(operation)
         except BaseException:
-            self._actor.close()
+            self._calls.leave()
             raise
 
     async def known_to(self) -> str | None:
