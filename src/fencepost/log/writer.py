@@ -62,6 +62,7 @@ class LogWriter(Appender[Position]):
         self._password = password
         self._despite_missing = despite_missing
         self._loop = self._driver.loop
+        # callers' limits are of what they give, and the role counts the headers, too
         of_role = msgspec.structs.replace(settings, most_bytes=settings.most_bytes + settings.most_appends * HEADER)
         self._role = role.Leader(of_role, traces=self._driver.trace is not None)
         self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
