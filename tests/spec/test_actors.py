@@ -197,6 +197,12 @@ class Twice(Role):
     def hold_twice(self) -> None:
         self.later = self.places
 
+    def hold_itself(self) -> None:
+        self.note.marks.append(self.note)  # type: ignore[arg-type]
+
+    def hold_a_set_of_objects(self) -> None:
+        self.later = {Box()}
+
     def hold_a_file(self) -> None:
         self.later = open
 
@@ -218,8 +224,10 @@ class Twice(Role):
     [
         (
             "hold_twice",
-            "a Twice whose attribute later is a dict that is held in two places: hold it in one",
+            "a Twice whose attribute later is a dict that another attribute holds too, or itself: hold it in one",
         ),
+        ("hold_itself", "a Twice whose attribute note is a Note that another attribute holds too, or itself: hold it"),
+        ("hold_a_set_of_objects", "a Twice whose attribute later is a set of objects that change: use a list"),
         ("hold_a_file", "a Twice whose attribute later is a builtin_function_or_method, which Fencepost does not know"),
         ("hold_a_function", "attribute later is the function Twice.hold_a_function.<locals>.<lambda>, which no module"),
         ("grow", "a Twice whose attribute more was not there from the start: assign it in __init__"),
@@ -291,6 +299,19 @@ def test_a_function_of_a_module_is_held_by_its_name() -> None:
     kept = Keeper(None, {}).keep({"how": shown})
     assert show(kept) == f"{{'how': '{__name__}:shown'}}"
     assert Keeper(Role(), {}).restore(kept) == {"how": shown}
+
+
+def test_an_object_that_an_attribute_holds_twice_is_one_object() -> None:
+    note, marks = Note("x"), [1]
+    kept = Keeper(None, {}).keep({"a": note, "b": [marks, note], "c": (marks,)})
+    assert (
+        show(kept)
+        == "{'a': Note(text='x', marks=[]), 'b': [[1], object 1 of these again], 'c': ⟨object 2 of these again⟩}"
+    )
+    restored = Keeper(Role(), {}).restore(kept)
+    assert restored["a"] is restored["b"][1] and restored["c"][0] is restored["b"][0] == [1]
+    assert encode(kept) != encode(Keeper(None, {}).keep({"a": note, "b": [marks, Note("x")], "c": (marks,)}))
+    assert Keeper(None, {}).keep(restored) == kept
 
 
 def test_what_can_not_change_is_kept_once() -> None:

@@ -2,8 +2,9 @@
 
 Lists, deques, arrays and dicts are kept by their contents, in their order; sets by their contents; structs, data
 classes and plain objects by their fields; functions of a module by their names. A value that is kept is immutable and
-has a content of its own, so what is made of it again is a copy. That is why a mutable object is refused that is held
-in two places: a change of one copy would not be one of the other.
+has a content of its own, so what is made of it again is a copy. A mutable object that an attribute holds in several
+places is one object again. Each attribute is a value of its own, so one that two attributes hold is refused: a change
+of one copy would not be one of the other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import sys
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from functools import cache
 from types import FunctionType, MethodType
 from typing import Any
@@ -20,9 +22,10 @@ from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value
 
 _FIXED = "_fixed"
 LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
-METHOD, FUNCTION = ".method", ".function"
+METHOD, FUNCTION, AGAIN = ".method", ".function", ".again"
 """Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name, as that of a
-function is its full name. The first part of an array is the code of its type.
+function is its full name. The first part of an array is the code of its type. Again: the mutable object with this
+number, as they come to an end in an attribute.
 """
 
 _CONTAINERS: dict[type, str] = {list: LIST, deque: DEQUE, array: ARRAY, dict: DICT, set: SET}
@@ -58,6 +61,7 @@ _BRACKETS = {
     ARRAY: "array({})",
     METHOD: "{}",
     FUNCTION: "{}",
+    AGAIN: "object {} of these again",
 }
 
 
@@ -74,38 +78,68 @@ class Keeper:
         self.read_only = read_only
         self._met: dict[int, Any] = {}
         """The mutable objects that it has met, which are kept so that their ids stay their own."""
+        self._numbers: dict[int, int] = {}
+        """Those of them that are kept whole in this attribute, in order."""
+        self._made: list[Any] = []
+        """The mutable objects that were made of this attribute, in order."""
 
-    def keep(self, thing: Any) -> Value:
-        """The value of a thing. Raises :class:`NotAValue`, which says what it is, and why it cannot be one."""
+    def keep(self, attribute: Any) -> Value:
+        """The value of what an attribute holds. Raises :class:`NotAValue`, which says what it is, and why it cannot be
+        one.
+        """
+        self._numbers = {}
+        return self._keep(attribute)
+
+    def _keep(self, thing: Any) -> Value:
         kind: Any = thing.__class__  # of what was read from an actor, the class that it passes for
         if kind is tuple:
-            return tuple([self.keep(part) for part in thing])
+            return tuple([self._keep(part) for part in thing])
         if kind in (frozenset, Set):
-            return Set([self.keep(part) for part in frozenset.__iter__(thing)])
+            return Set(self._members(frozenset.__iter__(thing)))
         if isinstance(thing, MethodType) and thing.__self__ is self.whole:
             return Kept(METHOD, (), (thing.__name__,))
         if kind is FunctionType:
             return self._function(thing)
         if kind in _CONTAINERS:
-            self._meet(thing)
-            return Kept(_CONTAINERS[kind], (), self._contents(thing))
+            return self._mutable(thing, _CONTAINERS[kind], ())
         names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
         if names is None:
             return freeze(thing)
-        if not _is_frozen(kind):
-            self._meet(thing)
         self.classes[full_name(kind)] = kind
-        return Kept(full_name(kind), names, tuple([self.keep(getattr(thing, name)) for name in names]))
+        if _is_frozen(kind):
+            return Kept(full_name(kind), names, self._fields(thing, names))
+        return self._mutable(thing, full_name(kind), names)
+
+    def _mutable(self, thing: Any, kind: str, names: tuple[str, ...]) -> Value:
+        if id(thing) in self._numbers:
+            return Kept(AGAIN, (), (self._numbers[id(thing)],))
+        if id(thing) in self._met:
+            raise NotAValue(f"a {type(thing).__name__} that another attribute holds too, or itself: hold it in one")
+        self._met[id(thing)] = thing
+        kept = Kept(kind, names, self._contents(thing) if kind in _MAKE else self._fields(thing, names))
+        self._numbers[id(thing)] = len(self._numbers)
+        return kept
+
+    def _fields(self, thing: Any, names: tuple[str, ...]) -> tuple[Value, ...]:
+        return tuple([self._keep(getattr(thing, name)) for name in names])
 
     def _contents(self, thing: Any) -> tuple[Value, ...]:
         if isinstance(thing, dict):
-            return tuple([(self.keep(key), self.keep(value)) for key, value in thing.items()])
+            return tuple([(self._keep(key), self._keep(value)) for key, value in thing.items()])
         if isinstance(thing, deque) and thing.maxlen is not None:
             raise NotAValue("a deque with a maxlen")
         if isinstance(thing, array):
             return (thing.typecode, *thing)
-        parts = [self.keep(part) for part in thing]
-        return tuple(canonical(parts) if isinstance(thing, set) else parts)
+        return tuple(
+            canonical(self._members(thing)) if isinstance(thing, set) else [self._keep(part) for part in thing]
+        )
+
+    def _members(self, members: Iterable[Any]) -> list[Value]:
+        """The members of a set, which has no order by which mutable objects could be told apart."""
+        before, kept = len(self._numbers), [self._keep(member) for member in members]
+        if len(self._numbers) > before:
+            raise NotAValue("a set of objects that change: use a list")
+        return kept
 
     def _function(self, thing: Any) -> Value:
         name = full_name(thing)
@@ -113,24 +147,30 @@ class Keeper:
             raise NotAValue(f"the function {thing.__qualname__}, which no module has by this name: define it in one")
         return Kept(FUNCTION, (), (name,))
 
-    def _meet(self, thing: Any) -> None:
-        if id(thing) in self._met:
-            raise NotAValue(f"a {type(thing).__name__} that is held in two places: hold it in one, or copy it")
-        self._met[id(thing)] = thing
-
-    def restore(self, value: Value) -> Any:
+    def restore(self, attribute: Value) -> Any:
         """What was kept as this value: a copy."""
+        self._made = []
+        return self._restore(attribute)
+
+    def _restore(self, value: Value) -> Any:
         if type(value) is tuple:
-            return tuple([self.restore(part) for part in value])
+            return tuple([self._restore(part) for part in value])
         if type(value) is Set:
-            return frozenset([self.restore(part) for part in value])
+            return frozenset([self._restore(part) for part in value])
         if not isinstance(value, Kept):
             return value
         if value.kind == METHOD:
             return getattr(self.whole, value.parts[0])
         if value.kind == FUNCTION:
             return self._named(value.parts[0])
-        parts = [self.restore(part) for part in value.parts]
+        if value.kind == AGAIN:
+            return self._made[value.parts[0]]
+        made = self._new(value, [self._restore(part) for part in value.parts])
+        if value.kind in _MAKE or not _is_frozen(self._class(value.kind)):
+            self._made.append(made)
+        return made
+
+    def _new(self, value: Kept, parts: list[Any]) -> Any:
         make = _MAKE.get(value.kind)
         if make is not None:
             make = _read_only(make) if self.read_only else make
@@ -153,7 +193,7 @@ class Keeper:
         return known
 
     def _is_frozen(self, kind: str) -> bool:
-        return kind in (METHOD, FUNCTION) or (kind not in _MAKE and _is_frozen(self._class(kind)))
+        return kind in (METHOD, FUNCTION) or (kind not in (*_MAKE, AGAIN) and _is_frozen(self._class(kind)))
 
     def _class(self, name: str) -> type:
         """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""
