@@ -54,7 +54,7 @@ def test_entries_that_are_read_together_are_asked_of_one_bookie_and_each_has_its
 def test_where_bookies_have_different_entries_each_is_asked_for_its_own(metadata: LedgerMetadata, singly: bool) -> None:
     for suspects in ("", "a", "abx"):
         story = Story(metadata)
-        story.reader.suspects.update(suspects)
+        story.reader.readings.suspects.update(suspects)
         if singly:
             story.want(*range(12))
         else:
@@ -211,11 +211,11 @@ def test_a_bookie_that_does_not_answer_is_suspect_until_it_does() -> None:
     story = Story(MANY_ENTRIES)
     story.read(0, 9)
     story.give("a", *range(10), code=None)
-    assert story.reader.suspects == {"a"}
+    assert story.reader.readings.suspects == {"a"}
     story.read(10, 19), story.read(20, 29), story.read(30, 39)
     assert "a" not in story.sent, "it is a's turn, and it is passed over"
     story.happen(ReadsAnswered(2, "a", (5,), LACK))
-    assert not story.reader.suspects
+    assert not story.reader.readings.suspects
 
 
 def test_every_answer_tells_a_lac_and_it_never_falls() -> None:

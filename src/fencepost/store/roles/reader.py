@@ -119,25 +119,29 @@ class Reader(OfLedger):
         self.traces = traces
         self.traced_lac = NO_ENTRY_YET
         self.digests = Digests(DigestType.DUMMY, settings.password)
-        self.view = MetadataView(ledger, settings.metadata_retry_delay, watches=True)
         self.status = ReaderStatus.NEW
         self.lac = settings.lac
         self.end: int | None = None
         """The last entry, once the ledger is known to be closed."""
         self.txn = 0
         """The number of the last request."""
-        self.requests: dict[int, LacRead | Poll] = {}
-        """The read of each request that is not answered."""
+        self.requests: dict[int, int | None] = {}
+        """Requests that are not answered: the number of the read of the LAC that each is of, None for the poll."""
         self.opens: list[int] = []
-        self.lac_reads: list[LacRead] = []
+        self.lac_reads: dict[int, LacRead] = {}
+        """By the number of its first request."""
         self.tails: dict[int, list[int]] = {}
         """Entries that are waited for, and the tokens of those who do."""
         self.poll: Poll | None = None
-        self.suspects: set[str] = set()
-        """Bookies that left the last question unanswered."""
-        self.readings = Readings(ledger, self.view, self.suspects, settings.speculation_delay, traces)
+        view = MetadataView(ledger, settings.metadata_retry_delay, watches=True)
+        self.readings = Readings(ledger, view, settings.speculation_delay, traces)
         self.polled = 0
         """How many polls there have been: each goes to the next bookie."""
+
+    @property
+    def view(self) -> MetadataView:
+        """The metadata as they were last seen."""
+        return self.readings.view
 
     def receive(self, event: Event, now: int) -> list[Effect]:
         """Take an event; what is to be done about it."""
@@ -209,31 +213,30 @@ class Reader(OfLedger):
     def _gone(self, effects: list[Effect]) -> None:
         """The ledger was deleted, or has never been: all calls that wait get the error."""
         self.status = ReaderStatus.GONE
-        asking = [token for lac_read in self.lac_reads for token in lac_read.tokens]
+        asking = [token for lac_read in self.lac_reads.values() for token in lac_read.tokens]
         waiting = [token for tokens in self.tails.values() for token in tokens]
         effects.extend(Result(token, error=Error.NO_LEDGER) for token in (*self.opens, *asking, *waiting))
         self.readings.fail(Error.NO_LEDGER, effects)
-        self.opens, self.lac_reads, self.tails, self.poll = [], [], {}, None
+        self.opens, self.lac_reads, self.tails, self.poll = [], {}, {}, None
         self.requests.clear()
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
-    def _send(self, bookie: str, request: Request, operation: LacRead | Poll, effects: list[Effect]) -> None:
+    def _send(self, bookie: str, request: Request, number: int | None, effects: list[Effect]) -> None:
         self.txn += 1
-        self.requests[self.txn] = operation
+        self.requests[self.txn] = number
         effects.append(Send(self.txn, bookie, request))
 
     def _answered(self, event: Received | Unanswered, now: int, effects: list[Effect]) -> None:
-        operation = self.requests.pop(event.txn, None)
         response = event.response if type(event) is Received else None
-        if response is None:
-            self.suspects.add(event.bookie)
-        elif self.suspects:
-            self.suspects.discard(event.bookie)
-        if type(operation) is LacRead:
+        self.readings.hear(event.bookie, response is not None)
+        if event.txn not in self.requests:
+            return
+        number = self.requests.pop(event.txn)
+        if number is not None:
             assert response is None or isinstance(response, ReadLacResponse)
-            self._lac_answered(operation, event.bookie, response, now, effects)
-        elif operation is not None and operation is self.poll:
+            self._lac_answered(number, event.bookie, response, now, effects)
+        else:
             assert response is None or isinstance(response, ReadEntryResponse)
             self._poll_answered(response, now, effects, event.bookie)
 
@@ -292,15 +295,16 @@ class Reader(OfLedger):
             return
         metadata = self.view.known()
         ensemble = current_ensemble(metadata)
-        asked = LacRead(tokens, ensemble, metadata.fragments[-1].first_entry_id, [], [], [])
-        self.lac_reads.append(asked)
+        number = self.txn + 1
+        self.lac_reads[number] = LacRead(tokens, ensemble, metadata.fragments[-1].first_entry_id, [], [], [])
         for bookie in ensemble:
-            self._send(bookie, ReadLac(self.ledger), asked, effects)
+            self._send(bookie, ReadLac(self.ledger), number, effects)
 
     def _lac_answered(
-        self, asked: LacRead, bookie: str, response: ReadLacResponse | None, now: int, effects: list[Effect]
+        self, number: int, bookie: str, response: ReadLacResponse | None, now: int, effects: list[Effect]
     ) -> None:
-        if not any(asked is other for other in self.lac_reads):
+        asked = self.lac_reads.get(number)
+        if asked is None:
             return
         (asked.answered if says_lac(response.code if response else None) else asked.failed).append(bookie)
         if response is not None:
@@ -315,7 +319,7 @@ class Reader(OfLedger):
         verdict = lac_read(asked.answered, asked.failed, asked.ensemble, *quorums)
         if verdict is Verdict.WAITING:
             return
-        self.lac_reads = [other for other in self.lac_reads if other is not asked]
+        del self.lac_reads[number]
         if verdict is Verdict.POSITIVE:
             self._learn(confirmed_before(asked.lacs, asked.first_entry_id, self.protections), now, effects)
             effects.extend(Result(token, self.lac) for token in asked.tokens)
@@ -343,7 +347,7 @@ class Reader(OfLedger):
         self.poll = Poll(self.lac, now + wait)
         self.polled += 1
         request = ReadEntry(self.ledger, NO_ENTRY_YET, previous_lac=self.lac, wait=wait)
-        self._send(bookie, request, self.poll, effects)
+        self._send(bookie, request, None, effects)
 
     def _poll_answered(self, response: ReadEntryResponse | None, now: int, effects: list[Effect], bookie: str) -> None:
         poll, self.poll = self.poll, None

@@ -97,16 +97,17 @@ Asks = dict[str, list[int]]
 
 
 class Readings(OfLedger):
-    """The readings of a reader that are under way. ``suspects``: the bookies that left the last question unanswered.
+    """The readings of a reader that are under way, and the metadata and the bookies as it knows them.
 
     ``delay``: microseconds after which a bookie that has not answered is not waited for alone.
     """
 
-    def __init__(self, ledger: int, view: MetadataView, suspects: set[str], delay: int, traces: bool) -> None:
+    def __init__(self, ledger: int, view: MetadataView, delay: int, traces: bool) -> None:
         self.ledger = ledger
         self.traces = traces
         self.view = view
-        self.suspects = suspects
+        self.suspects: set[str] = set()
+        """Bookies that left the last question unanswered."""
         self.delay = delay
         self.under_way: dict[int, Reading] = {}
         self.doubted: list[tuple[Reading, Search]] = []
@@ -253,13 +254,17 @@ class Readings(OfLedger):
         if self.due is None:
             self._sweep_at(reading.late_at, now, effects)
 
-    def answered(self, event: ReadsAnswered, now: int, effects: list[Effect]) -> bool:
-        """A bookie answered, or did not; whether it sent the entries."""
-        bookie, entry_ids = event.bookie, event.entry_ids
-        if event.code is None:
+    def hear(self, bookie: str, has_answered: bool) -> None:
+        """A bookie answered a question, whatever it was, or did not."""
+        if not has_answered:
             self.suspects.add(bookie)
         elif self.suspects:
             self.suspects.discard(bookie)
+
+    def answered(self, event: ReadsAnswered, now: int, effects: list[Effect]) -> bool:
+        """A bookie answered, or did not; whether it sent the entries."""
+        bookie, entry_ids = event.bookie, event.entry_ids
+        self.hear(bookie, event.code is not None)
         outcome = outcome_of_read(event.code, not event.is_damaged)
         found = outcome is ReadOutcome.FOUND
         if self.traces and (found or outcome is ReadOutcome.NEGATIVE):
