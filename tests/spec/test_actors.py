@@ -293,6 +293,9 @@ def test_values_that_are_kept_have_their_content_in_order() -> None:
     shown = [show(kept(thing)) for thing in ([1, 2], deque([1]), {1: "a"}, {2, 1}, Put(3), Note("x"))]
     assert shown == ["[1, 2]", "deque(1)", "{1: 'a'}", "{1, 2}", "Put(number=3)", "Note(text='x', marks=[])"]
     assert show(kept(array("q", [1, 2]))) == "array('q', 1, 2)"
+    assert show(kept(range(3))) == "range(0, 3, 1)" and Keeper(None, {}).restore(kept(range(3, 0, -1))) == range(
+        3, 0, -1
+    )
 
 
 def test_a_function_of_a_module_is_held_by_its_name() -> None:
@@ -316,8 +319,10 @@ def test_an_object_that_an_attribute_holds_twice_is_one_object() -> None:
 
 def test_what_can_not_change_is_kept_once() -> None:
     keeper = Keeper(Role(), {})
-    fixed = [keeper.is_fixed(keeper.keep(thing)) for thing in (shown, Put(1), (1, Put(1)), array("q", [1]), Note())]
-    assert fixed == [True, True, True, False, False]
+    fixed = [
+        keeper.is_fixed(keeper.keep(thing)) for thing in (shown, Put(1), (1, Put(1)), range(2), array("q", [1]), Note())
+    ]
+    assert fixed == [True, True, True, True, False, False]
 
 
 def test_a_kept_object_is_restored_in_a_process_that_has_not_met_its_class() -> None:

@@ -29,8 +29,8 @@ def actor(make: Callable[..., T]) -> T:
     the state: ``self.writer.epoch`` reads one, ``self.writer.receive(event)`` calls a method, and what that changes is
     changed in the state. Assigning another object of the same class replaces it, as a restart does.
 
-    All attributes are there from the start. They hold values, lists, deques, arrays, dicts, sets, functions of a
-    module, and structs, data classes or plain objects of these. What the object does must follow from its attributes
+    All attributes are there from the start. They hold values, lists, deques, arrays, dicts, sets, ranges, functions of
+    a module, and structs, data classes or plain objects of these. What the object does must follow from its attributes
     and from what it is given.
     """
     return ActorOf(make)  # type: ignore[return-value]

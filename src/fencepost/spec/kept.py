@@ -22,9 +22,10 @@ from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value
 
 _FIXED = "_fixed"
 LIST, DEQUE, ARRAY, DICT, SET = ".list", ".deque", ".array", ".dict", ".set"
-METHOD, FUNCTION, AGAIN = ".method", ".function", ".again"
+METHOD, FUNCTION, RANGE, AGAIN = ".method", ".function", ".range", ".again"
 """Kinds that are no classes of an author. A method is one of the actor itself; its only part is its name, as that of a
-function is its full name. The first part of an array is the code of its type. Again: the mutable object with this
+function is its full name. The first part of an array is the code of its type; those of a range are its
+numbers. Again: the mutable object with this
 number, as they come to an end in an attribute.
 """
 
@@ -61,6 +62,7 @@ _BRACKETS = {
     ARRAY: "array({})",
     METHOD: "{}",
     FUNCTION: "{}",
+    RANGE: "range({})",
     AGAIN: "object {} of these again",
 }
 
@@ -100,6 +102,8 @@ class Keeper:
             return Kept(METHOD, (), (thing.__name__,))
         if kind is FunctionType:
             return self._function(thing)
+        if kind is range:
+            return Kept(RANGE, (), (thing.start, thing.stop, thing.step))
         if kind in _CONTAINERS:
             return self._mutable(thing, _CONTAINERS[kind], ())
         names = None if hasattr(kind, "__value__") else _field_names(thing)  # that is a view of a variable
@@ -163,6 +167,8 @@ class Keeper:
             return getattr(self.whole, value.parts[0])
         if value.kind == FUNCTION:
             return self._named(value.parts[0])
+        if value.kind == RANGE:
+            return range(*value.parts)
         if value.kind == AGAIN:
             return self._made[value.parts[0]]
         made = self._new(value, [self._restore(part) for part in value.parts])
@@ -193,7 +199,7 @@ class Keeper:
         return known
 
     def _is_frozen(self, kind: str) -> bool:
-        return kind in (METHOD, FUNCTION) or (kind not in (*_MAKE, AGAIN) and _is_frozen(self._class(kind)))
+        return kind in (METHOD, FUNCTION, RANGE) or (kind not in (*_MAKE, AGAIN) and _is_frozen(self._class(kind)))
 
     def _class(self, name: str) -> type:
         """The class of a full name: one that was met, or, in another process, one of a module that is loaded."""

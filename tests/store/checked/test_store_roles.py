@@ -20,21 +20,30 @@ COUNTS = {
     "given-up": (63_360, 25),
     "twice-replaced": (111_528, 32),
     "striped": (2_274, 20),
-    "crash": (4_994, 21),
+    "crash": (5_166, 21),
     "recovered": (33_587, 39),
     "recovered-one-of-two": (205_127, 40),
-    "recovered-and-replaced": (180_655, 47),
-    "recovered-and-crash": (353_360, 40),
+    "recovered-and-replaced": (178_349, 47),
+    "recovered-two-entries": (3_330_545, 48),
+    "recovered-and-crash": (378_814, 41),
     "recovered-unanswered": (51_479, 49),
     "reads-ahead": (3_884, 34),
     "striped-and-recovered": (55, 21),
     "recovery-replaces": (297_262, 38),
     "overtaken": (59_309, 67),
     "two-recoveries": (5_643_616, 56),
-    "limbo": (186_069, 40),
+    "limbo": (236_581, 42),
+    "full": (324_336, 48),
+    "deferred": (44_519, 31),
+    "deferred-and-recovered": (40_468, 40),
+    "reader": (46_111, 38),
+    "reader-of-fragments": (214_697, 37),
+    "reader-and-recovery": (129_827, 47),
+    "long-polls": (4_510, 30),
+    "explicit-lac": (35_089, 31),
     "stranger": (737, 29),
 }
-LARGE = {"two-recoveries", "reads-move-on", "lac-of-recovery"}
+LARGE = {"recovered-two-entries", "two-recoveries", "reads-move-on", "lac-of-recovery"}
 
 
 @cache
@@ -75,7 +84,7 @@ def test_it_depends_on_nothing_but_its_state() -> None:
 
 def test_what_is_explored_is_the_roles_that_clients_and_bookies_run() -> None:
     from fencepost.store.bookie import server
-    from fencepost.store.client import store, writer
+    from fencepost.store.client import reader, store, writer
 
-    run = writer.Writer, store.Recoverer, server.Bookie
-    assert run == (roles.Writer, roles.Recoverer, roles.Bookie)
+    run = writer.Writer, store.Recoverer, reader.Reader, server.Bookie
+    assert run == (roles.Writer, roles.Recoverer, roles.Reader, roles.Bookie)

@@ -39,14 +39,26 @@ from fencepost import (
     one_of,
     per_key,
     require,
+    sometimes,
     state,
+    step_invariant,
 )
 from fencepost.protocols.protections import switched_on
 from fencepost.store.entries import Digests, Entry, master_key
-from fencepost.store.messages import NO_ENTRY_YET, AddEntry, AddEntryResponse, ReadEntryResponse, Request, Response
+from fencepost.store.messages import (
+    NO_ENTRY_YET,
+    AddEntry,
+    AddEntryResponse,
+    ReadEntry,
+    ReadEntryResponse,
+    Request,
+    Response,
+)
 from fencepost.store.records import EntryAdded, JournalRecord, LacWritten, LedgerFenced
 from fencepost.store.roles import interface as role
 from fencepost.store.roles.bookie import Bookie
+from fencepost.store.roles.reader import Reader, ReaderSettings, ReaderStatus
+from fencepost.store.roles.reading import Answers
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings, RecoveryStatus
 from fencepost.store.roles.requests import AddRequests, FoundRequests, grouped, is_plain_read
 from fencepost.store.roles.writer import Writer, WriterSettings, WriterStatus
@@ -65,8 +77,8 @@ DIGESTS = Digests(DigestType.DUMMY, b"")
 STRANGER = -1
 """The connection of somebody who is no client of the ledger."""
 
-CREATE, CLOSE, RECOVER, MARK, APPEND = 1, 2, 3, 4, 5
-"""The tokens of calls. Appends have the numbers from the last one on."""
+CREATE, CLOSE, RECOVER, MARK, OPEN, FILL, APPEND, ASK, FORCE, WAIT = 1, 2, 3, 4, 5, 6, 10, 20, 30, 40
+"""The tokens of calls. Those that come several times have the numbers from theirs on."""
 
 
 ONE_COPY: Mapping[str, Any] = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
@@ -84,14 +96,23 @@ class Start(enum.Enum):
     ABANDONED = "the writer has sent all entries, which have come to the first bookie alone, and does nothing more"
 
 
+class Kind(enum.Enum):
+    """The kinds of requests by how their answers come to a role."""
+
+    ADD = "with other adds"
+    READ = "with other reads"
+    OTHER = "by itself"
+
+
 class Awaited(Record):
-    """A request that a client waits for: its number on the wire, that of the client's role, and the entry that it
-    adds.
+    """A request that a client waits for: its number on the wire, that by which its role knows it, and the entry that it
+    adds or reads.
     """
 
     number: int
+    kind: Kind
     txn: int
-    entry_id: int | None
+    entry_id: int = NO_ENTRY_YET
 
 
 class Wire:
@@ -114,7 +135,8 @@ class Desk:
     """What is under way between a client and the metadata service, and what its caller knows.
 
     ``late``: operations that are done later, if at all, which the client has given up. ``confirmed``: the last entry
-    that the caller knows to be safe. ``results``: of calls.
+    that the caller knows to be safe. ``results``: of calls. ``is_notified``: a change of metadata that it ``watches``
+    is to be told. Of a reader: the entries that it has ``found``, and those that it ``denies``.
     """
 
     def __init__(self) -> None:
@@ -124,36 +146,41 @@ class Desk:
         self.timers: frozenset[Any] = frozenset()
         self.confirmed = NO_ENTRY_YET
         self.results: tuple[role.Result, ...] = ()
+        self.watches = self.is_notified = False
+        self.found: frozenset[int] = frozenset()
+        self.denies: frozenset[int] = frozenset()
 
 
 class Disk:
     """A bookie's disk: the records that are durable, as few as tell the same, and those of the journal that are not, in
-    order.
+    order. ``timers``: those of its long polls.
     """
 
     def __init__(self) -> None:
         self.durable: tuple[JournalRecord, ...] = ()
         self.unsynced: tuple[JournalRecord, ...] = ()
+        self.timers: frozenset[tuple[int, int]] = frozenset()
 
 
 def clients(protocol: StoreRoles) -> tuple[ModelValue, ...]:
     """All who have connections to bookies."""
-    return (WRITER, *protocol.recoverers)
+    return (WRITER, *protocol.recoverers, *protocol.readers)
 
 
 def made_durable(durable: tuple[JournalRecord, ...], records: Sequence[JournalRecord]) -> tuple[JournalRecord, ...]:
-    """What a disk tells with these records: one of each kind, and of each entry the last one."""
+    """What a disk tells with these records: one of each kind, of each entry the last one, and the highest LACs."""
     known: dict[tuple[str, int], JournalRecord] = {}
-    lac = NO_ENTRY_YET
     for record in (*durable, *records):
         if isinstance(record, EntryAdded):
             known["entry", record.entry_id] = msgspec.structs.replace(record, recovery=False)
+        if isinstance(record, EntryAdded | LacWritten):
+            told = LacWritten(LEDGER, record.lac, b"" if isinstance(record, EntryAdded) else record.body)
+            place = ("LAC with a body" if told.body else "LAC of entries"), 0
+            highest = known.get(place)
+            if told.lac > (highest.lac if isinstance(highest, LacWritten) else NO_ENTRY_YET):
+                known[place] = told
         else:
             known[type(record).__name__, 0] = record
-        if isinstance(record, EntryAdded | LacWritten):
-            lac = max(lac, record.lac)
-    if lac > NO_ENTRY_YET:
-        known[LacWritten.__name__, 0] = LacWritten(LEDGER, lac, b"")
     return tuple(known[key] for key in sorted(known))
 
 
@@ -173,7 +200,8 @@ class StoreRoles(Protocol):
     name: ClassVar[str] = "store-roles"
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
-    recoverers: tuple[ModelValue, ...] = model_values("r", 0, "the clients that recover the ledger")
+    recoverers: tuple[ModelValue, ...] = model_values("c", 0, "the clients that recover the ledger")
+    readers: tuple[ModelValue, ...] = model_values("r", 0, "the clients that read the ledger")
     start: Start = constant(Start.FRESH, "what has happened at the beginning")
     ensemble_size: int = constant(2, "bookies that entries are striped over")
     write_quorum: int = constant(2, "bookies that an entry is sent to")
@@ -185,9 +213,16 @@ class StoreRoles(Protocol):
     timeouts: int = constant(0, "how many requests are given up, over connections that do not break")
     crashes: int = constant(0, "how often a bookie crashes")
     losses: int = constant(0, "how often a bookie loses its disk, and comes back in limbo")
+    full: int = constant(0, "how often a bookie has no room left, and takes nothing more from the writer")
     strangers: int = constant(0, "entries that somebody without the key wants added")
     lost_answers: int = constant(0, "operations on metadata that are not answered, done or not, or yet to be done")
     reads_in_flight: int = constant(1, "entries that a recovery reads at once")
+    reads: int = constant(1, "how often a reader reads all that it can")
+    polls: int = constant(0, "how often a reader that waits for the next entry asks for it")
+    questions: int = constant(0, "how often a reader asks for the LAC once more")
+    deferred_sync: bool = constant(False, "whether entries are confirmed before they are durable, and forced")
+    explicit_lac: bool = constant(False, "whether the LAC is told by itself where no entry follows")
+    forces: int = constant(0, "how often the writer is asked to force what is confirmed")
     restarts: int = constant(0, "how often a recovery that was overtaken begins anew")
 
     fenced_bookies_refuse: bool = constant(True, "whether a fenced bookie takes recovery adds alone")
@@ -220,7 +255,10 @@ class StoreRoles(Protocol):
 
     writer: Writer = actor(lambda protocol: Writer(LEDGER, protocol.writer_settings, protocol.protections))
     recoverer: PerKey[ModelValue, Recoverer] = per_key(
-        recoverers, actor(lambda protocol, r: Recoverer(LEDGER, protocol.recoverer_settings, protocol.protections))
+        recoverers, actor(lambda protocol, c: Recoverer(LEDGER, protocol.recoverer_settings, protocol.protections))
+    )
+    reader: PerKey[ModelValue, Reader] = per_key(
+        readers, actor(lambda protocol, r: Reader(LEDGER, protocol.reader_settings, protocol.protections))
     )
     bookie: PerKey[ModelValue, Bookie] = per_key(bookies, actor(lambda protocol, b: Bookie(protocol.protections)))
     disk: PerKey[ModelValue, Disk] = per_key(bookies, actor(lambda protocol, b: Disk()))
@@ -238,8 +276,12 @@ class StoreRoles(Protocol):
     crashed: int = state(0)
     lost: int = state(0)
     strange: int = state(0)
+    filled: int = state(0)
     unanswered: int = state(0)
     restarted: int = state(0)
+    forced: int = state(0)
+    read_by: PerKey[ModelValue, int] = per_key(readers, 0)
+    asked_by: PerKey[ModelValue, int] = per_key(readers, 0)
 
     configurations = {
         "default": configuration(doc="a writer with two entries, and two bookies that both must confirm"),
@@ -258,6 +300,7 @@ class StoreRoles(Protocol):
         "recovered-and-replaced": configuration(
             **ONE_COPY, recoverers=1, breaks=1, doc="one copy of two entries, and another bookie to change to"
         ),
+        "recovered-two-entries": configuration(recoverers=1, doc="as recovered, and two entries: a large one"),
         "recovered-and-crash": configuration(**RECOVERED, crashes=1, doc="as recovered, and a bookie crashes"),
         "recovered-unanswered": configuration(
             **ONE_BOOKIE, **RECOVERED, lost_answers=2, doc="one bookie; the metadata service leaves two unanswered"
@@ -282,6 +325,34 @@ class StoreRoles(Protocol):
             start=Start.ABANDONED, recoverers=2, entries=1, doc="two recoveries of what two bookies have: a large one"
         ),
         "limbo": configuration(**RECOVERED, ack_quorum=1, losses=1, doc="a bookie loses its disk"),
+        "full": configuration(
+            **RECOVERED,
+            bookies=3,
+            full=1,
+            doc="one entry; a bookie is full, and is replaced, or takes it from a recovery",
+        ),
+        "deferred": configuration(
+            deferred_sync=True, forces=2, crashes=1, doc="entries are confirmed before they are durable, and forced"
+        ),
+        "deferred-and-recovered": configuration(
+            **ONE_BOOKIE,
+            recoverers=1,
+            deferred_sync=True,
+            forces=1,
+            crashes=1,
+            doc="the same on one bookie, and a recovery",
+        ),
+        "reader": configuration(readers=1, doc="as the default, and somebody reads meanwhile"),
+        "reader-of-fragments": configuration(
+            **ONE_COPY, readers=1, breaks=1, doc="somebody reads what is written to one bookie, and then to another"
+        ),
+        "reader-and-recovery": configuration(
+            **ONE_BOOKIE, recoverers=1, readers=1, doc="one bookie; somebody reads, and somebody recovers the ledger"
+        ),
+        "long-polls": configuration(**ONE_BOOKIE, readers=1, reads=0, polls=2, doc="somebody waits for the next entry"),
+        "explicit-lac": configuration(
+            **ONE_BOOKIE, readers=1, entries=1, questions=1, explicit_lac=True, crashes=1, doc="the LAC by itself"
+        ),
         "stranger": configuration(**ONE_BOOKIE, **RECOVERED, strangers=1, doc="somebody without the key adds an entry"),
         "fenced-bookies-add": configuration(
             LOSS, "a bookie that is fenced takes entries of the writer", **RECOVERED, fenced_bookies_refuse=False
@@ -411,12 +482,19 @@ class StoreRoles(Protocol):
             digest_type=DigestType.DUMMY,
             creation_token=1,
             in_flight_limit=self.in_flight,
+            deferred_sync=self.deferred_sync,
+            explicit_lac_interval=int(self.explicit_lac),
         )
 
     @property
     def recoverer_settings(self) -> RecovererSettings:
         """How the ledger is recovered."""
         return RecovererSettings(in_flight_limit=self.reads_in_flight)
+
+    @property
+    def reader_settings(self) -> ReaderSettings:
+        """How the ledger is read. All happens at time 0, so that a reader takes any bookie for late at any time."""
+        return ReaderSettings(speculation_delay=0, poll_wait=int(self.polls > 0))
 
     @initial
     def the_writer_is_called(self) -> None:
@@ -439,9 +517,13 @@ class StoreRoles(Protocol):
 
     def _give(self, c: ModelValue, event: role.Event) -> None:
         """A client takes an event, and its driver does what comes of it."""
-        client: role.Role = self.writer if c == WRITER else self.recoverer[c]
-        for effect in client.receive(event, 0):
+        for effect in self._role(c).receive(event, 0):
             self._do(c, effect)
+
+    def _role(self, c: ModelValue) -> role.Role:
+        if c == WRITER:
+            return self.writer
+        return self.recoverer[c] if c in self.recoverers else self.reader[c]
 
     def _do(self, c: ModelValue, effect: role.Effect) -> None:
         desk = self.desk[c]
@@ -450,25 +532,52 @@ class StoreRoles(Protocol):
                 for at in range(len(effect.adds)):
                     entry_id = effect.adds.first + at
                     if is_in_write_set(effect.place, entry_id, effect.ensemble_size, effect.write_quorum):
-                        self._send(c, effect.bookie, effect.attempt, effect.adds[at], entry_id)
+                        self._send(c, effect.bookie, effect.adds[at], Kind.ADD, effect.attempt, entry_id)
+            case role.SendReads():
+                for entry_id in effect.entry_ids:
+                    self._send(c, effect.bookie, ReadEntry(LEDGER, entry_id), Kind.READ, effect.reading, entry_id)
             case role.Send():
-                self._send(c, effect.bookie, effect.txn, effect.request)
+                self._send(c, effect.bookie, effect.request, Kind.OTHER, effect.txn)
             case role.CreateMetadata() | role.ReadMetadata() | role.WriteMetadata():
                 desk.operations = (*desk.operations, effect)
             case role.SetTimer():
                 desk.timers = desk.timers | {effect.key}
+            case role.ReadOver():
+                self._over(c, effect)
             case role.Confirmed():
                 assert effect.entry_id > desk.confirmed, "it confirms nothing new"
                 desk.confirmed = effect.entry_id
             case role.Result():
-                desk.results = (*desk.results, effect)
+                if effect.token >= WAIT:
+                    self._waited(c, effect)
+                else:
+                    desk.results = (*desk.results, effect)
             case _:
                 raise AssertionError(f"it wants something done that nobody does: {effect}")
 
-    def _send(self, c: ModelValue, name: str, txn: int, request: Request, entry_id: int | None = None) -> None:
+    def _over(self, r: ModelValue, effect: role.ReadOver) -> None:
+        """Entries that a reader has asked for are there, up to one that can not be had."""
+        desk = self.desk[r]
+        if effect.token > 0:
+            assert desk.found >= {*range(effect.stop)}, "it has what has not come"
+        if effect.error is role.Error.NO_ENTRY:
+            desk.denies = desk.denies | {effect.stop}
+
+    def _waited(self, r: ModelValue, result: role.Result) -> None:
+        """The entry that a reader has waited for can be read, or has come with that news, or will never be."""
+        entry_id = result.token - WAIT
+        if result.value is None:
+            assert self.metadata is not None and end_of(self.metadata) is not None, "it ends what is not closed"
+        elif result.value is not True:
+            assert result.value == data_of(entry_id), "it reads what was not written"
+            self.desk[r].found = self.desk[r].found | {entry_id}
+
+    def _send(
+        self, c: ModelValue, name: str, request: Request, kind: Kind, txn: int, entry_id: int = NO_ENTRY_YET
+    ) -> None:
         wire = self.wire[c][self._bookie_called(name)]
         wire.sent += 1
-        wire.awaited = (*wire.awaited, Awaited(wire.sent, txn, entry_id))
+        wire.awaited = (*wire.awaited, Awaited(wire.sent, kind, txn, entry_id))
         if not wire.is_broken:
             wire.requests = (*wire.requests, (wire.sent, request))
 
@@ -488,6 +597,8 @@ class StoreRoles(Protocol):
                     case role.JournalAdds():
                         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
                         disk.unsynced = (*disk.unsynced, *records)
+                    case role.SetTimer():
+                        disk.timers = disk.timers | {effect.key}
                     case role.Result():
                         assert not effect.error, "it does not do what it is called for"
                     case role.LookUp():
@@ -505,6 +616,16 @@ class StoreRoles(Protocol):
                                 self._answer(b, effect.connection, txn, response)
                     case _:
                         raise AssertionError(f"it wants something done that nobody does: {effect}")
+
+        self._number_from(b)
+
+    def _number_from(self, b: ModelValue) -> None:
+        """Let a bookie number its look-ups from the last long poll, whose timers alone are still set."""
+        bookie, disk = self.bookie[b], self.disk[b]
+        last = max(bookie.polls, default=0)
+        if bookie.number != last:
+            bookie.number = last
+        disk.timers = frozenset(key for key in disk.timers if key[1] in bookie.polls)
 
     def _found(self, b: ModelValue, effect: role.LookUp) -> role.Found:
         entries = self._entries(b)
@@ -562,13 +683,71 @@ class StoreRoles(Protocol):
         self.is_asked_to_close = True
         self._give(WRITER, role.Call(CLOSE, "close"))
 
-    @action(r=recoverers)
-    def recover(self, r: ModelValue) -> None:
+    @action(c=recoverers)
+    def recover(self, c: ModelValue) -> None:
         """Somebody wants the ledger recovered."""
         require(self.metadata is not None)
-        require(self.recoverer[r].status is RecoveryStatus.IDLE)
-        require(not self.desk[r].results)
-        self._give(r, role.Call(RECOVER, "recover"))
+        require(self.recoverer[c].status is RecoveryStatus.IDLE)
+        require(not self.desk[c].results)
+        self._give(c, role.Call(RECOVER, "recover"))
+
+    @action
+    def force(self) -> None:
+        """Somebody wants what is confirmed to be durable."""
+        require(self.forces > 0)
+        require(self.writer.status is WriterStatus.OPEN)
+        require(self.writer.adds.confirmed > self.writer.lac)
+        require(len(self.writer.forces) == 0 and self.forced < self.forces)
+        self.forced += 1
+        self._give(WRITER, role.Call(FORCE + self.forced, "force"))
+
+    @action(r=readers)
+    def open(self, r: ModelValue) -> None:
+        """Somebody opens the ledger to read it."""
+        require(self.metadata is not None)
+        require(self.reader[r].status is ReaderStatus.NEW)
+        self._give(r, role.Call(OPEN, "open"))
+
+    @action(r=readers)
+    def read(self, r: ModelValue) -> None:
+        """Somebody reads all that can be read, together or each entry by itself, and one more if that is asked for."""
+        reader = self.reader[r]
+        require(self.read_by[r] < self.reads)
+        require(reader.status is ReaderStatus.OPEN)
+        last = max(reader.lac, NO_ENTRY_YET if reader.end is None else reader.end)
+        require(last > NO_ENTRY_YET)
+        self.read_by[r] += 1
+        together = one_of((True, False))
+        if together:
+            self._give(r, role.ReadEntries(self.read_by[r], 0, last))
+        else:
+            self._give(r, role.WantEntries(tuple(range(last + 1))))
+
+    @action(r=readers)
+    def ask_for_lac(self, r: ModelValue) -> None:
+        """Somebody wants to know how far the ledger can be read by now."""
+        require(self.asked_by[r] < self.questions)
+        require(self.reader[r].status is ReaderStatus.OPEN)
+        self.asked_by[r] += 1
+        self._give(r, role.Call(ASK + self.asked_by[r], "lac"))
+
+    @action(r=readers)
+    def wait_for_entry(self, r: ModelValue) -> None:
+        """Somebody waits for the entry after the last that can be read."""
+        reader = self.reader[r]
+        require(reader.polled < self.polls)
+        require(reader.status is ReaderStatus.OPEN)
+        require(reader.end is None)
+        require(len(reader.tails) == 0)
+        self._give(r, role.Call(WAIT + reader.lac + 1, "tail", (reader.lac + 1,)))
+
+    @action(r=readers)
+    def change_is_told(self, r: ModelValue) -> None:
+        """A reader that watches the metadata hears that they have changed."""
+        desk = self.desk[r]
+        require(desk.is_notified)
+        desk.is_notified = False
+        self._give(r, role.MetadataChanged(LEDGER))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -616,29 +795,41 @@ class StoreRoles(Protocol):
         while alike < len(wire.answers) and _are_alike(asked, wire.answers[0], wire.answers[alike]):
             alike += 1
         count = one_of(range(1, alike + 1))
-        _, response = wire.answers[0]
-        answered = tuple(asked[number] for number, _ in wire.answers[:count])
-        wire.answers = wire.answers[count:]
-        wire.awaited = tuple(one for one in wire.awaited if one not in answered)
-        if isinstance(response, AddEntryResponse):
-            self._answered(c, b, answered, response.code)
-        else:
-            self._give(c, role.Received(answered[0].txn, b.name, response))
+        taken, wire.answers = wire.answers[:count], wire.answers[count:]
+        answered = [(asked[number], response) for number, response in taken]
+        wire.awaited = tuple(one for one in wire.awaited if all(one != other for other, _ in answered))
+        self._answered(c, b, answered)
 
-    def _answered(self, c: ModelValue, b: ModelValue, adds: Sequence[Awaited], code: Code | None) -> None:
-        """A bookie has answered adds of one attempt, or has not."""
-        entry_ids = tuple(one.entry_id for one in adds if one.entry_id is not None)
-        self._give(c, role.AddsAnswered(b.name, entry_ids, code, adds[0].txn))
+    def _answered(self, c: ModelValue, b: ModelValue, answered: Sequence[tuple[Awaited, Response | None]]) -> None:
+        """Answers of a bookie that are alike come to a client together; or (None) it gives up waiting for them."""
+        first, response = answered[0]
+        if first.kind is Kind.ADD:
+            entry_ids = tuple(one.entry_id for one, _ in answered)
+            code = response.code if isinstance(response, AddEntryResponse) else None
+            self._give(c, role.AddsAnswered(b.name, entry_ids, code, first.txn))
+        elif first.kind is Kind.READ:
+            self._reads_answered(c, b, answered)
+        elif response is None:
+            self._give(c, role.Unanswered(first.txn, b.name))
+        else:
+            self._give(c, role.Received(first.txn, b.name, response))
+
+    def _reads_answered(self, r: ModelValue, b: ModelValue, answered: Sequence[tuple[Awaited, Any]]) -> None:
+        desk, answers = self.desk[r], Answers()
+        for one, response in answered:
+            entry = answers.add(self.reader[r].digests, one.txn, b.name, (LEDGER, one.entry_id), response)
+            if entry is not None:
+                assert _is_entry(entry, one.entry_id), "it reads what was not written"
+                desk.found = desk.found | {one.entry_id}
+        for event in answers.taken():
+            self._give(r, event)
 
     def _unanswered(self, c: ModelValue, b: ModelValue, awaited: Sequence[Awaited]) -> None:
         """A client gives up waiting."""
-        for is_add, some in groupby(awaited, lambda one: one.entry_id is not None):
-            if is_add:
-                for _, adds in groupby(some, lambda one: one.txn):
-                    self._answered(c, b, [*adds], None)
-            else:
-                for one in some:
-                    self._give(c, role.Unanswered(one.txn, b.name))
+        for (kind, _), some in groupby(awaited, lambda one: (one.kind, one.txn)):
+            together = [(one, None) for one in some]
+            assert kind is not Kind.OTHER or len(together) == 1
+            self._answered(c, b, together)
 
     @action(c=clients, b=bookies)
     def request_is_given_up(self, c: ModelValue, b: ModelValue) -> None:
@@ -672,8 +863,8 @@ class StoreRoles(Protocol):
         wire = self.wire[c][b]
         require(wire.is_broken)
         awaited, wire.awaited, wire.is_broken = wire.awaited, (), False
-        self._unanswered(c, b, awaited)
         self._give(c, role.Disconnected(b.name))
+        self._unanswered(c, b, awaited)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -708,6 +899,11 @@ class StoreRoles(Protocol):
         }
 
     @action(b=bookies)
+    def poll_is_over(self, b: ModelValue) -> None:
+        """A long poll has waited long enough at a bookie."""
+        self._ask(b, role.TimerFired(one_of(self.disk[b].timers)))
+
+    @action(b=bookies)
     def bookie_crashes(self, b: ModelValue) -> None:
         """A bookie crashes, and is back with what was durable, and perhaps more of its journal."""
         require(self.crashed < self.crashes)
@@ -725,7 +921,7 @@ class StoreRoles(Protocol):
         for c in clients(self):
             wire = self.wire[c][b]
             wire.late = ()
-            if wire.awaited:
+            if wire.sent:
                 self._break(wire)
         self.bookie[b] = Bookie(self.protections)
 
@@ -743,6 +939,13 @@ class StoreRoles(Protocol):
             self._ask(b, role.Call(MARK, "enter limbo" if mark is Mark.LIMBO else "fence", (LEDGER,)))
         if self.disk[b].unsynced:
             self._sync(b, len(self.disk[b].unsynced))
+
+    @action(b=bookies)
+    def bookie_is_full(self, b: ModelValue) -> None:
+        """A bookie keeps what room there is for recoveries."""
+        require(self.filled < self.full)
+        self.filled += 1
+        self._ask(b, role.Call(FILL, "read only", (True,)))
 
     @action(b=bookies)
     def stranger_adds(self, b: ModelValue) -> None:
@@ -768,11 +971,19 @@ class StoreRoles(Protocol):
                 if not takes_update(operation.version, self.version, self.protections):
                     return role.Outcome.BAD_VERSION, -1, None
                 self.metadata, self.version = operation.metadata, self.version + 1
+                self._notify()
                 return role.Outcome.OK, self.version, None
             case _:
                 if self.metadata is None:
                     return role.Outcome.NO_LEDGER, -1, None
                 return role.Outcome.OK, self.version, self.metadata
+
+    def _notify(self) -> None:
+        """Tell those who watch that the metadata have changed."""
+        for r in self.readers:
+            desk = self.desk[r]
+            if desk.watches:
+                desk.watches, desk.is_notified = False, True
 
     @action(c=clients, by="metadata")
     def metadata_are_asked(self, c: ModelValue) -> None:
@@ -780,6 +991,8 @@ class StoreRoles(Protocol):
         desk = self.desk[c]
         require(len(desk.operations) > 0)
         operation, desk.operations = desk.operations[0], desk.operations[1:]
+        if isinstance(operation, role.ReadMetadata) and operation.watch:
+            desk.watches = True
         outcome, version, metadata = self._carried_out(operation)
         answer = role.MetadataAnswer(operation.txn, outcome, version, metadata)  # type: ignore[attr-defined]
         if one_of((False, True) if self.unanswered < self.lost_answers else (False,)):
@@ -823,8 +1036,28 @@ class StoreRoles(Protocol):
         if key[0] == "restart":
             require(self.restarted < self.restarts)
             self.restarted += 1
+        elif key[0] == "poll":
+            require(self.reader[c].polled < self.polls)
         desk.timers = desk.timers - {key}
         self._give(c, role.TimerFired(key))
+
+    # -- what must be possible -----------------------------------------------------------------------------------------
+
+    @sometimes(c=recoverers)
+    def recoveries_keep_entries(self, c: ModelValue) -> bool:
+        """A recovery can close the ledger with an entry that it has found."""
+        return any(not result.error and result.value.last_entry >= 0 for result in self.desk[c].results)
+
+    @sometimes(r=readers)
+    def readers_find_entries(self, r: ModelValue) -> bool:
+        """A reader can find an entry."""
+        return len(self.desk[r].found) > 0
+
+    @sometimes(when=lambda protocol: protocol.closing and protocol.start is Start.FRESH)
+    def writers_close(self) -> bool:
+        """The writer can close the ledger behind all entries."""
+        told = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
+        return told == [self.entries - 1]
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
@@ -838,14 +1071,22 @@ class StoreRoles(Protocol):
     def confirmed_entries_are_in_the_ledger(self) -> bool:
         """A closed ledger has every entry that was confirmed to the caller."""
         end = None if self.metadata is None else end_of(self.metadata)
-        return end is None or end >= self.desk[WRITER].confirmed
+        return end is None or end >= self._safe()
+
+    def _safe(self) -> int:
+        """The last entry that the caller knows to be safe: one that is confirmed, or forced."""
+        desk = self.desk[WRITER]
+        if not self.deferred_sync:
+            return desk.confirmed
+        told = [result for result in desk.results if result.token == CLOSE or result.token > FORCE]
+        return max((result.value for result in told if not result.error), default=NO_ENTRY_YET)
 
     @invariant(entry_id=lambda protocol: range(protocol.entries), when=lambda protocol: not protocol.losses)
     def confirmed_entries_are_durable(self, entry_id: int) -> bool:
         """An entry that was confirmed to the caller is durable on an ack quorum of its bookies, as long as no disk is
         lost.
         """
-        if self.desk[WRITER].confirmed < entry_id:
+        if self._safe() < entry_id:
             return True
         assert self.metadata is not None
         return is_committed(self._copies(self.metadata, entry_id), self.ack_quorum)
@@ -869,7 +1110,7 @@ class StoreRoles(Protocol):
         """A ledger that its writer has closed ends at the last entry that was confirmed, as its caller is told."""
         told = [result.value for result in self.desk[WRITER].results if result.token == CLOSE and not result.error]
         end = None if self.metadata is None else end_of(self.metadata)
-        return not told or told == [end] == [self.desk[WRITER].confirmed]
+        return not told or told == [end] == [self._safe()]
 
     @invariant
     def every_append_is_answered(self) -> bool:
@@ -904,9 +1145,9 @@ class StoreRoles(Protocol):
             if isinstance(response, AddEntryResponse):
                 if response.code is Code.FENCED and not self._is_fenced(b):
                     return False
-                if response.code is Code.OK and response.entry_id not in entries:
+                if response.code is Code.OK and response.entry_id not in entries and not self.deferred_sync:
                     return False
-            elif isinstance(response, ReadEntryResponse) and response.code is Code.OK:
+            elif isinstance(response, ReadEntryResponse) and response.body is not None:
                 entry = DIGESTS.open_entry(response.body, LEDGER)
                 if entry is None or entry.entry_id not in entries:
                     return False
@@ -916,19 +1157,19 @@ class StoreRoles(Protocol):
         """Whether it is durable that a bookie is fenced."""
         return LedgerFenced(LEDGER) in self.disk[b].durable
 
-    @invariant(r=recoverers)
-    def recoveries_read_when_the_writer_is_fenced_off(self, r: ModelValue) -> bool:
+    @invariant(c=recoverers)
+    def recoveries_read_when_the_writer_is_fenced_off(self, c: ModelValue) -> bool:
         """A recovery reads only once bookies that are not fenced cannot make an ack quorum of any write set."""
-        recoverer = self.recoverer[r]
+        recoverer = self.recoverer[c]
         if recoverer.status not in (RecoveryStatus.READING, RecoveryStatus.CLOSING):
             return True
         fenced = [b.name for b in self.bookies if self._is_fenced(b)]
         return covers_ensemble(fenced, recoverer.ensemble, self.write_quorum, self.ack_quorum)
 
-    @invariant(r=recoverers)
-    def recoveries_know_the_end(self, r: ModelValue) -> bool:
+    @invariant(c=recoverers)
+    def recoveries_know_the_end(self, c: ModelValue) -> bool:
         """Who has recovered the ledger is told how it is closed."""
-        told = [result.value for result in self.desk[r].results if not result.error]
+        told = [result.value for result in self.desk[c].results if not result.error]
         return not told or (told == [self.metadata] and told[0].status is LedgerStatus.CLOSED)
 
     @invariant(b=bookies)
@@ -940,12 +1181,36 @@ class StoreRoles(Protocol):
         ledger = self.bookie[b].ledgers.get(LEDGER)
         return end is None or ledger is None or ledger.lac <= end
 
+    @invariant(r=readers)
+    def readers_find_what_is_confirmed(self, r: ModelValue) -> bool:
+        """A reader, who asks only for what it takes for confirmed, is never told that there is no such entry."""
+        return len(self.desk[r].denies) == 0
+
+    @invariant(r=readers)
+    def no_dirty_reads(self, r: ModelValue) -> bool:
+        """An entry that a reader has found is not cut off when the ledger is closed."""
+        end = None if self.metadata is None else end_of(self.metadata)
+        return end is None or all(entry_id <= end for entry_id in self.desk[r].found)
+
+    @step_invariant(b=bookies)
+    def no_lac_of_a_bookie_falls(self, after: StoreRoles, b: ModelValue) -> bool:
+        """A reader that has read up to the LAC of a bookie is never told a lower one, unless the bookie has started
+        anew.
+        """
+        if after.crashed > self.crashed or after.lost > self.lost:
+            return True
+        before, now = (each.bookie[b].ledgers.get(LEDGER) for each in (self, after))
+        return before is None or (now is not None and now.lac >= before.lac)
+
     @invariant(c=clients)
     def who_waits_is_answered(self, c: ModelValue) -> bool:
         """A client that waits for the metadata service, or for bookies, has asked."""
         desk = self.desk[c]
         asks_service = len(desk.operations) + len(desk.answers) + len(desk.timers) > 0
         asks_bookies = any(self.wire[c][b].awaited for b in self.bookies)
+        if c in self.readers:
+            reader = self.reader[c]
+            return asks_service or asks_bookies or not (reader.opens or reader.lac_reads or reader.readings.under_way)
         if c != WRITER:
             status = self.recoverer[c].status
             if status in (RecoveryStatus.FENCING, RecoveryStatus.READING):
@@ -971,8 +1236,8 @@ def _kind(numbered: tuple[int, Request]) -> type[role.Event] | None:
 
 
 def _are_alike(asked: Mapping[int, Awaited], one: tuple[int, Response], other: tuple[int, Response]) -> bool:
-    """Whether two answers are to adds of the same attempt, with the same code."""
+    """Whether two answers may come together: to adds, or to reads, of which a role knows by the same number."""
     (number, first), (other_number, second) = one, other
-    if not isinstance(first, AddEntryResponse) or not isinstance(second, AddEntryResponse):
+    if asked[number].kind is Kind.OTHER or asked[number].kind is not asked[other_number].kind:
         return False
-    return first.code is second.code and asked[number].txn == asked[other_number].txn
+    return asked[number].txn == asked[other_number].txn and first.code is second.code
