@@ -20,8 +20,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " readers of ledgers and logs, and auto-recovery."
     )
     simulating.add(parser.add_argument_group("what is simulated"), "seeds", "jobs", "replay", run="world")
-    simulating.add(parser.add_argument_group("results"), "json")
-    parser.set_defaults(without=[], trace=None)
+    simulating.add(parser.add_argument_group("results"), "json", "trace", runs="worlds")
+    parser.set_defaults(without=[])
 
 
 def run(given: argparse.Namespace) -> int:

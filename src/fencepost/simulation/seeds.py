@@ -152,9 +152,15 @@ def traced(file: RunsFile, run: str) -> SimTrace:
     """The trace to give to a run, for a file of many."""
 
     def emit(
-        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+        node: str,
+        incarnation: int,
+        seq: int,
+        action: str,
+        subject: str | None,
+        parameters: Mapping[str, Any],
+        actor: str = "",
     ) -> None:
-        file.emit(run, node, incarnation, seq, action, subject, parameters)
+        file.emit(run, node, incarnation, seq, action, subject, parameters, actor=actor)
 
     return SimTrace(emit)
 

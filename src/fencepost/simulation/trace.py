@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-Emit: TypeAlias = Callable[[str, int, int, str, str | None, Mapping[str, Any]], None]
-"""Takes an event: the node, its incarnation, its number from 1 on, the action, the subject and the parameters."""
+from fencepost.tracing.event import ENDED
+from fencepost.tracing.writer import NOTHING
+
+Emit: TypeAlias = Callable[..., None]
+"""Takes an event: the node, its incarnation, its number from 1 on, the action, the subject and the parameters; and the
+actor, where a process has several.
+"""
 
 
 class SimTrace:
@@ -17,15 +23,54 @@ class SimTrace:
         self.is_read = emit is not None
         self._numbers: dict[str, tuple[int, int]] = {}
 
+    @contextmanager
+    def held(self) -> Iterator[SimTrace]:
+        """A trace whose events are given on at the end: what takes them may ask for the time, or for random bytes."""
+        emit, events = self._emit, list[tuple[Any, ...]]()
+        if emit is None:
+            yield self
+            return
+        try:
+            yield SimTrace(lambda *event: events.append(event))
+        finally:
+            for event in events:
+                emit(*event)
+
     def started(self, node: str, kind: str) -> None:
         """A process has begun, perhaps once more."""
         incarnation = self._numbers.get(node, (0, 0))[0] + 1
         self._numbers[node] = incarnation, 0
         self.node_did(node, "started", {"kind": kind})
 
-    def node_did(self, node: str, action: str, parameters: Mapping[str, Any], subject: str | None = None) -> None:
+    def node_did(
+        self, node: str, action: str, parameters: Mapping[str, Any], subject: str | None = None, actor: str = ""
+    ) -> None:
         """A process has done something; ``subject`` is the ledger that it is about, None for all of them."""
         if self._emit is not None:
             incarnation, number = self._numbers[node]
             self._numbers[node] = incarnation, number + 1
-            self._emit(node, incarnation, number + 1, action, subject, parameters)
+            self._emit(node, incarnation, number + 1, action, subject, parameters, *([actor] if actor else []))
+
+
+class NodeTrace:
+    """The trace of one process, as a :class:`fencepost.tracing.TraceWriter` has it."""
+
+    def __init__(self, trace: SimTrace, node: str, kind: str) -> None:
+        self.node = node
+        self._trace = trace
+        trace.started(node, kind)
+
+    def emit(
+        self,
+        action: str,
+        subject: str | int | None = None,
+        parameters: Mapping[str, Any] = NOTHING,
+        state: object = None,
+        actor: str = "",
+    ) -> None:
+        """See :class:`fencepost.tracing.TraceWriter`, as below."""
+        about = None if subject is None else str(subject)
+        self._trace.node_did(self.node, action, parameters, about, actor)
+
+    def close(self, parameters: Mapping[str, Any] = NOTHING) -> None:
+        self._trace.node_did(self.node, ENDED, parameters)

@@ -92,7 +92,7 @@ class Served(asyncio.Protocol):
         self._transport = transport
         self.bookies.connections[self.number] = self
         client, number = transport.get_extra_info("peername")
-        self.bookies.labels[self.number] = f"{client}>{self.name}#{number}"
+        self.bookies.labels[self.number] = f"{client}:{number}"
 
     def connection_lost(self, error: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""

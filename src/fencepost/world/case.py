@@ -129,7 +129,7 @@ MOST = {
     "power_failures": 1.0,
     "member_crashes": 1.5,
     "client_crashes": 1.5,
-    "lost_bookies": 0.6,
+    "lost_bookies": 2.0,
     "pauses": 2.0,
     "partitions": 1.5,
     "cut_off_clients": 2.0,
@@ -154,7 +154,8 @@ def drawn(seed: int) -> Case:
     write_quorum = (2, 3, 3, 3)[int(random() * 4)]
     ack_quorum = 2
     ensemble = write_quorum + (random() < 0.3)
-    lost = int(random() * ack_quorum)
+    replicators = (0, 1, 2, 2)[int(random() * 4)]
+    lost = 1 if replicators and random() < 0.7 else 0
     return Case(
         seed=seed,
         members=(1, 3, 3, 3)[int(random() * 4)],
@@ -166,10 +167,10 @@ def drawn(seed: int) -> Case:
         owners=1 + int(random() * 2),
         heirs=int(random() * 2.5),
         followers=int(random() * 2),
-        logs=int(random() * 2.5),
-        writers=1 + int(random() * 2.5),
+        logs=int(random() * 3),
+        writers=1 + int(random() * 3),
         readers=int(random() * 2),
-        replicators=1 + int(random() * 2),
+        replicators=replicators,
         lost=lost,
         rates=tuple((kind, rate) for kind, most in MOST.items() if (rate := some(most, 0.6))),
         slow=some(0.1, 0.5),

@@ -11,6 +11,7 @@ from fencepost.log.sim.judge import judge as judge_log
 from fencepost.metadata_service.tree import Node, Transaction
 from fencepost.quorum.sim.judge import Violation as QuorumViolation
 from fencepost.simulation.streams import Streams
+from fencepost.simulation.trace import NodeTrace, SimTrace
 from fencepost.store.entries import Digests, master_key
 from fencepost.store.metadata import paths, serialization
 from fencepost.store.sim.bookie import BookieProcess
@@ -40,11 +41,11 @@ class Surroundings(Environment):
     replicators: list[Process]
     """The processes of auto-recovery, which have no end."""
 
-    def __init__(self, case: Case, report: Report | None) -> None:
+    def __init__(self, case: Case, report: Report | None, trace: SimTrace | None) -> None:
         self.plan = case
         self.report = report
         self.uri = f"zk://{','.join(f'h{each}:{metadata.PORT}' for each in range(1, case.members + 1))}{metadata.ROOT}"
-        super().__init__(case.of_store, None, None)
+        super().__init__(case.of_store, None, trace)
         self.by_rows = False
         self.digests = Digests(case.digest, PASSWORD)
         self.sessions: dict[int, str] = {}
@@ -57,10 +58,14 @@ class Surroundings(Environment):
         self.error: Exception | None = None
         """What was raised somewhere first, and must not be."""
         self.restarts = case.stream("restarts").random
-        self.quorum = metadata.Quorum(self, case.of_quorum, self.schedule, self._changed)
+        self.quorum = metadata.Quorum(self, case.of_quorum, self.schedule, self._changed, self.trace)
         for number in range(1, case.bookies + 1):
             name = f"b{number}"
             self.bookies.add(BookieProcess(name, self, case.stream(name)))
+
+    def trace_of(self, node: str, kind: str) -> NodeTrace | None:
+        """The trace of a process that begins; None if nobody reads it."""
+        return NodeTrace(self.trace, node, kind) if self.trace.is_read else None
 
     @property
     def processes(self) -> list[Process]:

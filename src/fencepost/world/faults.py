@@ -139,7 +139,7 @@ class Faults:
         leading = [each for each in clients if each.name in leaders]
         client = self._one(leading if leading and self.random() < 0.7 else clients)
         if client is not None:
-            until = world.schedule.now + int(100_000 + 1_900_000 * self.random())
+            until = world.schedule.now + int(300_000 + 2_200_000 * self.random())
             world.happened(client.name, f"does not reach the metadata service until {until / 1000:.3f} ms")
             for member in world.quorum.members:
                 world.streams.clog(client.name, member.name, until)

@@ -24,6 +24,7 @@ from fencepost.quorum.sim.case import Case
 from fencepost.quorum.sim.host import SimHost
 from fencepost.quorum.sim.hosts import Hosts
 from fencepost.simulation.schedule import Schedule
+from fencepost.simulation.trace import SimTrace
 from fencepost.world.process import World, WorldLoop
 
 PORT = 2181
@@ -43,6 +44,8 @@ class SimMember(Member):
 
     def begin(self, contents: Contents) -> None:
         """See :class:`.Member`."""
+        trace: Any = self.host.environment.world.trace_of(self.host.name, "metadata")
+        self.trace = trace
         self.state = contents.state[0] if contents.state else b""
         contents.state = contents.state[1:]
         super().begin(contents)
@@ -145,10 +148,11 @@ class MetadataHost(SimHost):
 class Quorum(Hosts):
     """The members, and what is between them. ``changed`` hears of each change once."""
 
-    def __init__(self, world: World, case: Case, schedule: Schedule, changed: Changed) -> None:
-        super().__init__(
-            case, ALL, lambda now, where, what: world.happened(where.partition(":")[0], what), None, schedule
-        )
+    def __init__(self, world: World, case: Case, schedule: Schedule, changed: Changed, trace: SimTrace) -> None:
+        def report(now: int, where: str, what: str) -> None:
+            world.happened(where.partition(":")[0], what)
+
+        super().__init__(case, ALL, report, trace if trace.is_read else None, schedule)
         self.world = world
         self.changed = changed
         self.zxid = 0

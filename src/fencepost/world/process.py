@@ -16,6 +16,9 @@ class World(Protocol):
     sessions: dict[int, str]
     """Whose each session with the metadata service is."""
 
+    def trace_of(self, node: str, kind: str) -> Any:
+        """The trace of a process that begins; None if nobody reads it."""
+
     def happened(self, who: str, what: str) -> None:
         """Something happens that the story tells."""
 

@@ -78,6 +78,8 @@ class Programs:
 
     def __init__(self, world: Surroundings) -> None:
         self.world = world
+        self.connected = 0
+        """How many clients have connected: each has a name of its own in traces."""
 
     async def connect(self, name: str) -> JudgedClient:
         """A client that has connected, however long that takes."""
@@ -92,7 +94,9 @@ class Programs:
                     operation_timeout=CLIENTS.metadata_timeout,
                 )
                 await metadata.instance_id()
-                driver = SimDriver(metadata, CLIENTS)
+                self.connected += 1
+                trace: Any = world.trace_of(f"{name} {self.connected}", "client")
+                driver = SimDriver(metadata, CLIENTS, trace)
                 driver.judge, driver.failed_by = world.judge, lambda error: world.raised(name, error)
                 driver._stops.append(metadata.listen(driver._session_changed))
                 driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
@@ -226,13 +230,14 @@ class Programs:
                 history.leader = name
                 self.world.happened(name, f"leads {history.name} as {own}")
                 count, appends = 0, list[asyncio.Task[bool]]()
-                for _ in range(1 + int(random.random() * 40)):
+                pause = (0.005, 0.02, 0.1)[int(random.random() * 3)]
+                for _ in range(1 + int(random.random() * 60)):
                     some = [f"{own}-{count + each}" for each in range(1 + int(random.random() ** 2 * 8))]
                     count += len(some)
                     appends += (asyncio.create_task(self._append(writer, history, each)) for each in some)
-                    if random.random() < 0.3:
+                    if random.random() < 0.2:
                         await asyncio.gather(*appends)
-                    await asyncio.sleep(random.random() ** 2 * 0.1)
+                    await asyncio.sleep(random.random() * pause)
                     if self.world.has_healed or any(each.done() and not each.result() for each in appends):
                         break
                 await asyncio.gather(*appends)

@@ -66,8 +66,8 @@ class Outcome:
 class World(Surroundings):
     """Everything there is in a run."""
 
-    def __init__(self, case: Case, report: Report | None = None) -> None:
-        super().__init__(case, report)
+    def __init__(self, case: Case, report: Report | None = None, trace: SimTrace | None = None) -> None:
+        super().__init__(case, report, trace)
         self.programs = Programs(self)
         self.operator = Process(self, "operator", self.programs.initialise)
         self.users = self._users()
@@ -161,19 +161,22 @@ class World(Surroundings):
             raise Violation("liveness", f"{after} not everything is closed, read and replicated")
 
 
-def simulate(case: Case | int, report: Report | None = None) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process."""
+def simulate(case: Case | int, report: Report | None = None, trace: SimTrace | None = None) -> Outcome:
+    """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process, told
+    and traced or not.
+    """
     case = drawn(case) if isinstance(case, int) else case
     logged = logging.root.manager.disable
     logging.disable()  # what processes say of their troubles
     try:
-        world = World(case, report)
-        with interposed(world.schedule, f"{case.seed} world"), LOOPS.without():
-            try:
-                return world.run()
-            finally:
-                for loop in world.streams.loops:
-                    loop.abandon()
+        with (trace or SimTrace()).held() as held:
+            world = World(case, report, held)
+            with interposed(world.schedule, f"{case.seed} world"), LOOPS.without():
+                try:
+                    return world.run()
+                finally:
+                    for loop in world.streams.loops:
+                        loop.abandon()
     finally:
         logging.disable(logged)
 
@@ -188,7 +191,7 @@ class Campaign(seeds.Campaign[Outcome]):
 
     def simulated(self, seed: int, trace: SimTrace | None) -> seeds.Run[Outcome]:
         """See :class:`.seeds.Campaign`."""
-        return run_of(simulate(seed))
+        return run_of(simulate(seed, trace=trace))
 
 
 def run_of(outcome: Outcome) -> seeds.Run[Outcome]:
