@@ -253,6 +253,8 @@ class Member(Service):
                 self._in_flight[asked.number] = item
         unsent = [each for each in unsent if each[1].number in self._in_flight]
         self._report_heard()
+        if not unsent:  # nor is there a batch without records
+            return
         if node.leads:
             self._put_into_log(self.process, [asked for _, asked in unsent])
         else:

@@ -1,0 +1,42 @@
+"""Members of the metadata service on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from fencepost.simulation.interposed import interposed
+from fencepost.world.case import drawn
+from fencepost.world.process import Process
+from fencepost.world.session import Session
+from fencepost.world.world import World
+
+
+def ran(world: World, program: Coroutine[Any, Any, None], until: int) -> World:
+    """Members that were started, and a client that does something meanwhile."""
+    with interposed(world.schedule, "members"):
+        for member in world.quorum.members:
+            member.start()
+        Process(world, "client", lambda: program).start()
+        world.schedule.go_on(until)
+        for loop in world.streams.loops:
+            loop.abandon()
+    return world
+
+
+def test_clients_that_leave_before_there_is_a_leader_do_no_harm() -> None:
+    """They wanted sessions, and the leader has nothing to put into the log for them."""
+
+    async def come_and_go() -> None:
+        sessions = [Session(f"h{number}:2181", 1.0, lambda zxid: None, lambda number: None) for number in (1, 2, 3)]
+        for session in sessions:
+            session.start_async()
+        await asyncio.sleep(0.05)
+        for session in sessions:
+            session.stop()
+
+    world = ran(World(replace(drawn(16), rates=(), slow=0.0, loss=0.0)), come_and_go(), 1_000_000)
+    assert world.error is None
+    assert any(member.replica.leads for member in world.quorum.members)
