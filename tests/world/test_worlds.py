@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from docs.documents import EXAMPLES
 
 from fencepost.cli import main
+from fencepost.client import Client
 from fencepost.log.roles import leader
 from fencepost.log.rules import Failure
 from fencepost.metadata_service import protocol
@@ -67,6 +71,20 @@ def test_a_seed_is_the_same_world_in_every_process() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "5"}
     made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=120)
     assert json.loads(made.stdout)["hash"] == simulate(9).hash
+
+
+def test_programs_of_ones_own_take_part_and_what_they_assert_is_a_promise() -> None:
+    orders = runpy.run_path(str(EXAMPLES / "simulated_orders.py"))["orders"]
+    told: list[str] = []
+    outcome = simulate(9, lambda now, who, what: told.append(f"{who} {what}"), programs={"orders": orders})
+    assert not outcome.promise and any(line.endswith("by orders") for line in told)
+
+    async def doubts(client: Client, random: Random) -> None:
+        if await client.log("orders").chain():
+            raise ValueError("there is a chain")
+
+    outcome = simulate(9, programs={"orders": orders, "doubter": doubts})
+    assert (outcome.promise, outcome.what) == ("sanity", "doubter raises ValueError: there is a chain")
 
 
 # -- what is wrong is found -------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from fencepost.simulation.streams import Streams
 from fencepost.simulation.trace import NodeTrace, SimTrace
 from fencepost.store.entries import Digests, master_key
 from fencepost.store.metadata import paths, serialization
+from fencepost.store.records import EntryAdded
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.judge import Violation
 from fencepost.world import metadata
 from fencepost.world.bookies import Bookies
-from fencepost.world.case import CLIENTS, PASSWORD, Case
+from fencepost.world.case import CLIENTS, Case
 from fencepost.world.judge import LedgerJudge, LogHistory
 from fencepost.world.process import Process
 
@@ -47,7 +48,7 @@ class Surroundings(Environment):
         self.uri = f"zk://{','.join(f'h{each}:{metadata.PORT}' for each in range(1, case.members + 1))}{metadata.ROOT}"
         super().__init__(case.of_store, None, trace)
         self.by_rows = False
-        self.digests = Digests(case.digest, PASSWORD)
+        self.of_ledgers: dict[int, Digests] = {}
         self.sessions: dict[int, str] = {}
         self.ledgers: list[int] = []
         """Those that were created for themselves, not for a log."""
@@ -79,7 +80,7 @@ class Surroundings(Environment):
 
     def new_judge(self) -> LedgerJudge:
         """See :class:`.Environment`."""
-        return LedgerJudge(master_key(PASSWORD))
+        return LedgerJudge()
 
     def new_network(self) -> Any:
         """See :class:`.Environment`."""
@@ -127,6 +128,9 @@ class Surroundings(Environment):
                 continue
             before = None if old is None else serialization.from_bytes(old.data or b"")
             after = serialization.from_bytes(new.data or b"")
+            if before is None:
+                self.judge.created(ledger, master_key(after.password or b""))
+                self.of_ledgers[ledger] = Digests(after.digest_type, after.password or b"")
             ensembles = "; ".join(f"{each.first_entry_id}: {' '.join(each.ensemble)}" for each in after.fragments)
             self.happened("metadata", f"ledger {ledger} is {after.status.value}, {ensembles}, by {who}")
             self.judge.metadata_written(who, ledger, before, after)
@@ -154,6 +158,11 @@ class Surroundings(Environment):
             self.raised(history.name, broken)
 
     # -- the environment of bookies ------------------------------------------------------------------------------------
+
+    def entry_durable(self, bookie: str, record: EntryAdded) -> None:
+        """See :class:`.Environment`. Each ledger has digests of its own."""
+        self.digests = self.of_ledgers[record.ledger]
+        super().entry_durable(bookie, record)
 
     def bookie_gone(self, name: str) -> None:
         """See :class:`.Environment`."""

@@ -9,24 +9,24 @@ from fencepost.store.sim.judge import History, Judge, Violation
 
 
 class Histories(dict[int, History]):
-    """The history of each ledger from its first mention on. All have one key."""
-
-    def __init__(self, key: bytes) -> None:
-        super().__init__()
-        self.key = key
+    """The history of each ledger from its first mention on: bookies are asked of one before it is there."""
 
     def __missing__(self, ledger: int) -> History:
-        self[ledger] = History(self.key)
+        self[ledger] = History(b"")
         return self[ledger]
 
 
 class LedgerJudge(Judge):
     """The judge of all ledgers. ``found`` is the first violation: whoever it is raised in may swallow it."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.ledgers = Histories(key)
+        self.ledgers = Histories()
         self.found: Violation | None = None
+
+    def created(self, ledger: int, key: bytes) -> None:
+        """See :class:`.Judge`."""
+        self.ledgers[ledger].key = key
 
     def _broken(self, promise: str, what: str) -> NoReturn:
         violation = Violation(promise, what)

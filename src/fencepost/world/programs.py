@@ -73,6 +73,10 @@ class JudgedClient(Client):
     writers = JudgedWriter
 
 
+Program = Callable[[JudgedClient, Random], Coroutine[Any, Any, None]]
+"""What a client does, with chances of its own; again and again, whatever of Fencepost's errors it ends with."""
+
+
 class Programs:
     """The programs. Each is a coroutine that is run by a process, once more after a crash."""
 
@@ -106,9 +110,7 @@ class Programs:
                     await metadata.close()
                 await asyncio.sleep(PAUSE)
 
-    def client(
-        self, name: str, does: Callable[[JudgedClient, Random], Coroutine[Any, Any, None]]
-    ) -> Callable[[], Coroutine[Any, Any, None]]:
+    def client(self, name: str, does: Program) -> Callable[[], Coroutine[Any, Any, None]]:
         """The program of a client that does something until the faults are over, whatever fails meanwhile."""
         starts = 0
 
@@ -218,7 +220,7 @@ class Programs:
 
     # -- logs ----------------------------------------------------------------------------------------------------------
 
-    def write_log(self, name: str, history: LogHistory) -> Callable[[JudgedClient, Random], Coroutine[Any, Any, None]]:
+    def write_log(self, name: str, history: LogHistory) -> Program:
         """A program that appends to a log whenever it leads it."""
 
         async def write(client: JudgedClient, random: Random) -> None:
@@ -253,7 +255,7 @@ class Programs:
             return False
         return True
 
-    def read_log(self, name: str, history: LogHistory) -> Callable[[JudgedClient, Random], Coroutine[Any, Any, None]]:
+    def read_log(self, name: str, history: LogHistory) -> Program:
         """A program that reads a log from its beginning, again and again."""
 
         async def read(client: JudgedClient, random: Random) -> None:
@@ -323,18 +325,18 @@ class Programs:
             await self._read_ledger(client, ledger)
 
     async def _read_ledger(self, client: JudgedClient, ledger: int) -> None:
-        judge = self.world.judge
-        try:
-            metadata = await client.recover_ledger(ledger, password=PASSWORD)
+        judge, entry_id = self.world.judge, 0
+        with suppress(NoSuchLedgerError):
+            password = (await client.ledger_metadata(ledger)).password or b""
+            metadata = await client.recover_ledger(ledger, password=password)
             judge.ended("audit", ledger, metadata.last_entry)
-            async with client.open_ledger(ledger, password=PASSWORD) as reader:
-                for entry_id in range(metadata.last_entry + 1):
-                    judge.read("audit", ledger, entry_id, await reader.read_entry(entry_id))
-        except NoSuchEntryError:
-            judge.missing("audit", ledger, entry_id)
-            raise
-        except NoSuchLedgerError:
-            return
+            async with client.open_ledger(ledger, password=password) as reader:
+                try:
+                    for entry_id in range(metadata.last_entry + 1):
+                        judge.read("audit", ledger, entry_id, await reader.read_entry(entry_id))
+                except NoSuchEntryError:
+                    judge.missing("audit", ledger, entry_id)
+                    raise
 
     async def _await_replicas(self, client: JudgedClient) -> None:
         """Wait until no ledger names a bookie that is gone for good."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from fencepost.log.sim.environment import Broken
@@ -20,10 +22,14 @@ from fencepost.world.case import DEADLINE, HEAL, Case, drawn
 from fencepost.world.environment import Report, Surroundings
 from fencepost.world.faults import Faults
 from fencepost.world.process import Process
-from fencepost.world.programs import Programs
+from fencepost.world.programs import Program, Programs
 
 LIMIT = 3_000_000
 """Events after which a run is given up: something goes round in circles."""
+
+
+NOTHING_MORE: Mapping[str, Program] = MappingProxyType({})
+"""No programs besides those of every world."""
 
 
 class NoProtections(Record):
@@ -66,11 +72,18 @@ class Outcome:
 class World(Surroundings):
     """Everything there is in a run."""
 
-    def __init__(self, case: Case, report: Report | None = None, trace: SimTrace | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        report: Report | None = None,
+        trace: SimTrace | None = None,
+        programs: Mapping[str, Program] = NOTHING_MORE,
+    ) -> None:
         super().__init__(case, report, trace)
         self.programs = Programs(self)
         self.operator = Process(self, "operator", self.programs.initialise)
         self.users = self._users()
+        self.users += (Process(self, name, self.programs.client(name, does)) for name, does in programs.items())
         self.replicators = self._replicators()
         self.audit = Process(self, "audit", self.programs.audit)
 
@@ -161,16 +174,22 @@ class World(Surroundings):
             raise Violation("liveness", f"{after} not everything is closed, read and replicated")
 
 
-def simulate(case: Case | int, report: Report | None = None, trace: SimTrace | None = None) -> Outcome:
+def simulate(
+    case: Case | int,
+    report: Report | None = None,
+    trace: SimTrace | None = None,
+    programs: Mapping[str, Program] = NOTHING_MORE,
+) -> Outcome:
     """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process, told
-    and traced or not.
+    and traced or not. ``programs``: those of more clients, by their names. One that raises what is no error of
+    Fencepost's breaks the promise of ``sanity``.
     """
     case = drawn(case) if isinstance(case, int) else case
     logged = logging.root.manager.disable
     logging.disable()  # what processes say of their troubles
     try:
         with (trace or SimTrace()).held() as held:
-            world = World(case, report, held)
+            world = World(case, report, held, programs)
             with interposed(world.schedule, f"{case.seed} world"), LOOPS.without():
                 try:
                     return world.run()
