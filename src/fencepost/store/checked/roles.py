@@ -136,7 +136,8 @@ class Desk:
 
     ``late``: operations that are done later, if at all, which the client has given up. ``confirmed``: the last entry
     that the caller knows to be safe. ``results``: of calls. ``is_notified``: a change of metadata that it ``watches``
-    is to be told. Of a reader: the entries that it has ``found``, and those that it ``denies``.
+    is to be told. Of a reader: the ``reads`` under way of several entries, each with the last that could be read when
+    it began, the entries that it has ``found``, and those that it ``denies``.
     """
 
     def __init__(self) -> None:
@@ -147,6 +148,7 @@ class Desk:
         self.confirmed = NO_ENTRY_YET
         self.results: tuple[role.Result, ...] = ()
         self.watches = self.is_notified = False
+        self.reads: frozenset[tuple[int, int]] = frozenset()
         self.found: frozenset[int] = frozenset()
         self.denies: frozenset[int] = frozenset()
 
@@ -285,6 +287,7 @@ class StoreRoles(Protocol):
 
     configurations = {
         "default": configuration(doc="a writer with two entries, and two bookies that both must confirm"),
+        "no-room": configuration(**ONE_BOOKIE, in_flight=1, doc="one bookie, and no room for two entries"),
         "replaced": configuration(bookies=3, breaks=1, doc="as the default, and another bookie to change to"),
         "one-of-two": configuration(bookies=3, ack_quorum=1, breaks=1, doc="the same, and one confirmation is enough"),
         "given-up": configuration(bookies=3, timeouts=1, doc="the same as replaced, and the answer comes too late"),
@@ -309,11 +312,17 @@ class StoreRoles(Protocol):
             **ONE_BOOKIE, recoverers=1, reads_in_flight=2, doc="one bookie; a recovery reads two entries at once"
         ),
         "striped-and-recovered": configuration(
-            **STRIPED,
+            **STRIPED, recoverers=1, doc="each of two entries on one of two bookies, and a recovery"
+        ),
+        "copies-striped": configuration(
             start=Start.ABANDONED,
-            recoverers=1,
+            bookies=3,
+            ensemble_size=3,
+            ack_quorum=1,
             entries=3,
-            doc="three entries that are striped and recovered",
+            in_flight=3,
+            recoverers=1,
+            doc="two copies of three entries, striped over three bookies, of which one has what it is to have",
         ),
         "recovery-replaces": configuration(
             start=Start.ABANDONED, recoverers=1, bookies=3, timeouts=1, doc="a recovery that takes another bookie"
@@ -343,6 +352,9 @@ class StoreRoles(Protocol):
             doc="the same on one bookie, and a recovery",
         ),
         "reader": configuration(readers=1, doc="as the default, and somebody reads meanwhile"),
+        "reader-of-one-of-two": configuration(
+            readers=1, entries=1, ack_quorum=1, timeouts=1, doc="one entry, which a bookie that is asked may lack"
+        ),
         "reader-of-fragments": configuration(
             **ONE_COPY, readers=1, breaks=1, doc="somebody reads what is written to one bookie, and then to another"
         ),
@@ -351,7 +363,13 @@ class StoreRoles(Protocol):
         ),
         "long-polls": configuration(**ONE_BOOKIE, readers=1, reads=0, polls=2, doc="somebody waits for the next entry"),
         "explicit-lac": configuration(
-            **ONE_BOOKIE, readers=1, entries=1, questions=1, explicit_lac=True, crashes=1, doc="the LAC by itself"
+            **ONE_BOOKIE,
+            readers=1,
+            entries=1,
+            questions=1,
+            explicit_lac=True,
+            crashes=1,
+            doc="one entry on one bookie, whose LAC is told by itself",
         ),
         "stranger": configuration(**ONE_BOOKIE, **RECOVERED, strangers=1, doc="somebody without the key adds an entry"),
         "fenced-bookies-add": configuration(
@@ -557,11 +575,20 @@ class StoreRoles(Protocol):
 
     def _over(self, r: ModelValue, effect: role.ReadOver) -> None:
         """Entries that a reader has asked for are there, up to one that can not be had."""
-        desk = self.desk[r]
+        desk, readable = self.desk[r], self._readable(r)
         if effect.token > 0:
             assert desk.found >= {*range(effect.stop)}, "it has what has not come"
+            ((_, readable),) = over = {one for one in desk.reads if one[0] == effect.token}
+            desk.reads = desk.reads - over
         if effect.error is role.Error.NO_ENTRY:
             desk.denies = desk.denies | {effect.stop}
+        elif effect.error and not (self.broken or self.given_up or self.crashed or self.lost):
+            assert effect.stop > readable, "it fails without a reason"
+
+    def _readable(self, r: ModelValue) -> int:
+        """The last entry that a reader takes for one that can be read."""
+        reader = self.reader[r]
+        return max(reader.lac, NO_ENTRY_YET if reader.end is None else reader.end)
 
     def _waited(self, r: ModelValue, result: role.Result) -> None:
         """The entry that a reader has waited for can be read, or has come with that news, or will never be."""
@@ -594,9 +621,11 @@ class StoreRoles(Protocol):
                 match effect:
                     case role.Journal():
                         disk.unsynced = (*disk.unsynced, effect.record)
+                        assert effect.position == len(disk.unsynced), "it does not count its records"
                     case role.JournalAdds():
                         records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
                         disk.unsynced = (*disk.unsynced, *records)
+                        assert effect.position == len(disk.unsynced), "it does not count its records"
                     case role.SetTimer():
                         disk.timers = disk.timers | {effect.key}
                     case role.Result():
@@ -710,18 +739,15 @@ class StoreRoles(Protocol):
 
     @action(r=readers)
     def read(self, r: ModelValue) -> None:
-        """Somebody reads all that can be read, together or each entry by itself, and one more if that is asked for."""
-        reader = self.reader[r]
+        """Somebody reads all entries, together or each by itself, be it that they can be read or not."""
         require(self.read_by[r] < self.reads)
-        require(reader.status is ReaderStatus.OPEN)
-        last = max(reader.lac, NO_ENTRY_YET if reader.end is None else reader.end)
-        require(last > NO_ENTRY_YET)
+        require(self.reader[r].status is ReaderStatus.OPEN)
         self.read_by[r] += 1
-        together = one_of((True, False))
-        if together:
-            self._give(r, role.ReadEntries(self.read_by[r], 0, last))
+        if one_of((True, False)):
+            self.desk[r].reads = self.desk[r].reads | {(self.read_by[r], self._readable(r))}
+            self._give(r, role.ReadEntries(self.read_by[r], 0, self.entries - 1))
         else:
-            self._give(r, role.WantEntries(tuple(range(last + 1))))
+            self._give(r, role.WantEntries(tuple(range(self.entries))))
 
     @action(r=readers)
     def ask_for_lac(self, r: ModelValue) -> None:
@@ -1046,7 +1072,8 @@ class StoreRoles(Protocol):
     @sometimes(c=recoverers)
     def recoveries_keep_entries(self, c: ModelValue) -> bool:
         """A recovery can close the ledger with an entry that it has found."""
-        return any(not result.error and result.value.last_entry >= 0 for result in self.desk[c].results)
+        told = [result.value for result in self.desk[c].results if not result.error]
+        return not self.is_asked_to_close and any(metadata.last_entry >= 0 for metadata in told)
 
     @sometimes(r=readers)
     def readers_find_entries(self, r: ModelValue) -> bool:
@@ -1210,7 +1237,9 @@ class StoreRoles(Protocol):
         asks_bookies = any(self.wire[c][b].awaited for b in self.bookies)
         if c in self.readers:
             reader = self.reader[c]
-            return asks_service or asks_bookies or not (reader.opens or reader.lac_reads or reader.readings.under_way)
+            if reader.readings.under_way:
+                return asks_bookies or len(desk.operations) + len(desk.answers) > 0
+            return asks_service or asks_bookies or not (reader.opens or reader.lac_reads or reader.readings.wanted)
         if c != WRITER:
             status = self.recoverer[c].status
             if status in (RecoveryStatus.FENCING, RecoveryStatus.READING):
