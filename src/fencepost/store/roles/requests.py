@@ -5,12 +5,14 @@ rows (:mod:`fencepost.store.rows.requests`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-import msgspec
+from dataclasses import dataclass
 
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse, Request
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
+
+_set = object.__setattr__
+"""Sets what never changes after that."""
 
 
 def is_plain_read(request: Request) -> bool:
@@ -20,40 +22,35 @@ def is_plain_read(request: Request) -> bool:
     return type(request) is ReadEntry and request.entry_id >= 0 and not request.fence and request.previous_lac is None
 
 
-class AddRequests(msgspec.Struct, frozen=True, eq=False):
+@dataclass(frozen=True, eq=False, repr=False, init=False, slots=True)
+class AddRequests:
     """Adds of one ledger with the same master key and flags (:class:`fencepost.store.roles.interface.Adds`), each with
     its number.
     """
 
     requests: Sequence[tuple[int, AddEntry]]
+    ledger: int
+    master_key: bytes
+    recovery: bool
+    deferred_sync: bool
+    lac: int
+    low: int
+    high: int
 
-    @property
-    def ledger(self) -> int:
-        return self.requests[0][1].ledger
-
-    @property
-    def master_key(self) -> bytes:
-        return self.requests[0][1].master_key
-
-    @property
-    def recovery(self) -> bool:
-        return self.requests[0][1].recovery
-
-    @property
-    def deferred_sync(self) -> bool:
-        return self.requests[0][1].deferred_sync
-
-    @property
-    def lac(self) -> int:
-        return max(request.lac for _, request in self.requests)
-
-    @property
-    def low(self) -> int:
-        return min(self.entry_ids())
-
-    @property
-    def high(self) -> int:
-        return max(self.entry_ids())
+    def __init__(self, requests: Sequence[tuple[int, AddEntry]]) -> None:
+        like = requests[0][1]
+        low = high = like.entry_id
+        lac = like.lac
+        for _, request in requests[1:]:
+            low, high, lac = min(low, request.entry_id), max(high, request.entry_id), max(lac, request.lac)
+        _set(self, "requests", requests)
+        _set(self, "ledger", like.ledger)
+        _set(self, "master_key", like.master_key)
+        _set(self, "recovery", like.recovery)
+        _set(self, "deferred_sync", like.deferred_sync)
+        _set(self, "lac", lac)
+        _set(self, "low", low)
+        _set(self, "high", high)
 
     def __repr__(self) -> str:
         return f"adds of {len(self)} entries from {self.low} to {self.high}"
