@@ -1,7 +1,8 @@
 """The roles of the store themselves: what its clients and its bookies run, explored state by state.
 
 Nothing is written again here. There is the very :class:`fencepost.store.roles.writer.Writer`, a
-:class:`fencepost.store.roles.recoverer.Recoverer` for each client that recovers the ledger, and a
+:class:`fencepost.store.roles.recoverer.Recoverer` for each client that recovers the ledger, a
+:class:`fencepost.store.roles.reader.Reader` for each that reads it, and a
 :class:`fencepost.store.roles.bookie.Bookie` for each bookie. Every step gives one of them an event, or lets the world
 around it go on. `store` says the same by the rules alone; here the order counts in which the roles call them, with
 their own requests and answers under way.
@@ -9,9 +10,11 @@ their own requests and answers under way.
 The world is a driver's. What goes over a connection comes in its order, several adds at once or one after another. A
 connection that breaks loses the answers on their way; requests may still come. A journal becomes durable up to any
 record, and a crash leaves a bookie any beginning of what was not durable yet. A write of metadata is done at one time
-and answered at another, or not answered. A client that crashes is one that does nothing more.
+and answered at another, or not answered. A client that crashes is one that does nothing more. Time stands still: a
+timer that is set may fire, and a reader may take any bookie for late.
 
-A bookie counts the records of its journal. Here it counts from those that are durable.
+A bookie numbers the records of its journal and its look-ups. Here it numbers records from those that are durable, and
+look-ups from the long polls that wait.
 """
 
 from __future__ import annotations
@@ -197,7 +200,7 @@ def entries_of(records: Iterable[JournalRecord]) -> dict[int, bytes]:
 
 
 class StoreRoles(Protocol):
-    """The life of one ledger, by the roles that run: its writer, clients that recover it, and bookies."""
+    """The life of one ledger, by the roles that run: its writer, clients that recover it or read it, and bookies."""
 
     name: ClassVar[str] = "store-roles"
 
