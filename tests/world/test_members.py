@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from fencepost.simulation.interposed import interposed
 from fencepost.world.case import drawn
@@ -40,3 +44,29 @@ def test_clients_that_leave_before_there_is_a_leader_do_no_harm() -> None:
     world = ran(World(replace(drawn(16), rates=(), slow=0.0, loss=0.0)), come_and_go(), 1_000_000)
     assert world.error is None
     assert any(member.replica.leads for member in world.quorum.members)
+
+
+def test_what_a_stopped_process_was_about_to_do_is_left_without_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(100)
+
+    world = World(replace(drawn(16), rates=()))
+    with interposed(world.schedule, "stopped"):
+        process = Process(world, "client", waits)
+        process.start()
+        world.schedule.go_on(1_000)
+        assert process.loop is not None
+        process.loop.stop(2_000)
+        for loop in world.streams.loops:
+            loop.abandon()
+    del world, process, loop
+    gc.collect()
+    assert not complaints

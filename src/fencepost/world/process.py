@@ -57,6 +57,11 @@ class WorldLoop(ProcessLoop):
         else:
             self._held.append((call, arguments))
 
+    def abandon(self) -> None:
+        """See :class:`.SimLoop`. A process that was stopped for longer than the run goes on for that."""
+        self._held = None
+        super().abandon()
+
     def did(self) -> None:
         """See :class:`.SimLoop`."""
         self.world.events += 1
