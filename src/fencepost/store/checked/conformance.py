@@ -50,6 +50,13 @@ itself: then there is no version.
 """
 
 
+class _Bookies(dict[str, Any]):
+    """The bookies of the protocol, by the names that they have in a trace."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NotCovered(f"{name} is named, and is no bookie of the ledger")
+
+
 class StoreConformance(Conformance):
     """One ledger in one run."""
 
@@ -309,7 +316,7 @@ class StoreConformance(Conformance):
         """See :class:`Conformance`."""
         assert isinstance(protocol, RunningStore)
         self.follower_limit = protocol.readable_ids[-1] - 1
-        self.b = {name: protocol.bookies[place] for name, place in self.bookies.items()}
+        self.b = _Bookies({name: protocol.bookies[place] for name, place in self.bookies.items()})
         self.c = {client: protocol.clients[place] for client, place in self.clients.items()}
         self.unseen = protocol.clients[len(self.clients)]
         self.f = {reading: protocol.followers[place] for reading, place in self.followers.items()}
