@@ -114,7 +114,7 @@ class Watched(SimNetwork):
         super().request(client, server_name, txn, request)
         connection = client.connections[server_name]
         if connection.open:
-            codec = v2 if connection.wire.version_2 and v2.speaks(request) else v3
+            codec = connection.wire.codec_of(request)
             self.recording.passed(
                 "request", server_name, self.label(connection.number), codec.encode_request(txn, request)[LENGTH_SIZE:]
             )

@@ -26,9 +26,9 @@ PROTECTIONS: list[tuple[str, str, int, str, str]] = [
         "client_sends_recovery_read_requests",
         "require(fenced is Verdict.POSITIVE)",
     ),
-    ("recovery_reads_fence", "races", 69, "bookie_sends_read_response", "fenced is False before"),
-    ("recovery_starts_at_fragment", "everything", 169, "client_sends_recovery_read_requests", ".last_read is"),
-    ("recovery_reads_stay", "everything", 23, "client_sends_recovery_read_requests", "the protocol sends to"),
+    ("recovery_reads_fence", "races", 78, "bookie_sends_read_response", "fenced is False before"),
+    ("recovery_starts_at_fragment", "everything", 16, "client_sends_recovery_read_requests", ".last_read is"),
+    ("recovery_reads_stay", "everything", 4, "client_sends_recovery_read_requests", "the protocol sends to"),
     (
         "recovery_keeps_fragments",
         "everything",
@@ -38,11 +38,11 @@ PROTECTIONS: list[tuple[str, str, int, str, str]] = [
     ),
     ("negatives_cover_quorum", "races", 3, "recovery_client_closes_ledger", "require(may_close("),
     ("write_back_before_close", "races", 2, "recovery_client_closes_ledger", "require(may_close("),
-    ("conditional_updates", "everything", 6, "metadata_written", "require(takes_update("),
+    ("conditional_updates", "everything", 4, "metadata_written", "require(takes_update("),
     ("confirmations_withdrawn", "everything", 16, "client_confirms", ".lac is"),
     ("confirmed_in_order", "races", 14, "client_confirms", ".lac is"),
     ("lac_waits_for_change", "everything", 1, "client_confirms", ".lac is"),
-    ("recovery_freezes_lac", "races", 25, "client_writes_back_entry", "the protocol sends Add"),
+    ("recovery_freezes_lac", "races", 19, "client_writes_back_entry", "the protocol sends Add"),
     ("limbo_is_unknown", "everything", 31, "bookie_answers_reader", "require(found or not ("),
     ("keys_are_checked", "races", 3, "bookie_sends_add_confirmed_response", "nobody has sent"),
 ]
@@ -51,7 +51,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     (
         "adds are answered before they are durable",
         "everything",
-        6,
+        54,
         "recovery_client_receives_add_confirmed_response",
         "nobody has sent",
     ),
@@ -90,7 +90,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     (
         "a fenced bookie refuses recovery adds too",
         "everything",
-        2,
+        1,
         "bookie_sends_add_fenced_response",
         "require(code is Code.FENCED)",
     ),
@@ -104,7 +104,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     ),
     ("an ack quorum is one bookie short", "everything", 1, "client_confirms", ".lac is"),
     ("an ack quorum is one bookie too many", "everything", 7, "client_confirms", ".lac is"),
-    ("entries are not striped", "everything", 2, "client_sends_recovery_read_requests", "the protocol sends to"),
+    ("entries are not striped", "everything", 45, "client_sends_recovery_read_requests", "the protocol sends to"),
     (
         "bookies that stay change their places",
         "everything",
@@ -142,7 +142,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "require(fenced is Verdict.POSITIVE)",
     ),
     ("recovery skips an entry", "everything", 1, "client_sends_recovery_read_requests", ".last_read is"),
-    ("recovery closes before it knows the end", "everything", 2, "recovery_client_closes_ledger", "require(may_close("),
+    ("recovery closes before it knows the end", "everything", 4, "recovery_client_closes_ledger", "require(may_close("),
     ("recovery ends where it does not know", "everything", 1, "recovery_client_closes_ledger", "require(may_close("),
     (
         "no answer is taken for a negative one",
@@ -154,12 +154,12 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     (
         "a ledger in limbo is taken to lack entries",
         "everything",
-        145,
+        9,
         "client_receives_recovery_read_response",
         "nobody has sent",
     ),
     ("what failed counts as lacking it", "everything", 6, "recovery_client_closes_ledger", "require(may_close("),
-    ("an entry that can not be read is denied", "disks", 3, "bookie_answers_reader", "require(found == "),
+    ("an entry that can not be read is denied", "disks", 71, "bookie_answers_reader", "require(found == "),
     (
         "the owner changes the ensemble in recovery",
         "everything",
@@ -191,7 +191,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     (
         "a bookie does not journal that a ledger is in limbo",
         "everything",
-        35,
+        38,
         "bookie_answers_reader",
         "require(found == ",
     ),
@@ -212,7 +212,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     (
         "the writer ignores that it is fenced",
         "everything",
-        6,
+        90,
         "client_receives_metadata",
         "require(client.status in WRITING)",
     ),
@@ -239,14 +239,14 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "client_sends_add_entry_requests",
         "require(recovery or not self.done_adding",
     ),
-    ("readers of a closed ledger miss its last entry", "everything", 2, "reader_finds_end", "not self._may_read("),
+    ("readers of a closed ledger miss its last entry", "everything", 3, "reader_finds_end", "not self._may_read("),
     ("readers read one entry beyond the LAC", "everything", 12, "reader_receives_entry", "require(self._may_read("),
 ]
 BOOTS: list[tuple[str, int, str]] = [
-    ("boot_fences", 1, "bookie_may_lack_entries(b=b1, mark=Mark.NOTHING"),
-    ("boot_enters_limbo", 2, "bookie_may_lack_entries(b=b1, mark=Mark.FENCE"),
+    ("boot_fences", 14, "bookie_may_lack_entries(b=b1, mark=Mark.NOTHING"),
+    ("boot_enters_limbo", 5, "bookie_may_lack_entries(b=b1, mark=Mark.FENCE"),
     ("cookies_follow_marks", 426, "bookie_stamps_cookies, b4 4 bookie_may_lack_entries"),
-    ("run_precedes_answers", 35, "bookie_notes_run, b2 2 bookie_sends_add_confirmed_response"),
+    ("run_precedes_answers", 19, "bookie_notes_run, b2 2 bookie_sends_add_confirmed_response"),
 ]
 """Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and what is
 told.

@@ -75,9 +75,10 @@ class SimFile:
         self.content[:] = self.durable
 
     def truncate(self, length: int) -> None:
-        """Cut the file off, durably."""
-        del self.content[length:]
-        del self.durable[length:]
+        """Cut the file off, or make it longer by zeros, durably."""
+        for data in (self.content, self.durable):
+            del data[length:]
+            data.extend(bytes(length - len(data)))
         self.dirty = {s for s in self.dirty if s * SECTOR < length}
 
     def flip(self, bit: int) -> None:
@@ -151,14 +152,17 @@ class SimHandle:
             self._disk.free -= end - there
 
     def truncate(self, length: int) -> None:
-        """Cut the file off, durably."""
-        self._disk.free += max(0, len(self._file.content) - length)
+        """Cut the file off, or make it longer by zeros, durably."""
+        self._disk.free += len(self._file.content) - length
         self._file.truncate(length)
         self.end = length
 
 
 CAPACITY = 1 << 40
 """Bytes that a disk has room for."""
+
+NEVER = 1 << 60
+"""More uses of a disk than there are."""
 
 
 class SimDisk:
@@ -168,7 +172,7 @@ class SimDisk:
         self.files: dict[str, SimFile] = {}
         self.free = CAPACITY
         """Bytes that there is room for."""
-        self.left = 1 << 60
+        self.left = NEVER
         """How often it is used before the process that uses it is gone."""
         self.fails: Random | None = None
         """By what chance something of the next sync is durable, which fails; None if it does not."""
@@ -276,4 +280,4 @@ class SimDisk:
 
     def heal(self) -> None:
         """Nothing goes wrong with it from now on."""
-        self.free, self.left, self.fails = CAPACITY, 1 << 60, None
+        self.free, self.left, self.fails = CAPACITY, NEVER, None

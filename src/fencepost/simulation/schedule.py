@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
@@ -40,3 +42,14 @@ class Schedule:
         while self._calls and self._calls[0][0] <= until:
             self.step()
         self.now = until
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Nothing is logged meanwhile: what goes wrong in a run is wanted, and is told in its story."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -84,12 +84,15 @@ class Served(asyncio.Protocol):
         self.bookies = bookies
         self.name = name
         self.number = next(bookies.numbers)
+        self.start = 0
+        """The start of the bookie that has taken the connection."""
         self._frames = Frames()
         self._transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
         """See :class:`asyncio.Protocol`."""
         self._transport = transport
+        self.start = self.bookies.processes[self.name].starts
         self.bookies.connections[self.number] = self
         client, number = transport.get_extra_info("peername")
         self.bookies.labels[self.number] = f"{client}:{number}"
@@ -97,6 +100,8 @@ class Served(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
         self.bookies.connections.pop(self.number, None)
+        bookie: Any = self.bookies.processes[self.name]
+        bookie.closed(self)
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -148,6 +153,10 @@ class Bookies:
         self.connections = {number: each for number, each in self.connections.items() if each.name != name}
 
     # -- the metadata service ------------------------------------------------------------------------------------------
+
+    def has(self, ledger: int) -> bool:
+        """Whether there are metadata of a ledger, as far as a bookie is to know: none collects garbage here."""
+        return True
 
     def register(self, name: str) -> None:
         """A bookie has started, or takes adds again."""

@@ -185,7 +185,7 @@ class Faults:
         if self.random() < 0.5:
             bookie = self._one(bookies)
             if bookie is not None:
-                bookie.failing_syncs = 1
+                bookie.disk.fails = bookie.dice
         else:
             member = self._one([*self.world.quorum.members])
             if member is not None:

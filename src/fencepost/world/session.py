@@ -240,6 +240,7 @@ class Session:
         self.client_id = answer.session_id, answer.passwd
         self._opened(answer.session_id)
         link.timeout = answer.time_out / 1_000
+        self._link = link  # the answer may come before whoever has opened the connection goes on
         link.is_open = self._is_connected = True
         link.ping()
         self._tell(KazooState.CONNECTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,8 +10,8 @@ from typing import ClassVar
 from fencepost.log.sim.environment import Broken
 from fencepost.quorum.sim.judge import Violation as QuorumViolation
 from fencepost.simulation import seeds
-from fencepost.simulation.disk import CAPACITY
 from fencepost.simulation.interposed import interposed
+from fencepost.simulation.schedule import unlogged
 from fencepost.simulation.trace import SimTrace
 from fencepost.spec.values import Record
 from fencepost.store.client.loops import LOOPS
@@ -121,7 +120,8 @@ class World(Surroundings):
             if not member.alive:
                 member.start()
         for bookie in self.bookies.processes.values():
-            bookie.slow, bookie.failing_syncs, bookie.disk.free = 1, 0, CAPACITY
+            bookie.slow = 1
+            bookie.disk.heal()
             self.start_bookie(bookie.name)
         for process in self.processes:
             process.start()
@@ -185,19 +185,14 @@ def simulate(
     Fencepost's breaks the promise of ``sanity``.
     """
     case = drawn(case) if isinstance(case, int) else case
-    logged = logging.root.manager.disable
-    logging.disable()  # what processes say of their troubles
-    try:
-        with (trace or SimTrace()).held() as held:
-            world = World(case, report, held, programs)
-            with interposed(world.schedule, f"{case.seed} world"), LOOPS.without():
-                try:
-                    return world.run()
-                finally:
-                    for loop in world.streams.loops:
-                        loop.abandon()
-    finally:
-        logging.disable(logged)
+    with unlogged(), (trace or SimTrace()).held() as held:
+        world = World(case, report, held, programs)
+        with interposed(world.schedule, f"{case.seed} world"), LOOPS.without():
+            try:
+                return world.run()
+            finally:
+                for loop in world.streams.loops:
+                    loop.abandon()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import LedgerStore
 from fencepost.store.disk.records import decode, encode
+from fencepost.store.disk.workers import Threads, carried_out
 from fencepost.store.records import EntryAdded, LedgerFenced, Record
 from fencepost.store.rules.codes import Code
 
@@ -76,7 +77,9 @@ class SmallBookie:
 
     def collect(self, threshold: float = 1.0) -> Collected:
         """Collect garbage."""
-        return Collection(self.logs, self.ledgers.compiled).run(threshold, threading.Lock(), 0)
+        return carried_out(
+            Collection(self.logs, self.ledgers.compiled, Threads().now).run(threshold, threading.Lock(), 0)
+        )
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
         """An entry."""

@@ -299,7 +299,7 @@ def test_a_ledger_of_which_only_entries_are_left_is_listed_so_that_it_can_be_for
     driver.add(1, 0, b"left")
     driver.add(2, 0, b"other")
     driver.storage.checkpoint()
-    driver.storage._ledgers.states.pop(1)  # as after a compaction of the entry log that said of its deletion
+    driver.storage.ledger_store.states.pop(1)  # as after a compaction of the entry log that said of its deletion
     assert driver.storage.ledgers() == [1, 2]
     driver.storage.forget(1)
     assert driver.storage.ledgers() == [2]
@@ -391,7 +391,7 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
         ]
         assert driver.read(2, 7) == (Code.OK, body_of(2, 7))
         assert driver.storage.look_up(1, -1)[1] == 3
-        states = driver.storage._ledgers.states
+        states = driver.storage.ledger_store.states
         assert (states[1].lac, states[2].lac, states[2].fenced) == (9, 5, True)
         driver.storage.close()
         driver = opened()
@@ -405,8 +405,8 @@ def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
     monkeypatch.setattr(storage, "GROUP", most)
     driver = opened(journal_buffered_writes_threshold=1)
     synced: list[int] = []
-    sync = driver.storage._journal.sync
-    monkeypatch.setattr(driver.storage._journal, "sync", lambda: (synced.append(driver.storage._journal.end), sync()))
+    sync = driver.storage.journal.sync
+    monkeypatch.setattr(driver.storage.journal, "sync", lambda: (synced.append(driver.storage.journal.end), sync()))
     driver.storage.take([(each + 1, rows_of((1, each, -1, bytes(3_000)))) for each in range(6)])
     until(lambda: driver.confirmed == 6, "the confirmation")
     assert len(synced) - 1 <= groups <= len(synced)  # an empty group may have come already, which proves the last one

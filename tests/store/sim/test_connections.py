@@ -27,10 +27,14 @@ class Echo:
         self.name, self.network = name, network
         self.alive, self.starts = True, 1
         self.got: list[int] = []
+        self.lost: list[int] = []
 
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
         self.got.append(txn)
         self.network.respond(connection.number, txn, ReadLacResponse(request.ledger, Code.OK))
+
+    def closed(self, connection: Connection) -> None:
+        self.lost.append(connection.number)
 
 
 class Caller:
@@ -92,6 +96,7 @@ def test_a_connection_that_breaks_loses_what_is_on_it_and_its_client_learns_that
     net.network.lose(net.client.connections["one"], noticed=True)
     net.run(PATIENCE // 2)
     assert (net.one.got, net.client.told) == ([], ["lost one", -1, -2])
+    assert net.one.lost == [1]
     net.ask("one", 3)
     net.run()
     assert net.client.told[3:] == [3]

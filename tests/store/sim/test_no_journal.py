@@ -147,9 +147,9 @@ LOSES = {
             **SMALL,
         },
     ),
-    "boot_enters_limbo": (3, {}),
+    "boot_enters_limbo": (17, {}),
     "run_precedes_answers": (
-        147,
+        201,
         {
             "faults": "bookie_crashes,power_failures,clean_restarts,races",
             "entries": "8",

@@ -107,19 +107,19 @@ def test_a_fault_that_is_left_out_changes_no_other() -> None:
 FOUND_WITHIN = {
     "fenced_bookies_refuse": 2,
     "recovery_reads_fence": 54,
-    "recovery_keeps_fragments": 6,
-    "negatives_cover_quorum": 20,
-    "write_back_before_close": 2,
-    "conditional_updates": 6,
-    "confirmations_withdrawn": 16,
+    "recovery_keeps_fragments": 3,
+    "negatives_cover_quorum": 11,
+    "write_back_before_close": 3,
+    "conditional_updates": 9,
+    "confirmations_withdrawn": 20,
     "confirmed_in_order": 20,
-    "lac_waits_for_change": 115,
-    "recovery_freezes_lac": 106,
-    "limbo_is_unknown": 20,
+    "lac_waits_for_change": 20,
+    "recovery_freezes_lac": 112,
+    "limbo_is_unknown": 66,
     "keys_are_checked": 1,
-    "recovery_reads_stay": 307,
-    "recovery_starts_at_fragment": 318,
-    "fencing_covers_ensemble": 7,
+    "recovery_reads_stay": 64,
+    "recovery_starts_at_fragment": 16,
+    "fencing_covers_ensemble": 789,
 }
 """The first seed that breaks a promise when a protection is off, today. What is looked at is a few before it and many
 after it.
@@ -163,7 +163,7 @@ def test_what_was_done_when_a_campaign_is_interrupted_is_kept() -> None:
 
 def test_what_fails_is_shrunk_to_a_case_that_can_be_replayed() -> None:
     protections = ALL.replace(write_back_before_close=False)
-    found = seeds.run(Campaign(range(1, 50), protections)).failed
+    found = seeds.run(Campaign(range(6, 50), protections)).failed
     assert found is not None
     failed = found.outcome
     smallest = shrunk(failed)

@@ -5,7 +5,6 @@ one for each seed.
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ from fencepost.quorum.sim.judge import Violation
 from fencepost.simulation import seeds
 from fencepost.simulation.disk import CAPACITY
 from fencepost.simulation.loop import SimLoop
+from fencepost.simulation.schedule import unlogged
 from fencepost.simulation.trace import SimTrace
 
 SECOND = 1_000_000
@@ -331,12 +331,8 @@ def simulate(
     write into a trace. The same case has the same outcome in every process, traced or not.
     """
     cluster = Cluster(drawn(case) if isinstance(case, int) else case, protections, report, trace)
-    logged = logging.root.manager.disable
-    logging.disable()  # that nodes end, and what is wrong with a disk
-    try:
+    with unlogged():
         return cluster.run()
-    finally:
-        logging.disable(logged)
 
 
 @dataclass(frozen=True)

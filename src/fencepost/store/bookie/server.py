@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import starmap
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from fencepost.sasl import SaslError
 from fencepost.sasl import Server as SaslServer
 from fencepost.store.bookie.batches import LARGE, Batches
 from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
+from fencepost.store.bookie.look_ups import Look, PlainRead, find, found_one, nothing, size_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
@@ -57,14 +58,12 @@ from fencepost.store.roles.interface import (
     Asked,
     AskedToAdd,
     AskedToRead,
-    BatchFound,
     Call,
     ConnectionClosed,
     Effect,
     Event,
     FindRuns,
     Forget,
-    Found,
     Journal,
     JournalAdds,
     JournalFailed,
@@ -73,11 +72,8 @@ from fencepost.store.roles.interface import (
     LookUpBatch,
     LookUpReads,
     Measure,
-    Measured,
-    ReadsFound,
     Replayed,
     Result,
-    RunsFound,
     SetTimer,
     Stop,
     TimerFired,
@@ -89,7 +85,6 @@ from fencepost.store.rows.found import CODE, MISS, FoundRows
 from fencepost.store.rows.requests import FoundReads, ReadRows, found_nothing, found_reads
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
-from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import HEAD_SIZE, LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
 from fencepost.tls import Tls, upgrade
@@ -134,24 +129,6 @@ _SHORT = 128
 """More bytes than the frame of a read has."""
 
 _log = logging.getLogger("fencepost.store.bookie")
-
-
-class PlainRead(NamedTuple):
-    """A plain read that came by itself, with the number of its request; ``number``: of its look-up."""
-
-    number: int
-    ledger: int
-    entry_id: int
-    txn: int
-
-    def found(self, code: Code, body: bytes | None) -> ReadsFound:
-        """What it comes to."""
-        return ReadsFound(
-            self.number, self.ledger, code, FoundRequests(self.ledger, ((self.txn, self.entry_id, body),))
-        )
-
-
-Look = LookUp | LookUpBatch | FindRuns | Measure | ReadRows | PlainRead
 
 
 class Server:
@@ -703,7 +680,7 @@ class Server:
         connection = self.connections.get(self.role.look_ups[look.number].connection)
         if connection is None:
             # Nobody is left to answer, but the role counts the look-up until it has come to something.
-            self.loop.call_soon(self._deliver, _nothing(look))
+            self.loop.call_soon(self._deliver, nothing(look))
             return
         connection.looks.append(look)
         self._touched[connection] = None
@@ -730,7 +707,7 @@ class Server:
             else:
                 room -= len(body)
                 found += 1
-                event = _found(look, _OK, body)  # type: ignore[arg-type]
+                event = found_one(look, _OK, body)  # type: ignore[arg-type]
                 for effect in receive(event, microseconds):
                     carry[type(effect)](effect)
         if found:
@@ -751,12 +728,12 @@ class Server:
             if type(look) is ReadRows:
                 return self._read_rows(look, most)
             try:
-                found.append(self._find(look))  # type: ignore[arg-type]
+                found.append(find(self.storage, look))  # type: ignore[arg-type]
             # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
             except Exception as error:
                 _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
-                found.append(_nothing(look))
-            most -= _size(found[-1])
+                found.append(nothing(look))
+            most -= size_of(found[-1])
             if most <= 0:
                 break
         return found
@@ -767,23 +744,6 @@ class Server:
         except Exception as error:  # as above
             _log.error("a look-up of %d entries fails: %s: %s", len(reads), type(error).__name__, error)
             return found_nothing(reads, Code.IO_ERROR)
-
-    def _find(self, look: LookUp | LookUpBatch | FindRuns | Measure | PlainRead) -> Event:
-        if type(look) is LookUp:
-            return Found(look.number, *self.storage.look_up(look.ledger, look.entry_id))
-        if type(look) is PlainRead:
-            code, _, body = self.storage.look_up(look.ledger, look.entry_id)
-            return look.found(code, body)
-        if type(look) is LookUpBatch:
-            return self._batch(look)
-        if type(look) is FindRuns:
-            return RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger)))
-        room = self.storage.room()[1]
-        return Measured(look.number, room.total, room.free)
-
-    def _batch(self, look: LookUpBatch) -> BatchFound:
-        look_up = self.storage.following(look.ledger, look.entry_id, look.max_count, look.max_size)
-        return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
     def _job_done(
         self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]
@@ -802,7 +762,7 @@ class Server:
             self.metrics.add("bookie_READ_BYTES", size)
         else:
             connection.misses.extendleft(reversed(job[len(found) :]))
-            self.metrics.add("bookie_READ_BYTES", sum(map(_size, found)))  # type: ignore[arg-type]
+            self.metrics.add("bookie_READ_BYTES", sum(map(size_of, found)))  # type: ignore[arg-type]
             for event in found:
                 self._deliver(event)  # type: ignore[arg-type]
         self._touched[connection] = None
@@ -848,7 +808,7 @@ class Server:
     def _abandon(self, connection: Connection) -> None:
         """Nobody is left to answer."""
         for look in (*connection.looks, *connection.misses):
-            self._deliver(_nothing(look))
+            self._deliver(nothing(look))
         connection.looks.clear()
         connection.misses.clear()
         connection.answers.clear()
@@ -1092,46 +1052,9 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
 
-def _size(found: Event) -> int:
-    """The bytes of the entries that were found."""
-    if type(found) is Found:
-        return len(found.body or b"")
-    if type(found) is ReadsFound:
-        reads: FoundRequests = found.reads  # type: ignore[assignment]
-        return sum(len(body or b"") for _, _, body in reads.reads)
-    return sum(map(len, found.bodies)) if type(found) is BatchFound else 0
-
-
-def _found(look: LookUp | PlainRead, code: Code, body: bytes) -> Event:
-    """The result of a look-up of one entry."""
-    return look.found(code, body) if type(look) is PlainRead else Found(look.number, code, look.entry_id, body)
-
-
 def _job_of(misses: deque[Look]) -> list[Look]:
     """The next look-ups for a thread: reads that came together, or some look-ups of other kinds."""
     job = [misses.popleft()]
     while type(job[0]) is not ReadRows and misses and type(misses[0]) is not ReadRows and len(job) < LOOK_UPS_OF_JOB:
         job.append(misses.popleft())
     return job
-
-
-def _nothing(look: Look) -> Event:
-    """The result of a look-up that fails, or that nobody waits for."""
-    if type(look) is ReadRows:
-        found = found_nothing(look, Code.IO_ERROR)
-        return ReadsFound(
-            look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found)
-        )
-    if type(look) is PlainRead:
-        return look.found(Code.IO_ERROR, None)
-    if type(look) is LookUp:
-        return Found(look.number, Code.IO_ERROR, look.entry_id)
-    if type(look) is LookUpBatch:
-        return BatchFound(look.number, Code.IO_ERROR)
-    return RunsFound(look.number, Code.IO_ERROR) if type(look) is FindRuns else Measured(look.number, 0, 0)
-
-
-def _runs(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending ids as runs from a first to a last one."""
-    starts = [place for place, each in enumerate(ids) if not place or ids[place - 1] != each - 1]
-    return tuple((ids[start], ids[end - 1]) for start, end in zip(starts, [*starts[1:], len(ids)], strict=False))

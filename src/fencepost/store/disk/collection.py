@@ -8,7 +8,6 @@ crash at any point leaves either the old entry log, or all of what was in use of
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from fencepost.store.disk.files import NoRoom
 from fencepost.store.disk.index import Located, places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.read_cache import entries_of
+from fencepost.store.disk.workers import Disk, Turn, Work
 from fencepost.store.disk.write_cache import RowsWriteCache
 from fencepost.store.rows.found import CODE, missing
 from fencepost.store.rules.codes import Code
@@ -44,15 +44,16 @@ class Collected:
 class Collection:
     """Collects the garbage of entry logs."""
 
-    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False) -> None:
-        """``compiled()`` says whether there are compiled loops by now."""
+    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool], now: Callable[[], float]) -> None:
+        """``compiled()`` says whether there are compiled loops by now, ``now()`` the time in seconds."""
         self._logs = logs
         self._compiled = compiled
+        self._now = now
         self._running = threading.Lock()
 
     def run(
-        self, threshold: float, writing: threading.Lock, rate: int, ended: Callable[[], bool] = lambda: False
-    ) -> Collected:
+        self, threshold: float, writing: Turn, rate: int, ended: Callable[[], bool] = lambda: False
+    ) -> Work[Collected]:
         """Remove entry logs that nothing is in use of, and compact those of which at most a share of ``threshold`` is,
         the emptiest first.
 
@@ -61,14 +62,17 @@ class Collection:
         reserve are left. Raises ``OSError``.
         """
         collected = Collected()
-        with self._running:
+        yield self._running
+        try:
             for log in self._candidates(threshold):
                 if ended():
                     break
                 room = self._logs.files.room().free + self._logs.reserve.size
                 if room > 2 * self._logs.index.live[log] or not self._logs.index.live[log]:
                     with suppress(NoRoom):
-                        self._compact(log, writing, rate, ended, collected)
+                        yield from self._compact(log, writing, rate, ended, collected)
+        finally:
+            self._running.release()
         return collected
 
     def wait(self) -> None:
@@ -82,8 +86,8 @@ class Collection:
         return sorted((log for log in shares if shares[log] <= threshold), key=lambda log: (shares[log], log))
 
     def _compact(
-        self, log: int, writing: threading.Lock, rate: int, ended: Callable[[], bool], collected: Collected
-    ) -> None:
+        self, log: int, writing: Turn, rate: int, ended: Callable[[], bool], collected: Collected
+    ) -> Work[None]:
         """Copy what is in use of an entry log, and remove it."""
         found = scan(self._logs.logs[log], log)
         if not found.complete:
@@ -94,20 +98,22 @@ class Collection:
         while runs or log in self._logs.logs:
             if ended():
                 return
-            began = time.monotonic()
-            with writing:
-                try:
-                    copied = self._copy(log, runs)
-                except Damage:
-                    collected.damaged.append(log)
-                    return
+            began = self._now()
+            yield writing
+            try:
+                copied = yield from self._copy(log, runs)
+            except Damage:
+                collected.damaged.append(log)
+                return
+            finally:
+                writing.release()
             collected.bytes_copied += copied
             if rate:
-                time.sleep(max(0.0, copied / rate - (time.monotonic() - began)))
+                yield began + copied / rate
         collected.removed.append(log)
         collected.bytes_removed += size
 
-    def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> int:
+    def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> Work[int]:
         """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with
         the last of them, remove the entry log. The bytes copied.
         """
@@ -124,9 +130,12 @@ class Collection:
         entries = self._read([*chosen.values()])
         without = () if runs else (log,)
         states = [] if runs else [logs.states[ledger] for ledger, at in sorted(logs.log_of_state.items()) if at == log]
+        yield Disk.WRITE
         section = logs.write(entries, states, without=without)
+        yield Disk.SYNC
         logs.sync(section)
         logs.commit(section)
+        yield Disk.WRITE
         logs.remove(without)
         return size
 

@@ -476,8 +476,12 @@ class EntryLogs:
             return None
         last = sections.pop()
         start = last.contents.journal_start
-        if journals is None or (not sections and start == 1):
-            return last  # nothing is in it, and it relies on nothing; or there is nothing in its place
+        if journals is None:
+            # Nothing is in its place, and nothing says that it was synced.
+            is_whole = all(body is not None for *_, body in read_entries(self.files.open(name_of(last.log)), last))
+            return last if is_whole else sections.pop() if sections else None
+        if not sections and start == 1:
+            return last  # nothing is in it, and it relies on nothing
         earlier = sections[-1].contents if sections else Contents(1, [last.log])
         if all(number in journals for number in range(earlier.journal_start, start + 1)) and {*logs} >= {*earlier.logs}:
             if not sections:

@@ -82,7 +82,7 @@ class File(Protocol):
         """
 
     def truncate(self, length: int) -> None:
-        """Cut the file off; the next write goes there."""
+        """Cut the file off, or make it longer by zeros; the next write goes there."""
 
 
 class Files(Protocol):

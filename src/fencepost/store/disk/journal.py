@@ -107,7 +107,8 @@ class Recovered:
     the file before it counts up to ``end``, and its first group holds ``unproven``, the last records, which may not be
     durable. ``next_group`` is where the next group of the file ``number`` goes, whose length is a multiple of ``unit``
     and whose groups have the ``mark``. Files with higher numbers do not count. ``places`` says of each group where its
-    records lie: the number of the file, and the offset.
+    records lie: the number of the file, and the offset. ``first`` is the number of the first file that counts, 0 if
+    none does.
     """
 
     groups: tuple[bytes, ...]
@@ -118,6 +119,7 @@ class Recovered:
     unit: int = 1
     mark: int = 0
     places: tuple[tuple[int, int], ...] = ()
+    first: int = 0
 
     @cached_property
     def records(self) -> tuple[bytes, ...]:
@@ -223,7 +225,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
     places: list[tuple[int, int]] = []
     last = Recovered((), (), start - 1, 0)
     before: Scan | None = None
-    torn = -1
+    torn, first = -1, 0
     for number, data in files:
         if number < start:
             continue
@@ -245,6 +247,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             places += [(number - 1, offset + RECORDS_AT) for offset, _ in kept]
         elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
+        first = first or number
         before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit, seen.mark)
     if before is not None and before.following:
         raise Damage(
@@ -258,7 +261,15 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
     places += [(last.number, offset + RECORDS_AT) for offset, _ in before.groups]
     unproven = [record for offset, group in before.groups if offset >= before.synced for record in read_records(group)]
     return Recovered(
-        tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit, last.mark, tuple(places)
+        tuple(found),
+        tuple(unproven),
+        last.number,
+        last.end,
+        last.next_group,
+        last.unit,
+        last.mark,
+        tuple(places),
+        first,
     )
 
 

@@ -8,8 +8,8 @@ MIB = 1 << 20
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a storage. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds
-    unless said.
+    """The settings of a storage. Sizes are in the unit that the name says, of which there may be parts, otherwise in
+    bytes; times in milliseconds unless said.
     """
 
     journal_directory: str
@@ -25,11 +25,11 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes at which a group waits for no other records. Of those that are there it takes up to 8 MiB."""
     journal_buffered_entries_threshold: int = 20_000
     """The records at which a group is closed."""
-    journal_max_size_mb: int = 2048
+    journal_max_size_mb: float = 2048
     """The size at which a journal goes on in its next file. Every checkpoint begins a new one too."""
-    journal_pre_alloc_size_mb: int = 16
+    journal_pre_alloc_size_mb: float = 16
     """Room that is taken at once for a journal file."""
-    write_cache_max_size_mb: int = 64
+    write_cache_max_size_mb: float = 64
     """Memory for entries that are not in an entry log yet. Half of it fills while the other half is flushed."""
     read_ahead_cache_max_size_mb: int = 16
     """Memory for entries that are read ahead of those who read a ledger from one entry to the next; 0: none are."""

@@ -4,23 +4,24 @@ The driver of a bookie opens it, gives its role every one of :meth:`Storage.reco
 :meth:`Storage.start`, and from then on carries out ``Journal`` and ``JournalAdds`` by :meth:`Storage.take`, and
 look-ups by the methods of the same names.
 
-Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other
+Two workers are behind it. One writes the journal: whatever came while the last sync ran is the next group. The other
 one takes checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache
-held is written to an entry log and synced, and then the files of the journal before are removed.
+held is written to an entry log and synced, and then the files of the journal before are removed. Each is a generator
+(:mod:`fencepost.store.disk.workers`): a bookie has a thread for each, and the simulator does the same work on virtual
+time.
 
 No write and no sync is retried and nothing is hidden: when one has failed, ``failed`` is called once, nothing is called
 back any more, and the process must end. Room is another thing. All of it is taken before anything is written there, and
 where there is none, the reserve of the disk is used (:mod:`fencepost.store.disk.reserve`), ``full`` is told, and, once
-the reserve is used up too, the thread waits until there is room.
+the reserve is used up too, the worker waits until there is room.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
-from fencepost.store.disk.files import Files, Lock, NoRoom, OsFiles, Part, Room
+from fencepost.store.disk.files import Files, NoRoom, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, LaterFormat, framed
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
@@ -38,6 +39,7 @@ from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
 from fencepost.store.disk.reserve import LEAST, Reserve
 from fencepost.store.disk.settings import MIB, StorageSettings
+from fencepost.store.disk.workers import WOKEN, Disk, Process, Threads, Work, Worker, carried_out
 from fencepost.store.records import EntryAdded, LacWritten, Record
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, FoundRows
@@ -53,8 +55,11 @@ REST = 0.05
 
 
 PATIENCE = 1.0
-"""Seconds after which a thread that has no room looks for it again."""
+"""Seconds after which a worker that has no room looks for it again."""
 
+
+JOURNAL, CHECKPOINT = "journal", "checkpoint"
+"""The names of the workers."""
 
 JOURNAL_RESERVE = "journal.reserve"
 LEDGER_RESERVE = "entry-logs.reserve"
@@ -80,8 +85,8 @@ class Storage:
     ``busy(is_busy)``: the write cache is full while its other half is still being flushed, and whoever feeds it should
     stop reading requests until it is not busy any more; what was taken until then is stored all the same.
     ``full(is_full)``: a disk is fuller than ``diskUsageThreshold`` or its reserve is in use, or all have room again.
-    ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the
-    storage, except that ``busy`` may be called within :meth:`take`.
+    ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by workers,
+    except that ``busy`` may be called within :meth:`take`.
     """
 
     def __init__(
@@ -97,9 +102,10 @@ class Storage:
         ledger_files: Files | None = None,
         compiled: Callable[[], bool] = lambda: False,
         has_lost_files: bool = False,
+        process: Process | None = None,
     ) -> None:
         """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in
-        tests.
+        tests and in the simulator, which has a ``process`` of its own, too.
 
         ``has_lost_files``: one of the directories may have been lost, and what is in the other is to be taken up by
         itself. ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops
@@ -116,16 +122,20 @@ class Storage:
         self.took = took
         self.is_full = False
         self._has_warned = False
-        self._half = settings.write_cache_max_size_mb * MIB // 2
+        self._half = int(settings.write_cache_max_size_mb * MIB) // 2
+        self._process = process or Threads()
         with _one_line(settings.ledger_directory):
             self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
             self._journal_files = journal_files or OsFiles(settings.journal_directory)
-            self._held = _lock(settings.ledger_directory)
+            try:
+                self._held = self._process.hold(settings.ledger_directory)
+            except BlockingIOError:
+                raise SystemFailure(f"{settings.ledger_directory} is in use by another bookie") from None
         self._journal_reserve = Reserve(self._journal_reserve_used)
         self._ledger_reserve = Reserve(lambda: self._tell_full(True))
         self._reserves = ((self._journal_reserve, self._journal_files), (self._ledger_reserve, self._ledger_files))
         self._waiting_for_room: set[str] = set()
-        """The threads that found none, whatever a disk says of its room: there are quotas."""
+        """The workers that found none, whatever a disk says of its room: there are quotas."""
         self._telling = threading.Lock()
         """Held to tell that a disk is full, or is not any more."""
         try:
@@ -137,22 +147,21 @@ class Storage:
             with _one_line(settings.journal_directory):
                 read = read_what_is_left if has_lost_files else read_journal
                 self._found = read(self._journal_files, self._logs.journal_start)
+            if has_lost_files and self._found.first:
+                # No section that is written from now on relies on files of the journal that are gone.
+                self._logs.journal_start = self._found.first
             self._open_reserves()
-            _give_memory_back()
         except BaseException:
             self._held.release()
             raise
-        self._collection = Collection(self._logs, compiled)
-        self._next_minor = time.monotonic() + settings.minor_compaction_interval
-        self._next_major = time.monotonic() + settings.major_compaction_interval
-        self._ledgers = LedgerStore(self._logs, compiled, settings.read_ahead_cache_max_size_mb * MIB)
+        self._collection = Collection(self._logs, compiled, self._process.now)
+        self._next_minor = self._process.now() + settings.minor_compaction_interval
+        self._next_major = self._process.now() + settings.major_compaction_interval
+        self.ledger_store = LedgerStore(self._logs, compiled, settings.read_ahead_cache_max_size_mb * MIB)
 
         self._lock = threading.Lock()
         """Held to change what several threads use: all that follows, and the ledgers."""
-        self._arrived = threading.Condition(self._lock)
-        self._flushable = threading.Condition(self._lock)
-        self._flushed = threading.Condition(self._lock)
-        self._ending = threading.Event()
+        self._is_ending = False
         """Whether the storage is being closed, and nobody waits for room any more."""
         self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
         self._queued = 0
@@ -160,16 +169,19 @@ class Storage:
         self._queued_bytes = 0
         """The bytes of the entries that are queued now."""
         self._idle = False
+        """Whether the worker of the journal is to be woken when there is a record."""
         self._checkpoint_wanted = False
         self._checkpoints_begun = 0
         self._checkpoints_done = 0
+        self._awaited: list[tuple[int, Callable[[], None]]] = []
+        """Who is told that so many checkpoints are done."""
         self._is_busy = False
         self._closing = False
         self._failure = ""
 
         self._writing = threading.Lock()
         """Held to write to entry logs."""
-        self._threads: list[threading.Thread] = []
+        self._at_work: dict[str, Worker] = {}
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -180,7 +192,7 @@ class Storage:
         The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises
         :class:`fencepost.SystemFailure`.
         """
-        yield from self._ledgers.records()
+        yield from self.ledger_store.records()
         for group in self._found.groups:
             try:
                 for record in decode_rows(group):
@@ -188,7 +200,7 @@ class Storage:
                         self._keep_replayed(record)
                         yield from (LacWritten(ledger, lac, b"") for ledger, lac in record.lacs())
                     else:
-                        self._ledgers.apply(record)
+                        self.ledger_store.apply(record)
                         yield record
             except ValueError as error:
                 raise SystemFailure(
@@ -208,20 +220,20 @@ class Storage:
         """Go to work: the role has been given all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
         settings = self.settings
         with _one_line(settings.journal_directory):
-            self._journal = JournalFiles(
+            self.journal = JournalFiles(
                 self._journal_files,
                 self._found,
                 synced=settings.journal_sync_data,
-                unit=settings.journal_pre_alloc_size_mb * MIB,
+                unit=int(settings.journal_pre_alloc_size_mb * MIB),
+                draw=self._process.draw,
                 reserve=self._journal_reserve,
             )
-            self._journal.remove_before(self._logs.journal_start)
+            self.journal.remove_before(self._logs.journal_start)
             self._logs.begin()
         del self._found
-        for name, target in (("journal", self._write_journal), ("checkpoint", self._take_checkpoints)):
-            thread = threading.Thread(target=self._guarded, args=(target,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        with self._lock:  # none looks for another before all are there
+            for name, work in ((JOURNAL, self._write_journal()), (CHECKPOINT, self._take_checkpoints())):
+                self._at_work[name] = self._process.begin(name, self._guarded(name, work), self._fail)
 
     def close(self) -> bool:
         """Flush everything, end the threads and let others have the directories. Records that were queued are called
@@ -230,23 +242,26 @@ class Storage:
         Does as much of that as is left to do if the storage has failed. Gives whether everything is in entry logs.
         """
         flushed = False
-        self._ending.set()
-        if self._threads:
+        self._is_ending = True
+        if self._at_work:
+            self._wake_workers()
             with contextlib.suppress(SystemFailure):
                 self.checkpoint()
                 flushed = True
-            with self._lock:
-                self._closing = True
-                self._arrived.notify_all()
-                self._flushable.notify_all()
-                self._flushed.notify_all()
-            for thread in self._threads:
-                thread.join()
-            self._threads = []
+            self.end()
+            for worker in self._at_work.values():
+                worker.join()
+            self._at_work = {}
         self._closing = True
         self._collection.wait()
         self._held.release()
         return flushed and not self._failure
+
+    def end(self) -> None:
+        """Let the workers end, once all records are written that are queued."""
+        with self._lock:
+            self._closing = True
+        self._wake_all()
 
     # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
 
@@ -258,42 +273,40 @@ class Storage:
         with self._lock:
             for _, record in records:
                 if type(record) is EntryRows:
-                    self._ledgers.apply_rows(record)
+                    self.ledger_store.apply_rows(record)
                     self._queued += len(record) - 1
                     self._queued_bytes += len(record.data)
                 else:
-                    self._ledgers.apply(record)  # type: ignore[arg-type]
+                    self.ledger_store.apply(record)  # type: ignore[arg-type]
                     if type(record) is EntryAdded:
                         self._queued_bytes += len(record.body)
             self._queue += records
             self._queued += len(records)
-            if self._idle and records:
-                self._idle = False
-                self._arrived.notify()
-            if (self._ledgers.cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
+            if records:
+                self._wake_journal()
+            if (self.ledger_store.cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
                 return
         self.busy(True)
 
-    # -- reading: may block for a read of the disk, and may be called by any thread
-    # --------------------------------------
+    # -- reading: may block for a read of the disk, and may be called by any thread -----------------------------------
 
     def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
         """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or
         ``IO_ERROR``, the id that was asked for, and None.
         """
-        return self._ledgers.look_up(ledger, entry_id)
+        return self.ledger_store.look_up(ledger, entry_id)
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
         """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does;
         None if it can not.
         """
-        return self._ledgers.look_up_now(ledger, entry_id)
+        return self.ledger_store.look_up_now(ledger, entry_id)
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """The part of :meth:`read_rows` that is found without waiting for a disk. Rows that :meth:`read_rows` must be
         asked for have the code ``MISS``.
         """
-        return self._ledgers.rows_now(ledgers, entry_ids, most)
+        return self.ledger_store.rows_now(ledgers, entry_ids, most)
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """As :meth:`look_up` for many entries, given the ledger and the id of each, or -1 for the last of the
@@ -302,7 +315,7 @@ class Storage:
         Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go
         beyond.
         """
-        return self._ledgers.read_rows(ledgers, entry_ids, most)
+        return self.ledger_store.read_rows(ledgers, entry_ids, most)
 
     def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
         """Look-ups of entries of a ledger by their ids, for a batch read from the ``first`` one on: up to ``count``
@@ -310,7 +323,7 @@ class Storage:
         """
         codes: list[int] = []
         with contextlib.suppress(Damage, OSError):
-            last = self._ledgers.last(ledger)
+            last = self.ledger_store.last(ledger)
             if first >= 0 and last is not None and first <= last:
                 ids = first + np.arange(min(count, last - first + 1))
                 rows = self.read_rows(np.full(len(ids), ledger), ids, size)
@@ -330,13 +343,13 @@ class Storage:
         read.
         """
         with _one_line(self.settings.ledger_directory):
-            return self._ledgers.entries_of(ledger)
+            return self.ledger_store.entries_of(ledger)
 
     def ledgers(self) -> list[int]:
         """The ledgers that something is known of, or that have entries, in order."""
         with self._lock:
-            known = set(self._ledgers.states)
-        return sorted(known.union(self._ledgers.with_entries()))
+            known = set(self.ledger_store.states)
+        return sorted(known.union(self.ledger_store.with_entries()))
 
     @contextlib.contextmanager
     def room_for_note(self) -> Iterator[None]:
@@ -359,40 +372,55 @@ class Storage:
         blocks.
         """
         with self._lock:
-            self._ledgers.forget(ledger)
+            self.ledger_store.forget(ledger)
 
     def checkpoint(self, always: bool = False) -> None:
         """Make everything that was stored so far durable in entry logs, which say from where on the journal is needed
         besides; ``always``: also if nothing was. Raises :class:`fencepost.SystemFailure` if that fails.
         """
+        done = threading.Event()
+        self.begin_checkpoint(done.set, always)
+        done.wait()
+        if self._has_ended():
+            raise SystemFailure(self._failure or "the storage is closed")
+
+    def begin_checkpoint(self, done: Callable[[], None], always: bool = False) -> None:
+        """As :meth:`checkpoint`, and calls back, once that is over or the storage has failed or ends."""
         with self._lock:
-            if always or self._ledgers.flushing is not None or self._ledgers.has_changed:
-                awaited = self._checkpoints_begun + 1
+            is_needed = always or self.ledger_store.flushing is not None or self.ledger_store.has_changed
+            if is_needed and not self._has_ended():
+                self._awaited.append((self._checkpoints_begun + 1, done))
                 self._checkpoint_wanted = True
                 self._begin_checkpoint()
-                while self._checkpoints_done < awaited and not self._has_ended():
-                    self._flushed.wait()
-            if self._has_ended():
-                raise SystemFailure(self._failure or "the storage is closed")
+                return
+        done()
 
     def collect(self) -> Collected:
         """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact
         those of which little is, when the time of a minor or a major compaction has come. Raises
         :class:`fencepost.SystemFailure`.
         """
-        if self._ledgers.forgotten:
+        if self.ledger_store.forgotten:
             self.checkpoint()
-        settings, now = self.settings, time.monotonic()
+        settings, now = self.settings, self._process.now()
         threshold = 0.0
         if now >= self._next_minor:
             threshold, self._next_minor = settings.minor_compaction_threshold, now + settings.minor_compaction_interval
         if now >= self._next_major:
             threshold, self._next_major = settings.major_compaction_threshold, now + settings.major_compaction_interval
+        return carried_out(self.collecting(threshold))
+
+    def collecting(self, threshold: float) -> Work[Collected]:
+        """The work of :meth:`collect`: compacts entry logs of which at most a share of ``threshold`` is in use."""
+        settings = self.settings
         try:
-            return self._collection.run(threshold, self._writing, settings.compaction_rate_by_bytes, self._has_ended)
+            collected = yield from self._collection.run(
+                threshold, self._writing, settings.compaction_rate_by_bytes, self._has_ended
+            )
         except OSError as error:
             self._fail(f"{settings.ledger_directory}: {_reason(error)}")
             raise SystemFailure(self._failure) from None
+        return collected
 
     # -- parts of the above -------------------------------------------------------------------------------------------
 
@@ -404,59 +432,71 @@ class Storage:
         on.
         """
         self._begin_checkpoint()
-        if self._ledgers.flushing is None or self._is_busy or self._ledgers.cache.size < self._half:
+        if self.ledger_store.flushing is None or self._is_busy or self.ledger_store.cache.size < self._half:
             return False
         self._is_busy = True
         return True
 
     def _begin_checkpoint(self) -> None:
         """Begin a checkpoint, if none is under way; otherwise do so later."""
-        if self._ledgers.flushing is not None:
+        if self.ledger_store.flushing is not None:
             self._checkpoint_wanted = True
             return
         self._checkpoint_wanted = False
         self._checkpoints_begun += 1
-        self._queue.append((0, self._ledgers.swap()))
-        self._idle = False
-        self._arrived.notify()
+        self._queue.append((0, self.ledger_store.swap()))
+        self._wake_journal()
+
+    def _wake_journal(self) -> None:
+        if self._idle:
+            self._idle = False
+            self._at_work[JOURNAL].wake()
+
+    def _wake_workers(self) -> None:
+        for worker in self._at_work.values():
+            worker.wake()
+
+    def _wake_all(self) -> None:
+        """The storage ends or has failed: nobody waits for anything any more."""
+        self._wake_workers()
+        with self._lock:
+            awaited, self._awaited = self._awaited, []
+        for _, done in awaited:
+            done()
 
     def _keep_replayed(self, rows: EntryRows) -> None:
         """Keep entries that were in the journal."""
         with self._lock:
-            self._ledgers.apply_rows(rows)
-        if self._ledgers.cache.size >= self._half:
+            self.ledger_store.apply_rows(rows)
+        if self.ledger_store.cache.size >= self._half:
             self._flush_replayed()
 
     def _flush_replayed(self) -> None:
         """Make room in the cache while the journal is replayed, which is still needed from where it was."""
         with self._lock:
-            checkpoint = self._ledgers.swap()
+            checkpoint = self.ledger_store.swap()
         checkpoint.journal_start = self._logs.journal_start
         with _one_line(self.settings.ledger_directory):
-            section = self._ledgers.write(checkpoint)
+            section = self.ledger_store.write(checkpoint)
             self._logs.sync(section)
-            self._ledgers.end(section)
+            self.ledger_store.end(section)
 
     def _fail(self, reason: str, tells: bool = True) -> None:
         with self._lock:
             first = tells and not self._failure
             self._failure = self._failure or reason
-            self._arrived.notify_all()
-            self._flushable.notify_all()
-            self._flushed.notify_all()
+        self._wake_all()
         if first:
             self.failed(reason)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        """Run a thread; whatever it raises is a failure of the storage."""
+    def _guarded(self, name: str, work: Work[None]) -> Work[None]:
+        """Do some work; a disk that fails then is a failure of the storage."""
         try:
-            work()
+            yield from work
         except OSError as error:
             # Who ends the storage, and does not wait for room, is told by the end alone.
-            tells = not (isinstance(error, NoRoom) and self._ending.is_set())
-            self._fail(f"{threading.current_thread().name} can not be written: {_reason(error)}", tells)
-        except Exception as error:
-            self._fail(f"{threading.current_thread().name} can not go on: {type(error).__name__}: {error}")
+            tells = not (isinstance(error, NoRoom) and self._is_ending)
+            self._fail(f"{name} can not be written: {_reason(error)}", tells)
 
     # -- room on the disks ---------------------------------------------------------------------------------------------
 
@@ -472,14 +512,14 @@ class Storage:
                 self._journal_files,
                 settings.journal_directory,
                 JOURNAL_RESERVE,
-                2 * settings.journal_pre_alloc_size_mb * MIB,
+                int(2 * settings.journal_pre_alloc_size_mb * MIB),
             ),
             (
                 self._ledger_reserve,
                 self._ledger_files,
                 settings.ledger_directory,
                 LEDGER_RESERVE,
-                (settings.write_cache_max_size_mb + _BESIDE_ENTRIES) * MIB,
+                int((settings.write_cache_max_size_mb + _BESIDE_ENTRIES) * MIB),
             ),
         ):
             with _one_line(path):
@@ -489,7 +529,7 @@ class Storage:
         """A checkpoint gives the room of the journal back, but for one file."""
         self._tell_full(True)
         with self._lock:
-            if self._threads and self._ledgers.flushing is None:
+            if self._at_work and self.ledger_store.flushing is None:
                 self._begin_checkpoint()
 
     def _tell_full(self, is_full: bool) -> None:
@@ -498,26 +538,36 @@ class Storage:
                 self.is_full = is_full
                 self.full(is_full)
 
-    def _with_room(self, work: Callable[[], T]) -> T:
-        """Do some work of a thread: again and again, where there is no room for it. Raises ``NoRoom`` if the storage
+    def _with_room(self, name: str, work: Callable[[], T]) -> Work[T]:
+        """Do some work of a worker: again and again, where there is no room for it. Raises ``NoRoom`` if the storage
         ends before there is.
         """
-        me = threading.current_thread().name
         while True:
+            yield Disk.WRITE
             try:
                 done = work()
             except NoRoom as error:
-                if self._ending.is_set() or self._failure:
-                    raise
-                if me not in self._waiting_for_room:
-                    _log.warning("the %s waits: %s", me, error.strerror)
-                self._waiting_for_room.add(me)
-                with self._looking_for_room():
-                    self._tell_full(True)
-                    self._ending.wait(PATIENCE)
+                yield from self._wait_for_room(name, error)
             else:
-                self._waiting_for_room.discard(me)
+                self._waiting_for_room.discard(name)
                 return done
+
+    def _wait_for_room(self, name: str, error: NoRoom) -> Work[None]:
+        """A worker has found no room, and looks again after a while. Raises the error if the storage ends."""
+        if self._is_ending or self._failure:
+            raise error
+        if name not in self._waiting_for_room:
+            _log.warning("the %s waits: %s", name, error.strerror)
+        self._waiting_for_room.add(name)
+        with self._looking_for_room():
+            self._tell_full(True)
+            yield from self._rest(PATIENCE)
+
+    def _rest(self, seconds: float) -> Work[None]:
+        """Wait, whoever is woken meanwhile, unless the storage ends or fails."""
+        end = self._process.now() + seconds
+        while self._process.now() < end and not (self._is_ending or self._failure):
+            yield end
 
     @contextlib.contextmanager
     def _looking_for_room(self) -> Iterator[None]:
@@ -541,48 +591,62 @@ class Storage:
         is_whole = all(reserve.is_whole for reserve, _ in self._reserves)
         self._tell_full(usage >= threshold or not is_whole or bool(self._waiting_for_room))
 
-    # -- the thread of the journal
-    # --------------------------------------------------------------------------------------
+    # -- the worker of the journal ------------------------------------------------------------------------------------
 
-    def _write_journal(self) -> None:
+    def _write_journal(self) -> Work[None]:
         proven = True
         last_group = done = 0
         while True:
-            self._wait_for_company(done + last_group // 2)
-            with self._lock:
-                queue, self._queue, self._queued_bytes = self._queue, [], 0
-                if not queue:
-                    if self._failure or self._closing:
-                        break
-                    self._idle = True
-                    self._arrived.wait(None if proven else REST)
-                    self._idle = False
-                    queue, self._queue, self._queued_bytes = self._queue, [], 0
-                last_group, done = self._queued - done, self._queued
+            yield from self._wait_for_company(done + last_group // 2)
+            has_ended = self._has_ended()
+            queue = self._take_queue()
+            if not queue and has_ended:
+                break
+            if not queue:
+                yield from self._wait_for_records(WOKEN if proven else self._process.now() + REST)
+                queue = self._take_queue()
+            last_group, done = self._queued - done, self._queued
             if self._failure:
                 return
             if queue:
-                self._write_queued(queue)
+                yield from self._write_queued(queue)
                 proven = False
             elif not proven:
-                self._with_room(self._journal.write)
-                self._journal.sync()
+                yield from self._prove()
                 proven = True
         if not self._failure and not proven:
-            self._with_room(self._journal.write)
-            self._journal.sync()
+            yield from self._prove()
 
-    def _wait_for_company(self, records: int) -> None:
+    def _prove(self) -> Work[None]:
+        """Write an empty group, which proves that the last one is durable."""
+        yield from self._with_room(JOURNAL, self.journal.write)
+        yield Disk.SYNC
+        self.journal.sync()
+
+    def _take_queue(self) -> list[tuple[int, Record | EntryRows | Checkpoint]]:
+        with self._lock:
+            queue, self._queue, self._queued_bytes = self._queue, [], 0
+        return queue
+
+    def _wait_for_records(self, until: float) -> Work[None]:
+        """Wait until a time, or until something is queued or the storage ends."""
+        with self._lock:
+            self._idle = not self._queue and not self._has_ended()
+        if self._idle:
+            yield until
+            self._idle = False
+
+    def _wait_for_company(self, records: int) -> Work[None]:
         """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from
         those it confirmed. What is enough bytes for a group does not wait.
         """
         if self._queue and self._queued < records:
-            most = self.settings.journal_buffered_writes_threshold
-            end = time.monotonic() + self.settings.journal_max_group_wait_msec / 1000
-            while self._queued < records and self._queued_bytes < most and time.monotonic() < end:
-                time.sleep(_SLICE)
+            now, most = self._process.now, self.settings.journal_buffered_writes_threshold
+            end = now() + self.settings.journal_max_group_wait_msec / 1000
+            while self._queued < records and self._queued_bytes < most and now() < end:
+                yield now() + _SLICE
 
-    def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> None:
+    def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> Work[None]:
         """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
         settings = self.settings
         most_bytes = max(GROUP, settings.journal_buffered_writes_threshold)
@@ -593,11 +657,10 @@ class Storage:
         size, count, position = 0, 0, 0
         for at, record in queue:
             if isinstance(record, Checkpoint):
-                self._write_group(group, single, position)
+                yield from self._write_group(group, single, position)
                 size, count, position = 0, 0, 0
-                record.journal_start = self._with_room(self._journal.roll)
-                with self._lock:
-                    self._flushable.notify()
+                record.journal_start = yield from self._with_room(JOURNAL, self.journal.roll)
+                self._at_work[CHECKPOINT].wake()
                 continue
             position = at
             if type(record) is EntryRows:
@@ -614,11 +677,11 @@ class Storage:
                 size += len(single[-1])
                 count += 1
             if size >= most_bytes or count >= most_records:
-                self._write_group(group, single, position)
+                yield from self._write_group(group, single, position)
                 size, count, position = 0, 0, 0
-        self._write_group(group, single, position)
+        yield from self._write_group(group, single, position)
 
-    def _write_group(self, group: list[Part], single: list[bytes], position: int) -> None:
+    def _write_group(self, group: list[Part], single: list[bytes], position: int) -> Work[None]:
         """Write a group, of framed records and then single ones, sync it, and report that; both are empty
         afterwards.
         """
@@ -626,92 +689,91 @@ class Storage:
             group.append(framed(single))
             single.clear()
         if group:
-            self._with_room(lambda: self._journal.gather(group))
+            yield from self._with_room(JOURNAL, functools.partial(self.journal.gather, group))
             group.clear()
-            since = time.monotonic()
-            self._journal.sync()
-            self.took("journal sync", time.monotonic() - since)
+            since = self._process.now()
+            yield Disk.SYNC
+            self.journal.sync()
+            self.took("journal sync", self._process.now() - since)
         if position and not self._failure:
             self.synced(position)
-        if (
-            self._journal.end >= self.settings.journal_max_size_mb * MIB
-        ):  # the next file proves the sync, which is reported before
-            self._with_room(self._journal.roll)
+        if self.journal.end >= self.settings.journal_max_size_mb * MIB:
+            # The next file proves the sync, which is reported before.
+            yield from self._with_room(JOURNAL, self.journal.roll)
 
-    # -- the thread of checkpoints
-    # --------------------------------------------------------------------------------------
+    # -- the worker of checkpoints ------------------------------------------------------------------------------------
 
-    def _take_checkpoints(self) -> None:
-        settings = self.settings
+    def _take_checkpoints(self) -> Work[None]:
+        settings, now = self.settings, self._process.now
         interval, looks = settings.flush_interval / 1000, settings.disk_check_interval / 1000
-        next_look = time.monotonic()
+        next_look = now()
         # A start on a full disk took of the reserve, and the journal of before has room to give back.
         next_flush = next_look + (interval if self._journal_reserve.is_whole else 0)
         next_fill = next_look
-        while True:
-            if time.monotonic() >= min(next_look, next_fill):
+        while not self._failure:
+            if now() >= min(next_look, next_fill):
                 for reserve, files in self._reserves:
                     reserve.fill(files)
-                next_fill = time.monotonic() + FILLS
-            if time.monotonic() >= next_look:
+                next_fill = now() + FILLS
+            if now() >= next_look:
                 self._look_at_room()
-                next_look = time.monotonic() + looks
-            with self._lock:
-                checkpoint = self._ledgers.flushing
-                if checkpoint is None or not checkpoint.journal_start:
-                    if self._failure or self._closing:
-                        return
-                    next_wake = min(next_look, next_fill)
-                    deadline = next_wake if checkpoint is not None else min(next_flush, next_wake)
-                    self._flushable.wait(max(0.0, deadline - time.monotonic()))
-                    checkpoint = self._ledgers.flushing
-                    if checkpoint is None and time.monotonic() >= next_flush:
-                        next_flush = time.monotonic() + interval
-                        if self._ledgers.has_changed:
-                            self._begin_checkpoint()
-                if self._failure:
-                    return
+                next_look = now() + looks
+            checkpoint = self.ledger_store.flushing
             if checkpoint is not None and checkpoint.journal_start:
-                self._flush(checkpoint)
-                next_flush = time.monotonic() + interval
+                yield from self._flush(checkpoint)
+                next_flush = now() + interval
+            elif self._closing:
+                return
+            elif checkpoint is None and now() >= next_flush:
+                next_flush = now() + interval
+                self._flush_what_changed()
+            else:
+                next_wake = min(next_look, next_fill)
+                yield next_wake if checkpoint is not None else min(next_flush, next_wake)
 
-    def _flush(self, checkpoint: Checkpoint) -> None:
+    def _flush_what_changed(self) -> None:
+        with self._lock:
+            if self.ledger_store.has_changed:
+                self._begin_checkpoint()
+
+    def _flush(self, checkpoint: Checkpoint) -> Work[None]:
         """Write a checkpoint and end it."""
-        since = time.monotonic()
-        self._with_room(lambda: self._write(checkpoint))
-        self.took("checkpoint", time.monotonic() - since)
-        self._journal.remove_before(checkpoint.journal_start)
+        since = self._process.now()
+        yield from self._write(checkpoint)
+        self.took("checkpoint", self._process.now() - since)
+        yield Disk.WRITE
+        self.journal.remove_before(checkpoint.journal_start)
         self._journal_reserve.fill(self._journal_files)  # before others have it
         with self._lock:
             self._checkpoints_done += 1
-            if self._ledgers.cache.size >= self._half or self._checkpoint_wanted:
+            if self.ledger_store.cache.size >= self._half or self._checkpoint_wanted:
                 self._begin_checkpoint()
             was_busy, self._is_busy = self._is_busy, False
-            self._flushed.notify_all()
+            done = [call for number, call in self._awaited if number <= self._checkpoints_done]
+            self._awaited = [each for each in self._awaited if each[0] > self._checkpoints_done]
+        for call in done:
+            call()
         if was_busy:
             self.busy(False)
 
-    def _write(self, checkpoint: Checkpoint) -> None:
-        with self._writing:
-            section = self._ledgers.write(checkpoint)
-            self._logs.sync(section)
-            self._ledgers.end(section)
-
-
-def _give_memory_back() -> None:
-    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it
-    otherwise.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def _lock(path: str) -> Lock:
-    try:
-        return Lock(path)
-    except BlockingIOError:
-        raise SystemFailure(f"{path} is in use by another bookie") from None
+    def _write(self, checkpoint: Checkpoint) -> Work[None]:
+        """Write a checkpoint to an entry log, in turn with others that write there, and may give room back."""
+        while True:
+            yield self._writing
+            try:
+                yield Disk.WRITE
+                section = self.ledger_store.write(checkpoint)
+                yield Disk.SYNC
+                self._logs.sync(section)
+                self.ledger_store.end(section)
+            except NoRoom as error:
+                lacking = error
+            else:
+                break
+            finally:
+                self._writing.release()
+            yield from self._wait_for_room(CHECKPOINT, lacking)
+        self._waiting_for_room.discard(CHECKPOINT)
 
 
 @contextlib.contextmanager
@@ -724,7 +786,7 @@ def _one_line(path: str) -> Iterator[None]:
     except LaterFormat as later:
         raise SystemFailure(f"{path}: {later}") from None
     except Damage as damage:
-        raise SystemFailure(f"{path}: {damage}; the bookie does not start, see to its disk") from None
+        raise SystemFailure(f"{path}: {damage}; the bookie does not start, see to its disk") from damage
     except OSError as error:
         raise SystemFailure(f"{path}: {_reason(error)}") from None
 

@@ -1,39 +1,40 @@
-"""A bookie's process: carries out what the role wants on a disk of bytes, and comes back from it after a crash.
+"""A bookie's process: carries out what the role wants by a storage on a disk of bytes, and comes back from it after a
+crash.
 
-It writes the files of a real bookie, by the same code: a journal in groups, each synced before the next one, entry logs
-at checkpoints, and it collects garbage. Only threads and their times are virtual, and the index is in memory. A bookie
-whose disk is damaged or empty does not come back as if nothing had been there: it refuses to start, or (BP-46) starts
-in limbo.
+It is the storage of a real bookie (:mod:`fencepost.store.disk.storage`), with its journal, its entry logs, its reserves
+and the work of its threads, which is done on virtual time; the index is in memory. A bookie whose disk is damaged or
+empty does not come back as if nothing had been there: it refuses to start, or (BP-46) starts in limbo.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from random import Random
 from typing import Any
 
 import msgspec
 
-from fencepost.simulation.disk import SimDisk
+from fencepost.errors import SystemFailure
+from fencepost.simulation.disk import NEVER, PowerLoss, SimDisk
 from fencepost.store.bookie.batches import ArrivedAdds, Batches
 from fencepost.store.bookie.inbox import Memory
+from fencepost.store.bookie.look_ups import LookOne, find, nothing
 from fencepost.store.client.loops import Loops
-from fencepost.store.disk.collection import Collection
-from fencepost.store.disk.entry_logs import EntryLogs, known_journals
 from fencepost.store.disk.entry_logs import name_of as name_of_log
-from fencepost.store.disk.index import Index, places_of
-from fencepost.store.disk.journal import Damage, read_records
-from fencepost.store.disk.journal_files import SPARE, JournalFiles, journals_in, read_journal, read_what_is_left
+from fencepost.store.disk.index import places_of
+from fencepost.store.disk.journal import Damage, read_records, scan
+from fencepost.store.disk.journal_files import SPARE
 from fencepost.store.disk.journal_files import name_of as name_of_journal
-from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
-from fencepost.store.disk.records import decode, encode
-from fencepost.store.disk.sections import Section
+from fencepost.store.disk.ledger_store import LedgerStore
+from fencepost.store.disk.records import decode
+from fencepost.store.disk.settings import MIB, StorageSettings
+from fencepost.store.disk.storage import JOURNAL_RESERVE, LEDGER_RESERVE, Storage
+from fencepost.store.disk.workers import Work
 from fencepost.store.disk.write_cache import PlainWriteCache
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, Request
-from fencepost.store.records import EntryAdded, LacWritten, Record, recovered
+from fencepost.store.records import EntryAdded, Record, recovered
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
@@ -43,16 +44,19 @@ from fencepost.store.roles.interface import (
     AskedToAdd,
     AskedToRead,
     Call,
+    ConnectionClosed,
     Effect,
     Event,
+    FindRuns,
     Forget,
-    Found,
     Journal,
     JournalAdds,
     JournalFailed,
     JournalSynced,
     LookUp,
+    LookUpBatch,
     LookUpReads,
+    Measure,
     ReadsFound,
     Replayed,
     Result,
@@ -62,15 +66,14 @@ from fencepost.store.roles.interface import (
     Trace,
 )
 from fencepost.store.roles.requests import AddRequests, FoundRequests, grouped, is_plain_read
+from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.environment import Environment
 from fencepost.store.sim.network import Connection
+from fencepost.store.sim.process import SimProcess
 from fencepost.store.sim.wire import v3
 from fencepost.store.wire.frames import Frames
-
-REST = 5_000
-"""Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
 
 JOURNAL_UNIT = 2_048
 """Bytes by which a journal file grows."""
@@ -112,8 +115,8 @@ class BookieProcess:
     its disk is empty.
     """
 
-    ledgers: LedgerStore
-    """The store on its disk, as the process that works has read it."""
+    storage: Storage
+    """What is on its disk, as the process that works has read it."""
 
     def __init__(self, name: str, environment: Environment, random: Random) -> None:
         self.name = name
@@ -129,10 +132,11 @@ class BookieProcess:
         """Whether there is a process."""
         self.starts = 0
         self.refuses = ""
-        self.replaying = False
         self.lost_data = False
         self.slow = 1
-        self.failing_syncs = 0
+        self.killed_within = False
+        """Whether a crash in the middle of a use of the disk is one of the process alone."""
+        self.process = self._new_process()
         self.role = self._new_role()
         self._forget()
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
@@ -143,6 +147,9 @@ class BookieProcess:
             AnswerReads: self._answer_reads,
             Forget: self._forget_ledger,
             LookUp: self._look_up,
+            LookUpBatch: self._look_up,
+            FindRuns: self._look_up,
+            Measure: self._look_up,
             LookUpReads: self._look_up_reads,
             SetTimer: self._set_timer,
             Stop: self._stop,
@@ -153,12 +160,19 @@ class BookieProcess:
     def _new_role(self) -> Bookie:
         return Bookie(self.environment.case.protections, traces=self.environment.trace.is_read)
 
+    def _new_process(self) -> SimProcess:
+        schedule = self.environment.schedule
+        return SimProcess(schedule, self.dice, self.marks, lambda: self.slow, self._crash_within)
+
     def _forget(self) -> None:
         """The knowledge of a process is gone with it."""
-        self.pending: list[tuple[int, bytes, Record] | Checkpoint] = []
-        self.flushing = False
-        self.unmarked = False
-        self.proven = 0
+        self.is_busy = self.is_full = False
+        self.heard = 0
+        """When the last happens that the storage has told."""
+        self.unsynced: deque[tuple[int, Record]] = deque()
+        """Records with their positions, that are not as durable yet as they become before they are answered."""
+        self.held_back: list[tuple[Connection, int, Request]] = []
+        """Requests that are not read while the storage is busy."""
         self.durable_entries: set[tuple[int, int, bytes]] = set()
         self.asked_for: dict[tuple[int, int], tuple[Request, bool]] = {}
         self.arrived: dict[int, list[tuple[int, Any]]] = {}
@@ -168,6 +182,11 @@ class BookieProcess:
         """Those that the role is being given; adds, if they are rows."""
         self.patience = int(self.random() ** 2 * TOGETHER)
         self.entering_limbo: set[int] = set()
+
+    @property
+    def ledgers(self) -> LedgerStore:
+        """Its entries and ledgers."""
+        return self.storage.ledger_store
 
     @property
     def lacking(self) -> bool:
@@ -198,30 +217,36 @@ class BookieProcess:
         """Begin a process that has read what is on the disk; whether it could."""
         self._forget()
         self.role = self._new_role()
+        self.process = self._new_process()
+        storage = None
         try:
-            known = known_journals(self.disk, {*journals_in(self.disk)}, has_lost_files)
-            logs = EntryLogs(self.disk, Index(), known, LOG_LIMIT, has_lost_files)
-            found = (read_what_is_left if has_lost_files else read_journal)(self.disk, logs.journal_start)
-        except Damage as damage:
-            self.refuse(str(damage))
+            storage = self.storage = Storage(
+                self._settings(),
+                synced=self._synced,
+                failed=lambda reason: self._hop(self._failed, reason),
+                busy=lambda is_busy: self._hop(self._busy, is_busy),
+                full=lambda is_full: self._hop(self._full, is_full),
+                took=self._took,
+                journal_files=self.disk,
+                ledger_files=self.disk,
+                has_lost_files=has_lost_files,
+                process=self.process,
+            )
+            records = [*storage.records()]
+            unproven = [*storage.unproven()]
+            storage.start()
+        except SystemFailure as failure:
+            if isinstance(failure.__cause__, Damage):
+                self.refuse(str(failure.__cause__))
             return False
-        self.environment.happened(self.name, f"starts, with {len(found.records)} records")
+        except PowerLoss:
+            self.disk.left = NEVER
+            self.disk.lose_power(self.dice)
+            return False
+        self.environment.happened(self.name, f"starts, with {len(records)} records")
         self.environment.trace.started(self.name, "bookie")
-        self.replaying = True
-        self.cache_limit = int(self.random() ** 3 * 4_000)
-        self.ledgers = LedgerStore(logs)
-        for record in self.ledgers.records():
+        for record in records:
             self.deliver(Replayed(record))
-        for payload in found.records:
-            record = decode(payload)
-            self.ledgers.apply(record)
-            self.deliver(Replayed(LacWritten(record.ledger, record.lac, b"") if type(record) is EntryAdded else record))
-        try:
-            self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
-            logs.begin()
-        except OSError:
-            return False
-        unproven = [decode(payload) for payload in found.unproven]
         for record in unproven:
             if type(record) is EntryAdded:
                 self.environment.entry_durable(self.name, record)
@@ -230,13 +255,34 @@ class BookieProcess:
         self.works = True
         return True
 
+    def _settings(self) -> StorageSettings:
+        """Those of its storage, which are small: all that happens to large files happens."""
+        random = self.random
+        return StorageSettings(
+            journal_directory="the journal",
+            ledger_directory="the entries",
+            journal_write_data=self.journals_adds,
+            journal_max_group_wait_msec=2 if random() < 0.3 else 0,
+            journal_max_size_mb=(1 + int(random() * 20)) * JOURNAL_UNIT / MIB,
+            journal_pre_alloc_size_mb=JOURNAL_UNIT / MIB,
+            write_cache_max_size_mb=2 * (20 * self.environment.case.entries + int(random() ** 3 * 4_000)) / MIB,
+            read_ahead_cache_max_size_mb=0,
+            flush_interval=1_000 + int(random() * 10_000),
+            log_size_limit=LOG_LIMIT,
+            disk_check_interval=1_000,
+        )
+
+    @property
+    def journals_adds(self) -> bool:
+        """Whether adds are in the journal before they are confirmed."""
+        return True
+
     def _serve(self) -> None:
         """Take connections from now on."""
         self.alive = True
-        self.replaying = False
         self.environment.judge.restarted(self.name, self._has)
         self._inform_judge()
-        self.environment.metadata.register(self.name)
+        self.set_read_only(self.is_full)
 
     def crash(self, power: bool) -> None:
         """The process is killed, or (``power``) its machine loses power."""
@@ -244,11 +290,21 @@ class BookieProcess:
             return
         self.environment.happened(self.name, "loses power" if power else "is killed")
         self.alive = self.works = False
+        self.process.is_gone = True
+        self.disk.left = NEVER
         self.starts += 1
         if power:
             self.disk.lose_power(self.dice)
         self.environment.network.lose_all(self.name, noticed=not power)
         self.environment.bookie_gone(self.name)
+
+    def crash_within(self, uses: int, power: bool) -> None:
+        """As :meth:`crash`, in the middle of what is done with the disk: when that was used so often."""
+        self.disk.left = uses
+        self.killed_within = not power
+
+    def _crash_within(self) -> None:
+        self.crash(power=not self.killed_within)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take nothing from owners any more, or again."""
@@ -279,6 +335,9 @@ class BookieProcess:
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
         """A request came."""
         if not self.alive:
+            return
+        if self.is_busy:
+            self.held_back.append((connection, txn, request))
             return
         number = connection.number
         if type(request) is AddEntry or is_plain_read(request):
@@ -324,8 +383,14 @@ class BookieProcess:
     def _asked(self, number: int, requests: Iterable[tuple[int, Request]]) -> None:
         """The role is given requests now."""
         for txn, request in requests:
-            history = self.environment.judge.ledgers[request.ledger]
-            self.asked_for[number, txn] = (request, self.name in history.fenced)
+            self.asked_for[number, txn] = request, self.environment.judge.is_fenced(self.name, request)
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone: nobody is left to answer."""
+        if self.alive and self.starts == connection.start:
+            self.arrived.pop(connection.number, None)
+            self.held_back = [each for each in self.held_back if each[0] is not connection]
+            self.deliver(ConnectionClosed(connection.number))
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
@@ -341,16 +406,18 @@ class BookieProcess:
 
     def _has(self, ledger: int, entry_id: int) -> bool:
         """Whether the bookie has an entry, or does not say that it lacks it."""
-        found = self.ledgers.look_up(ledger, entry_id)[0] is not Code.NO_ENTRY
+        found = self.storage.look_up(ledger, entry_id)[0] is not Code.NO_ENTRY
         return found or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
 
     def damageable(self, name: str) -> int:
         """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a
         torn write.
         """
-        if name == name_of_journal(self.journal.number):
-            return self.proven
-        return len(self.disk.files[name].durable) if name != SPARE else 0
+        if name in (SPARE, JOURNAL_RESERVE, LEDGER_RESERVE):
+            return 0
+        durable = self.disk.files[name].durable
+        number = self.storage.journal.number
+        return scan(bytes(durable), number).synced if name == name_of_journal(number) else len(durable)
 
     def places(self) -> list[tuple[str, int, int]]:
         """The places of entries in entry logs: the file, the offset and the bytes of each."""
@@ -430,161 +497,87 @@ class BookieProcess:
             self.entering_limbo.remove(result.token)
             self.lost_data = bool(self.entering_limbo)
 
-    # -- the journal --------------------------------------------------------------------------------------------------
+    # -- the storage --------------------------------------------------------------------------------------------------
 
     def _journal_one(self, effect: Journal) -> None:
-        self.ledgers.apply(effect.record)
-        self._journal(effect.position, (effect.record,))
-
-    def _journal(self, last: int, records: Sequence[Record]) -> None:
-        """Write records, the last of which has a position."""
-        for position, record in enumerate(records, last - len(records) + 1):
-            self.pending.append((position, encode(record), record))
-        self._flush_soon()
+        self.unsynced.append((effect.position, effect.record))
+        self.storage.take([(effect.position, effect.record)])
 
     def _journal_adds(self, effect: JournalAdds) -> None:
-        recovery = any(adds.recovery for adds in effect.adds)
         records: list[Record]
         if self.adds is not None and type(effect.adds[0]) is AddRows:
             rows = self.adds.entries(effect.adds)
-            self.ledgers.apply_rows(rows)
             records = [decode(record) for record in read_records(bytes(rows.view))]
+            stored: list[tuple[int, Record | EntryRows]] = [(effect.position, rows)]
         else:
-            records = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
-            for record in records:
-                self.ledgers.apply(record)
-        self._journal(effect.position, [msgspec.structs.replace(record, recovery=recovery) for record in records])
-        self._begin_checkpoint()
+            recovery = any(adds.recovery for adds in effect.adds)
+            added = [record for adds in effect.adds for record in adds.records()]  # type: ignore[attr-defined]
+            records = [msgspec.structs.replace(record, recovery=recovery) for record in added]
+            stored = [*enumerate(records, effect.position - len(records) + 1)]
+        self.unsynced += enumerate(records, effect.position - len(records) + 1)
+        self.storage.take(stored)
 
-    def _flush_soon(self) -> None:
-        if not self.flushing:
-            self.flushing = True
-            self.environment.schedule.after(int(self.random() * 200), self._flush, self.starts)
+    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+        """What the storage tells happens to the bookie a moment later, and in the order in which it was told."""
+        schedule = self.environment.schedule
+        self.heard = max(self.heard, schedule.now + int(self.random() * 20))
+        schedule.at(self.heard, self._if_there, self.starts, call, arguments)
 
-    def _flush(self, start: int) -> None:
-        """Write what is pending as one group, up to where a checkpoint begins, and sync it."""
-        if not self.works or self.starts != start:
-            return
-        group: list[tuple[int, bytes, Record]] = []
-        proves = self.journal.synced
-        try:
-            while self.pending and not (group and isinstance(self.pending[0], Checkpoint)):
-                first = self.pending.pop(0)
-                if isinstance(first, Checkpoint):
-                    first.journal_start = self.journal.roll()
-                    self._after_disk(2_000, self._write_section, first)
-                    proves = self.proven = self.journal.synced
-                else:
-                    group.append(first)
-            payloads = [payload for _, payload, record in group if self.is_journalled(record)]
-            if payloads or not group:
-                self.journal.write(payloads)
-        except OSError:
-            self._fail("can not write its journal: the disk is full")
-            return
-        if group and not payloads:
-            self.environment.schedule.after(int(self.random() * 50), self._if_there, start, self._confirm, (group,))
-            return
-        delay = (100 + int(self.random() * 900)) * self.slow
-        self.environment.schedule.after(delay, self._synced, start, self.journal.end, proves, group)
+    def _synced(self, position: int) -> None:
+        """The records up to a position are as durable as they become before they are answered."""
+        while self.unsynced and self.unsynced[0][0] <= position:
+            record = self.unsynced.popleft()[1]
+            if type(record) is EntryAdded:
+                self.durable_entries.add((record.ledger, record.entry_id, record.body))
+                self.environment.entry_durable(self.name, record)
+        self.environment.trace.node_did(self.name, "journal_synced", {"position": position})
+        self._hop(self.deliver, JournalSynced(position))
 
-    def is_journalled(self, record: Record) -> bool:
-        """Whether a record is in the journal before it is confirmed."""
-        return True
-
-    def _synced(self, start: int, end: int, proves: int, group: list[tuple[int, bytes, Record]]) -> None:
-        if (
-            not self.works
-            or self.starts != start
-            or self._sync_fails(name_of_journal(self.journal.number), "its journal")
-        ):
-            return
-        self.journal.sync()
-        self.proven = proves
-        if group:
-            self.unmarked = True
-        self._confirm(group)
-        if self.works and not self.flushing and self.unmarked:
-            self.unmarked = False
-            self.environment.schedule.after(REST, self._rest, start, end)
-
-    def _confirm(self, group: list[tuple[int, bytes, Record]]) -> None:
-        """The records of a group are as durable as they become before they are answered."""
-        self.flushing = bool(self.pending)
-        if group:
-            for _, _, record in group:
-                if type(record) is EntryAdded:
-                    self.durable_entries.add((record.ledger, record.entry_id, record.body))
-                    self.environment.entry_durable(self.name, record)
-            self.environment.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
-            self.deliver(JournalSynced(group[-1][0]))
-        if self.works and self.pending:
-            self.flushing = True
-            self._flush(self.starts)
-
-    def _rest(self, start: int, end: int) -> None:
-        """Write an empty group, if nothing was written for a while."""
-        if self.works and self.starts == start and not self.flushing and self.journal.end == end:
-            self.flushing = True
-            self._flush(start)
-
-    def _sync_fails(self, name: str, what: str) -> bool:
-        """Whether the sync of a file fails, with which the bookie ends."""
-        if not self.failing_syncs:
-            return False
-        self.failing_syncs -= 1
-        file = self.disk.files[name]
-        file.fail_sync(file.begin_sync(), self.dice)
-        self._fail(f"fails to sync {what}")
-        return True
-
-    def _fail(self, what: str) -> None:
-        self.environment.happened(self.name, what)
-        self.flushing = False
+    def _failed(self, reason: str) -> None:
+        self.environment.happened(self.name, f"fails: {reason}")
         self.deliver(JournalFailed())
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    def _busy(self, is_busy: bool) -> None:
+        self.is_busy = is_busy
+        while self.held_back and not self.is_busy:
+            self.asked(*self.held_back.pop(0))
+
+    def _full(self, is_full: bool) -> None:
+        self.environment.happened(self.name, f"disk is full: {'yes' if is_full else 'no longer'}")
+        self.is_full = is_full
+        self.set_read_only(is_full)
+
+    def _took(self, what: str, seconds: float) -> None:
+        """After a checkpoint there may be garbage to collect."""
+        if what == "checkpoint" and self.random() < 0.3:
+            self._hop(self.forget_deleted)
+
+    def forget_deleted(self) -> None:
+        """Forget ledgers that there are no metadata of, and then give room back, as soon as entry logs say so."""
+        for ledger in self.storage.ledgers() if self.alive else ():
+            if not self.environment.metadata.has(ledger):
+                self.deliver(Call(0, "forget", (ledger,)))
+        if self.ledgers.forgotten:
+            self.storage.begin_checkpoint(lambda: self._hop(self._collect))
+        else:
+            self._collect()
+
+    def _collect(self) -> None:
+        self.process.begin("garbage", self._collecting(), self.refuse)
+
+    def _collecting(self) -> Work[None]:
+        yield from self.storage.collecting(1.0)
 
     def _forget_ledger(self, forget: Forget) -> None:
-        self.ledgers.forget(forget.ledger)
+        self.storage.forget(forget.ledger)
 
-    def _begin_checkpoint(self) -> None:
-        if self.ledgers.cache.size >= self.cache_limit and self.ledgers.flushing is None and not self.replaying:
-            self.pending.append(self.ledgers.swap())
-            self._flush_soon()
+    def _look_up(self, look: LookOne) -> None:
+        delay = (20 + int(self.random() * 100)) * self.slow
+        self.environment.schedule.after(delay, self._if_there, self.starts, self._find, (look,))
 
-    def _write_section(self, checkpoint: Checkpoint) -> None:
-        try:
-            section = self.ledgers.write(checkpoint)
-        except OSError:
-            self._fail("can not write an entry log: the disk is full")
-            return
-        self._after_disk(4_000, self._sync_section, section)
-
-    def _sync_section(self, section: Section) -> None:
-        if not self._sync_fails(name_of_log(section.log), "an entry log"):
-            self.ledgers.logs.sync(section)
-            self.ledgers.end(section)
-            self._after_disk(2_000, self._remove_journal, section.contents.journal_start)
-
-    def _remove_journal(self, start: int) -> None:
-        """The end of a checkpoint, and sometimes a collection of garbage."""
-        self.journal.remove_before(start)
-        if self.random() < 0.3 and self.ledgers.flushing is None:
-            try:
-                Collection(self.ledgers.logs).run(1.0, threading.Lock(), 0)
-            except OSError:
-                self._fail("can not write an entry log: the disk is full")
-                return
-        self._begin_checkpoint()
-
-    def _look_up(self, look_up: LookUp) -> None:
-        self.environment.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up)
-
-    def _read(self, start: int, look_up: LookUp) -> None:
-        if self.works and self.starts == start:
-            code, entry_id, body = self.ledgers.look_up(look_up.ledger, look_up.entry_id)
-            self.deliver(Found(look_up.number, code, entry_id, body))
+    def _find(self, look: LookOne) -> None:
+        is_awaited = self.role.look_ups[look.number].connection in self.environment.network.connections
+        self.deliver(find(self.storage, look) if is_awaited else nothing(look))
 
     def _look_up_reads(self, effect: LookUpReads) -> None:
         """Some of the reads may take longer than others."""
@@ -603,12 +596,12 @@ class BookieProcess:
         rows = batches()
         if rows is not None and not isinstance(reads, list):
             asked = ReadRows(number, reads)
-            for event in rows.found(asked, self.ledgers.read_rows(asked.ledgers, asked.entry_ids))[0]:
+            for event in rows.found(asked, self.storage.read_rows(asked.ledgers, asked.entry_ids))[0]:
                 self.deliver(event)
             return
         found: defaultdict[tuple[int, Code], list[tuple[int, int, bytes | None]]] = defaultdict(list)
         for txn, entry_id, ledger in reads:
-            code, _, body = self.ledgers.look_up(ledger, entry_id)
+            code, _, body = self.storage.look_up(ledger, entry_id)
             found[ledger, code].append((txn, entry_id, body))
         for (ledger, code), some in sorted(found.items(), key=lambda each: (each[0][0], each[0][1].value)):
             self.deliver(ReadsFound(number, ledger, code, FoundRequests(ledger, some)))

@@ -18,15 +18,13 @@ from typing import Any
 
 from fencepost.store.disk.journal_files import SPARE
 from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
-from fencepost.store.disk.ledger_store import Checkpoint
+from fencepost.store.disk.storage import JOURNAL_RESERVE
 from fencepost.store.entries import Digests, runs_of
 from fencepost.store.messages import AddEntry, ReadEntry, ReadEntryResponse, Response
-from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles import repair as roles
 from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.requests import AddRequests
-from fencepost.store.rules.adding import is_journalled
 from fencepost.store.rules.boot import CLEAN_END, Mark, Run, Step, mark_of, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, has_lost_all, may_boot, may_repair
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
@@ -90,8 +88,6 @@ class BootingBookie(BookieProcess):
         self.marked: Callable[[], None] = lambda: None
         self.asks: dict[int, Callable[[], None]] = {}
         self.tokens = count(1)
-        self.wanted: list[Callable[[], None]] = []
-        self.awaited: list[tuple[Checkpoint, Callable[[], None]]] = []
 
     @property
     def lacking(self) -> bool:
@@ -166,15 +162,22 @@ class BootingBookie(BookieProcess):
         self._flush_all()
 
     def _flush_all(self) -> None:
-        if self.pending or self.flushing:
+        if self.unsynced:
             self._after_disk(500, self._flush_all)
         else:
-            self._checkpoint(self._ended)
+            self._checkpoint(self._end_storage)
+
+    def _end_storage(self) -> None:
+        self.storage.end()
+        self._await_end()
+
+    def _await_end(self) -> None:
+        if self.process.has_ended:
+            self._ended()
+        else:
+            self._after_disk(500, self._await_end)
 
     def _ended(self) -> None:
-        if self.pending or self.flushing:
-            self._flush_all()
-            return
         self.environment.happened(self.name, "ends")
         self.of_entries.run = CLEAN_END
         self.works = False
@@ -222,8 +225,8 @@ class BootingBookie(BookieProcess):
     # -- directories and cookies --------------------------------------------------------------------------------------
 
     def _files_of(self, directory: Directory) -> list[str]:
-        is_of_journal = directory is self.of_journal
-        return [name for name in self.disk.names() if (name == SPARE or name.endswith(JOURNAL)) is is_of_journal]
+        of_journal = {name for name in self.disk.names() if name in (SPARE, JOURNAL_RESERVE) or name.endswith(JOURNAL)}
+        return [name for name in self.disk.names() if (name in of_journal) is (directory is self.of_journal)]
 
     def _stamped(self, directory: Directory) -> Stamped:
         return Stamped(directory.path, directory.cookie, not self._files_of(directory), directory.is_under_repair)
@@ -295,7 +298,6 @@ class BootingBookie(BookieProcess):
         then()
 
     def _mark_ledgers(self, then: Callable[[], None]) -> None:
-        self.replaying = False
         self.marked = then
         self._deliver_to_repair(Call(1, "mark ledgers"))
 
@@ -318,35 +320,16 @@ class BootingBookie(BookieProcess):
         is_marked = any(each.is_under_repair for each in self.directories) and known is not None and known.fenced
         return is_marked and metadata.status is LedgerStatus.CLOSED
 
-    # -- the journal and checkpoints ----------------------------------------------------------------------------------
+    # -- the storage --------------------------------------------------------------------------------------------------
 
-    def is_journalled(self, record: Record) -> bool:
-        """All but the owner's adds, while it runs without those."""
-        return type(record) is not EntryAdded or is_journalled(self.journals, record.recovery)
+    @property
+    def journals_adds(self) -> bool:
+        """See :class:`.BookieProcess`: the owner's adds are not, while it runs without those."""
+        return self.journals
 
-    def _checkpoint(self, then: Callable[[], None]) -> None:
+    def _checkpoint(self, then: Callable[[], None], always: bool = False) -> None:
         """Make everything durable in entry logs, and call back."""
-        self.replaying = False
-        self.wanted.append(then)
-        self._begin_checkpoint()
-
-    def _begin_checkpoint(self) -> None:
-        if self.wanted and self.ledgers.flushing is None:
-            checkpoint = self.ledgers.swap()
-            self.awaited += ((checkpoint, then) for then in self.wanted)
-            self.wanted.clear()
-            self.pending.append(checkpoint)
-            self._flush_soon()
-        elif not self.is_shutting_down:
-            super()._begin_checkpoint()
-
-    def _remove_journal(self, start: int) -> None:
-        super()._remove_journal(start)
-        done = [then for checkpoint, then in self.awaited if 0 < checkpoint.journal_start <= start]
-        self.awaited = [each for each in self.awaited if each[1] not in done]
-        for then in done:
-            if self.works:
-                then()
+        self.storage.begin_checkpoint(partial(self._hop, then), always)
 
     # -- the repair ---------------------------------------------------------------------------------------------------
 
@@ -449,7 +432,7 @@ class BootingBookie(BookieProcess):
             arguments = (Call(1, "mark ledgers"),)
             self.environment.schedule.after(PAUSE, self._if_there, self.starts, self._deliver_to_repair, arguments)
         else:
-            self._checkpoint(self.marked)
+            self._checkpoint(self.marked, always=True)
 
     def _end_repair(self) -> None:
         first, second = self.directories

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fencepost.simulation.disk import CAPACITY
 from fencepost.simulation.trace import SimTrace
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.boots import BootingBookie
@@ -17,7 +16,7 @@ from fencepost.store.sim.faults import Faults
 from fencepost.store.sim.judge import Violation
 from fencepost.store.sim.story import Story
 
-LIMIT = 40_000
+LIMIT = 100_000
 """Events after which a run is given up: something goes round in circles."""
 
 
@@ -104,6 +103,7 @@ class Cluster(Environment):
         self.network.heal()
         self.metadata.heal()
         for bookie in self.bookies.values():
-            bookie.slow, bookie.failing_syncs, bookie.disk.free = 1, 0, CAPACITY
+            bookie.slow = 1
+            bookie.disk.heal()
             if not bookie.alive:
                 self._start(bookie)

@@ -116,14 +116,23 @@ class Faults:
         """A bookie is killed, and started again."""
         bookie = self._bookie(random)
         if bookie is not None and self.may_hurt(bookie):
-            bookie.crash(power=False)
+            self._crash(bookie, random, power=False)
 
     def power_failures(self, random: Random) -> None:
         """Some machines with bookies lose power, perhaps all."""
         share = (0.3, 0.6, 1.0)[int(random.random() * 3)]
         for bookie in self.bookies.values():
             if random.random() < share and self.may_hurt(bookie):
-                bookie.crash(power=True)
+                self._crash(bookie, random, power=True)
+
+    def _crash(self, bookie: BookieProcess, random: Random, power: bool) -> None:
+        """A bookie crashes at once, or in the middle of what it does next with its disk, unless it is to be seen then
+        whether it may.
+        """
+        if random.random() < 0.4 and bookie.alive and not isinstance(bookie, BootingBookie):
+            bookie.crash_within(int(random.random() * 12), power)
+        else:
+            bookie.crash(power)
 
     def client_crashes(self, random: Random) -> None:
         """A client is gone."""
@@ -153,21 +162,17 @@ class Faults:
         """The next sync of a bookie fails."""
         bookie = self._bookie(random)
         if bookie is not None:
-            bookie.failing_syncs = 1
+            bookie.disk.fails = random
 
     def full_disks(self, random: Random) -> None:
-        """A disk has hardly any room left for a while; or it is slow since it is nearly full, and its bookie takes
-        nothing from owners.
-        """
+        """A disk has hardly any room left for a while, or some that its bookie keeps for itself; it may be slow."""
         bookie = self._bookie(random)
-        if bookie is not None and random.random() < 0.5:
-            bookie.slow = 1 + int(random.random() * 40)
-            self.environment.schedule.after(20_000, setattr, bookie, "slow", 1)
-            self.environment.schedule.after(int(random.random() * 2_000), bookie.set_read_only, True)
-            self.environment.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
-        elif bookie is not None:
+        if bookie is not None:
             self.environment.happened(bookie.name, "disk is nearly full")
-            bookie.disk.free = int(random.random() * 4_000)
+            if random.random() < 0.5:
+                bookie.slow = 1 + int(random.random() * 40)
+                self.environment.schedule.after(20_000, setattr, bookie, "slow", 1)
+            bookie.disk.free = int(random.random() ** 2 * 40_000)
             self.environment.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
     def bit_rot(self, random: Random) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from fencepost.store.messages import (
     AddEntry,
     AddEntryResponse,
+    BookieMessage,
+    ListEntriesResponse,
     ReadEntry,
     ReadEntryResponse,
     Request,
@@ -50,6 +52,7 @@ PROMISES = {
     "fencing": "a bookie that has answered a fencing read takes nothing more from the owner",
     "keys": "only clients with the key of a ledger write to it or fence it",
     "lac": "the LAC of a bookie never falls, and never passes what is confirmed",
+    "listed": "a bookie lists no entry that it never had",
     "metadata": "the metadata of a ledger only ever go forward",
     "refusal": "a bookie that has lost something does not start as if it had never had it",
     "repair": "a bookie that takes a ledger for repaired has every entry that belongs to it",
@@ -139,6 +142,8 @@ class Judge:
         """A bookie answers. ``was_fenced``: it had answered a fencing read before it was asked; ``durable``: what it
         took is on its disk.
         """
+        if isinstance(request, BookieMessage):
+            return
         history = self.ledgers[request.ledger]
         if isinstance(request, AddEntry) and isinstance(response, AddEntryResponse):
             if response.code is not Code.OK:
@@ -159,6 +164,15 @@ class Judge:
                     "lac",
                     f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}",
                 )
+        elif isinstance(response, ListEntriesResponse):
+            for first, last in response.runs:
+                for entry_id in range(first, last + 1):
+                    if bookie not in history.stored.get(entry_id, ()):
+                        self._broken("listed", f"{bookie} lists entry {entry_id}, which it never had")
+
+    def is_fenced(self, bookie: str, request: Request) -> bool:
+        """Whether a bookie has answered a fencing read of the ledger that a request is about."""
+        return not isinstance(request, BookieMessage) and bookie in self.ledgers[request.ledger].fenced
 
     def knows(self, bookie: str, ledger: int, lac: int, fenced: bool) -> None:
         """Judge the state of a ledger at a bookie, after each event."""

@@ -117,6 +117,14 @@ class SimMetadata:
         if self.bookies.pop(bookie, None):
             self._notify_bookies()
 
+    def has(self, ledger: int) -> bool:
+        """Whether there are metadata of a ledger."""
+        return ledger in self.ledgers
+
+    def delete(self, ledger: int) -> None:
+        """A ledger is deleted, by somebody whom nobody watches."""
+        del self.ledgers[ledger]
+
     def heal(self) -> None:
         """From now on no connection breaks."""
         self.unsteady = 0.0

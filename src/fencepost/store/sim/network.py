@@ -49,6 +49,9 @@ class Server(Protocol):
     def asked(self, connection: Connection, txn: int, request: Request) -> None:
         """A request came."""
 
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+
 
 class Connection:
     """A connection from a client to a server. ``waiting`` are the requests that the client waits for."""
@@ -148,7 +151,9 @@ class SimNetwork(Links):
         connection.open = False
         self.connections.pop(connection.number, None)
         if noticed:
-            self.schedule.at(self.arrival(connection.server.name, connection.client.name, 0), self._reset, connection)
+            client, server = connection.client.name, connection.server.name
+            self.schedule.at(self.arrival(client, server, 0), connection.server.closed, connection)
+            self.schedule.at(self.arrival(server, client, 0), self._reset, connection)
 
     def lose_all(self, name: str, noticed: bool) -> None:
         """All connections of a process are lost."""

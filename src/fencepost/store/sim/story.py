@@ -195,6 +195,8 @@ def words(thing: object) -> str:
     """A message or an event in words: its kind, and the fields that say something."""
     if not isinstance(thing, msgspec.Struct):
         return brief(thing)
+    if "__repr__" in vars(type(thing)):  # it has words of its own
+        return repr(thing)
     fields = ((name, getattr(thing, name)) for name in thing.__struct_fields__)
     said = ", ".join(f"{name}={brief(value)}" for name, value in fields if value is not None and value is not False)
     return f"{type(thing).__name__}({said})"

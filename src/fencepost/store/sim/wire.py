@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.store.messages import Request, Response
+from fencepost.store.messages import BatchRead, Request, Response
 from fencepost.store.wire import v2
 from fencepost.store.wire.frames import LENGTH_SIZE
 
@@ -27,18 +27,21 @@ VERSION_2 = 0.2
 
 class Wire:
     """The messages of one connection on their way. ``version_2``: those that there are in version 2 are
-    sent in that, and the others in version 3, as if over a second connection.
+    sent in that, and the others in version 3, as if over a second connection. Batch reads are in version 2 alone.
     """
 
     def __init__(self, version_2: bool) -> None:
         self.version_2 = version_2
         self._asked_in_2: set[int] = set()
 
+    def codec_of(self, request: Request) -> Any:
+        """What a request is encoded by; None where it passes as it is."""
+        return v2 if (self.version_2 and v2.speaks(request)) or type(request) is BatchRead else v3
+
     def request(self, txn: int, request: Request) -> Request:
         """The request that arrives."""
-        codec = v3
-        if self.version_2 and v2.speaks(request):
-            codec = v2
+        codec = self.codec_of(request)
+        if codec is v2:
             self._asked_in_2.add(txn)
         if codec is None:
             return request

@@ -10,18 +10,27 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fencepost.simulation import seeds
+from fencepost.simulation.schedule import unlogged
 from fencepost.simulation.trace import SimTrace
 from fencepost.store.client.loops import MODULES, Loops, RowLoops
 from fencepost.store.entries import Digests, Entry, master_key
-from fencepost.store.messages import AddEntry, ReadEntry, Request
+from fencepost.store.messages import (
+    AddEntry,
+    BatchRead,
+    BatchReadResponse,
+    GetBookieInfo,
+    ListEntries,
+    ReadEntry,
+    Request,
+)
 from fencepost.store.roles.adds import PLAIN
-from fencepost.store.roles.interface import Effect, Error, Event, Result
+from fencepost.store.roles.interface import Effect, Error, Event, Received, Result
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.sim.bookie import WORTH
+from fencepost.store.sim.bookie import WORTH, BookieProcess
 from fencepost.store.sim.case import DEADLINE, DEFAULT, HORIZON, Case, drawn, near
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.cluster import Cluster, Outcome
@@ -330,9 +339,44 @@ class Impostor:
         self.cluster.network.request(self.process, bookie, txn, request)
 
 
+class Visitor:
+    """The program of a client of bookies: it asks for batches of entries, for lists of them, and for room. It is its
+    own role.
+    """
+
+    def __init__(self, cluster: Cluster, moments: list[int]) -> None:
+        self.cluster = cluster
+        stream = cluster.case.stream("visitor")
+        self.random = stream.random
+        self.process = ClientProcess("visitor", cluster, stream, self, lambda result: None)
+        for txn in range(1, 9):
+            cluster.schedule.at(near(moments, self.random), self._ask, txn)
+
+    def receive(self, event: Event, now: int) -> list[Effect]:
+        """Take an event, as a role does: what a bookie sends is what was appended, as far as its digests are right."""
+        response = event.response if isinstance(event, Received) else None
+        if isinstance(response, BatchReadResponse):
+            appended = self.cluster.judge.ledgers[LEDGER].appended
+            for entry_id, body in enumerate(response.bodies, response.entry_id):
+                entry = self.cluster.digests.open_entry(body, LEDGER, entry_id)
+                if entry is not None and [entry.data] != appended[entry_id : entry_id + 1]:
+                    raise Violation("no loss", f"a batch has another entry {entry_id} than was appended")
+        return []
+
+    def _ask(self, txn: int) -> None:
+        if not self.process.alive:
+            return
+        names, random = sorted(self.cluster.bookies), self.random
+        first, which = int(random() * (self.cluster.case.entries + 1)), random()
+        request: Request = BatchRead(LEDGER, first, int(random() * 10), int(random() ** 2 * 4_000))
+        if which < 0.4:
+            request = ListEntries(LEDGER) if which < 0.2 else GetBookieInfo()
+        self.cluster.network.request(self.process, names[int(random() * len(names))], txn, request)
+
+
 class Workload:
     """The programs of all clients of a run. At its end a client that is there for that alone closes the ledger, and
-    another reads it.
+    another reads it; then it may be deleted, and all bookies forget it.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -343,6 +387,10 @@ class Workload:
             Heir(f"r{number}", cluster, max(10_000, near(moments, random)))
         if "impostors" in cluster.case.faults:
             Impostor(cluster, moments)
+        if cluster.case.stream("visits").random() < 0.5:
+            Visitor(cluster, moments)
+        self.deletes = cluster.case.stream("deletes").random() < 0.3
+        self.is_deleted = False
         for number in range(1, cluster.case.readers + 1):
             Follower(f"reader{number}", cluster, max(10_000, near(moments, random)))
         self.last: Heir | None = None
@@ -360,19 +408,35 @@ class Workload:
         if self.reader is None or self.last is None:
             return False
         if self.last.closed and self.reader.ended and not self.owner.waits and self.cluster.is_repaired():
-            return True
+            return not self.deletes or self._is_forgotten()
         if not self.cluster.case.tolerated and self.cluster.schedule.now > 2 * HORIZON:
             return True
         return not (self.owner.process.alive or LEDGER in self.cluster.metadata.ledgers)
+
+    def _is_forgotten(self) -> bool:
+        """Whether all bookies have forgotten the ledger, which is deleted now."""
+        bookies = [bookie for bookie in self.cluster.bookies.values() if not bookie.refuses]
+        if not self.is_deleted:
+            self.is_deleted = True
+            self.cluster.metadata.delete(LEDGER)
+            for bookie in bookies:
+                self._forget(bookie)
+        return all(bookie.alive and LEDGER not in bookie.storage.ledgers() for bookie in bookies)
+
+    def _forget(self, bookie: BookieProcess) -> None:
+        """Have a bookie look for ledgers that are deleted, now and then."""
+        bookie.forget_deleted()
+        self.cluster.schedule.after(AGAIN, self._forget, bookie)
 
 
 def simulate(case: Case, story: Story | None = None, trace: SimTrace | None = None) -> Outcome:
     """Run a case to its end. The same case has the same outcome in every process; ``story`` takes down what happens,
     and ``trace`` what the processes tell of themselves, which changes nothing.
     """
-    cluster = Cluster(case, story, trace)
-    workload = Workload(cluster)
-    return cluster.run(workload.finished)
+    with unlogged():
+        cluster = Cluster(case, story, trace)
+        workload = Workload(cluster)
+        return cluster.run(workload.finished)
 
 
 @dataclass(frozen=True)
