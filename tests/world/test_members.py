@@ -7,11 +7,13 @@ import gc
 import sys
 from collections.abc import Coroutine
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fencepost.simulation.interposed import interposed
+from fencepost.simulation.streams import SimTransport
 from fencepost.world.case import drawn
 from fencepost.world.process import Process
 from fencepost.world.session import Session
@@ -70,3 +72,15 @@ def test_what_a_stopped_process_was_about_to_do_is_left_without_complaint(
     del world, process, loop
     gc.collect()
     assert not complaints
+
+
+def test_what_came_for_a_connection_that_was_closed_meanwhile_is_given_to_nobody() -> None:
+    """The process was stopped, and closes it before it looks at what came."""
+    given: list[bytes] = []
+    transport: Any = SimTransport(SimpleNamespace(), SimpleNamespace(is_broken=True), SimpleNamespace())  # type: ignore
+    transport.loop = SimpleNamespace(has_ended=False, call_soon=lambda *call: None)
+    transport.protocol = SimpleNamespace(data_received=given.append)
+    transport._give(b"one")
+    transport.close()
+    transport._give(b"two")
+    assert given == [b"one"]

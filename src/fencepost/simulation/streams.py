@@ -159,6 +159,8 @@ class SimTransport(asyncio.Transport):
             self.loop.does(self._give, data)
 
     def _give(self, data: bytes) -> None:
+        if self.is_over:  # it was closed while the process was stopped
+            return
         if not isinstance(self.protocol, asyncio.BufferedProtocol):
             self.protocol.data_received(data)
             return

@@ -216,7 +216,6 @@ class Session:
             except (OSError, TimeoutError):
                 await asyncio.sleep(0.05 * (1 + random.random()))
                 continue
-            self._link = link
             await link.over
             self._link = None
             self._lost()
@@ -224,6 +223,7 @@ class Session:
 
     def greet(self, link: Link) -> None:
         """A connection is there: open a session, or go on with it."""
+        self._link = link  # the server may answer before whoever opens connections goes on
         number, password = self.client_id or (0, bytes(16))
         timeout = int(self._timeout * 1_000)
         link.send(bytes(wire.Connect(0, self._zxid, timeout, number, password, False).serialize()))
