@@ -243,7 +243,7 @@ PLANTED: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
     "and changes the ensemble of a ledger that is not open": (
         *("store", "seed 2"),
         (FENCED_IS_A_FAILURE, CHANGES_WHAT_IS_NOT_OPEN),
-        "quorum",
+        "one close",
     ),
     "a log is cut off where the leader's ends, though its own of that epoch ends earlier": (
         "quorum",

@@ -17,6 +17,7 @@ SOURCE = Path(fencepost.__file__).parent.parent
 FOR_RULES = {"__future__", "typing", "enum", "collections", "collections.abc", "fencepost.spec.values"}
 FOR_ROLES = FOR_RULES | {
     "array",
+    "dataclasses",
     "itertools",
     "struct",
     "zlib",
