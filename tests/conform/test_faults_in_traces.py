@@ -26,7 +26,7 @@ PROTECTIONS: list[tuple[str, str, int, str, str]] = [
         "client_sends_recovery_read_requests",
         "require(fenced is Verdict.POSITIVE)",
     ),
-    ("recovery_reads_fence", "races", 78, "bookie_sends_read_response", "fenced is False before"),
+    ("recovery_reads_fence", "races", 96, "bookie_sends_read_response", "fenced is False before"),
     ("recovery_starts_at_fragment", "everything", 16, "client_sends_recovery_read_requests", ".last_read is"),
     ("recovery_reads_stay", "everything", 4, "client_sends_recovery_read_requests", "the protocol sends to"),
     (

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.store.disk.index import Index, Place, Placed, places_of
@@ -66,6 +66,7 @@ class Expected:
             assert index.live[log] == sum(place.size for place in self.places.values() if place.log == log)
 
 
+@example([(1, {1: [-(2**63) + 41]}, [])], False)
 @given(batches, st.booleans())
 def test_every_entry_is_found_where_it_was_put_last(
     steps: list[tuple[int, dict[int, list[int]], list[int]]], at_once: bool

@@ -108,8 +108,7 @@ class Collection:
             finally:
                 writing.release()
             collected.bytes_copied += copied
-            if rate:
-                yield began + copied / rate
+            yield began + (copied / rate if rate else 0.0)  # and let others write
         collected.removed.append(log)
         collected.bytes_removed += size
 

@@ -128,7 +128,7 @@ def _not_above(numbers, low, high, number):
 def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
     """Find an entry, which does not come before its first one, in a run; whether it is there."""
     nth, count = entry_id - first, np.int64(run.count)  # once: it may be 0 a moment later
-    if nth > run.span or not count:
+    if nth < 0 or nth > run.span or not count:  # less than 0: they are further apart than there are numbers
         return False
     at, bits = 8 * np.int64(run.details), np.int64(run.size_bits)
     if run.gap_bits:

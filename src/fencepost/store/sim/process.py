@@ -34,6 +34,8 @@ class SimProcess:
         self.crashed = crashed
         self.is_gone = False
         self.workers: list[SimWorker] = []
+        self.turns: dict[int, list[SimWorker]] = {}
+        """Who waits for each lock, by its identity: the first of them is next, and nobody is ahead of it for ever."""
 
     @property
     def has_ended(self) -> bool:
@@ -116,6 +118,7 @@ class SimWorker:
         elif isinstance(pause, Disk):
             self._after(self.process.disk_time(self.name, pause))
         else:
+            self.process.turns.setdefault(id(pause), []).append(self)
             self._wait_for_turn(self._pause, pause)
 
     def _rest(self, until: float) -> None:
@@ -131,7 +134,9 @@ class SimWorker:
     def _wait_for_turn(self, pause: int, turn: Turn) -> None:
         if self.process.is_gone:
             return
-        if turn.acquire(blocking=False):
+        waiting = self.process.turns[id(turn)]
+        if waiting[0] is self and turn.acquire(blocking=False):
+            waiting.pop(0)
             self._go_on(pause)
         else:
             self.process.schedule.after(TURN, self._wait_for_turn, pause, turn)
