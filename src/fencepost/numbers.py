@@ -39,9 +39,11 @@ def duration(seconds: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """``8.02 million a second``, ``4,980 a second``."""
+    """``8.02 million a second``, ``4,980 a second``, ``0.17 a second``."""
     if per_second >= 999_500:
         return f"{per_second / 1e6:.3g} million a second"
+    if per_second < 9.5:
+        return f"{per_second:.2g} a second"
     return f"{per_second:,.0f} a second"
 
 

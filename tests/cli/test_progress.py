@@ -14,7 +14,7 @@ import fencepost
 from fencepost import Progress, Protocol, state
 from fencepost.engines.announcing import announced, compiling, spent
 from fencepost.engines.interface import COMPILING, MORE
-from fencepost.numbers import duration
+from fencepost.numbers import duration, rate
 from fencepost.progress import Entries, Estimate, Line, Notice, per_second, roughly
 
 
@@ -273,3 +273,9 @@ def test_compiling_is_no_part_of_a_rate() -> None:
     result = fencepost.check("ledger-chaining", configuration="small", engine="embedded", max_states=50)
     result = replace(result, seconds=12.0, compiling=10.0)
     assert result.states_per_second == result.distinct_states / 2
+
+
+def test_a_slow_rate_is_not_none() -> None:
+    assert [rate(each) for each in (0, 0.166, 4.25, 43.2, 4_980, 8_020_000)] == [
+        "0 a second", "0.17 a second", "4.2 a second", "43 a second", "4,980 a second", "8.02 million a second",
+    ]  # fmt: skip
