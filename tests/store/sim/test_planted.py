@@ -485,7 +485,7 @@ def plant(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
         return
     for name, module in list(sys.modules.items()):
         if (
-            name.startswith(("fencepost.store.rules", "fencepost.store.roles", "fencepost.store.disk"))
+            name.startswith(tuple(f"fencepost.store.{room}" for room in ("rules", "roles", "disk", "bookie")))
             and getattr(module, fault.function, None) is original
         ):
             monkeypatch.setattr(module, fault.function, planted)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from test_planted import Planted, found_by, plant
 
+from fencepost.store.bookie import look_ups
 from fencepost.store.disk import storage as threads
 from fencepost.store.disk.collection import Collection
 from fencepost.store.disk.entry_logs import Bodies, EntryLogs
@@ -77,6 +78,15 @@ def _calls_back_at_once(original: Any, self: Storage, done: Any, always: bool = 
     done()
 
 
+def _in_another_order(original: Any, *arguments: Any) -> Any:
+    code, bodies = original(*arguments)
+    return code, bodies[::-1]
+
+
+def _lists_one_more(original: Any, entry_ids: Any) -> Any:
+    return original([*entry_ids, entry_ids[-1] + 1] if len(entry_ids) else entry_ids)
+
+
 def _reads_all_that_follows(original: Any, files: Any, start: int) -> Any:
     return replace(original(files, start), first=0)
 
@@ -133,7 +143,7 @@ PLANTED = [
         profile="no-journal",
         seed=24,
     ),
-    # -- starts, and garbage
+    # -- starts
     Planted(
         "the journal is not needed once it was replayed",
         Storage,
@@ -149,6 +159,10 @@ PLANTED = [
         profile="no-journal",
         seed=6327,
     ),
+    # -- what is looked up
+    Planted("a batch has its entries in another order", look_ups, "batch", _in_another_order, seed=3),
+    Planted("a list has an entry too many", look_ups, "runs_of", _lists_one_more, seed=9),
+    # -- garbage
     Planted("a compaction leaves an entry out", Collection, "_read", _keeps_all_but_one, seed=8),
 ]
 

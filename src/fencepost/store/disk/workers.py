@@ -11,7 +11,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fencepost.store.disk.files import Lock
 from fencepost.store.disk.journal_files import draw_mark
@@ -72,7 +72,7 @@ class Process(Protocol):
     def hold(self, path: str) -> Held:
         """Keep other processes away from a folder. Raises ``BlockingIOError`` if another one has it."""
 
-    def begin(self, name: str, work: Work[None], failed: Callable[[str], None]) -> Worker:
+    def begin(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> Worker:
         """Begin some work. ``failed`` is told, in one line, of what it raises."""
 
 
@@ -91,7 +91,7 @@ class Threads:
         """See :class:`.Process`."""
         return Lock(path)
 
-    def begin(self, name: str, work: Work[None], failed: Callable[[str], None]) -> Worker:
+    def begin(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> Worker:
         """See :class:`.Process`."""
         return _Thread(name, work, failed)
 
@@ -99,7 +99,7 @@ class Threads:
 class _Thread:
     """Work that is done by a thread of its own."""
 
-    def __init__(self, name: str, work: Work[None], failed: Callable[[str], None]) -> None:
+    def __init__(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> None:
         self._name = name
         self._work = work
         self._failed = failed

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from fencepost.errors import SystemFailure
-from fencepost.simulation.disk import NEVER, PowerLoss, SimDisk
+from fencepost.simulation.disk import NEVER, SimDisk
 from fencepost.store.bookie.batches import ArrivedAdds, Batches
 from fencepost.store.bookie.inbox import Memory
 from fencepost.store.bookie.look_ups import LookOne, find, nothing
@@ -31,7 +31,6 @@ from fencepost.store.disk.ledger_store import LedgerStore
 from fencepost.store.disk.records import decode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.disk.storage import JOURNAL_RESERVE, LEDGER_RESERVE, Storage
-from fencepost.store.disk.workers import Work
 from fencepost.store.disk.write_cache import PlainWriteCache
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, Request
 from fencepost.store.records import EntryAdded, Record, recovered
@@ -218,7 +217,6 @@ class BookieProcess:
         self._forget()
         self.role = self._new_role()
         self.process = self._new_process()
-        storage = None
         try:
             storage = self.storage = Storage(
                 self._settings(),
@@ -238,10 +236,6 @@ class BookieProcess:
         except SystemFailure as failure:
             if isinstance(failure.__cause__, Damage):
                 self.refuse(str(failure.__cause__))
-            return False
-        except PowerLoss:
-            self.disk.left = NEVER
-            self.disk.lose_power(self.dice)
             return False
         self.environment.happened(self.name, f"starts, with {len(records)} records")
         self.environment.trace.started(self.name, "bookie")
@@ -563,10 +557,7 @@ class BookieProcess:
             self._collect()
 
     def _collect(self) -> None:
-        self.process.begin("garbage", self._collecting(), self.refuse)
-
-    def _collecting(self) -> Work[None]:
-        yield from self.storage.collecting(1.0)
+        self.process.begin("garbage", self.storage.collecting(1.0), self._failed)
 
     def _forget_ledger(self, forget: Forget) -> None:
         self.storage.forget(forget.ledger)

@@ -142,6 +142,8 @@ class Environment:
             self.story.happens(now, who, event)
         try:
             effects = role.receive(event, now)
+        except Violation:  # a program that is its own role has found it
+            raise
         except Exception as error:
             raise Violation("sanity", f"{who} raises {type(error).__name__}: {error}") from error
         if self.story is not None:

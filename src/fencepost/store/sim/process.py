@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 from random import Random
+from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.simulation.disk import PowerLoss
@@ -57,7 +58,7 @@ class SimProcess:
     def release(self) -> None:
         """See :class:`.Held`."""
 
-    def begin(self, name: str, work: Work[None], failed: Callable[[str], None]) -> SimWorker:
+    def begin(self, name: str, work: Work[Any], failed: Callable[[str], None]) -> SimWorker:
         """See :class:`.Process`. What is not a failure of the disk is one of the simulator, or of what it runs."""
         self.workers = [worker for worker in self.workers if not worker.has_ended]
         worker = SimWorker(self, name, work)
@@ -75,7 +76,7 @@ class SimProcess:
 class SimWorker:
     """Some work that is under way."""
 
-    def __init__(self, process: SimProcess, name: str, work: Work[None]) -> None:
+    def __init__(self, process: SimProcess, name: str, work: Work[Any]) -> None:
         self.process = process
         self.name = name
         self.work = work
