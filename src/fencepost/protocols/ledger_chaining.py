@@ -37,7 +37,7 @@ from fencepost import (
     step_invariant,
     weak,
 )
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, at_least, each, or_none, typed
 
 NO_ENTRY = -1
 
@@ -96,12 +96,8 @@ def _are_of_the_ids_given_out(protocol: LedgerChaining, ledgers: PerKey[int, Led
 
 
 TYPES: Mapping[str, Test] = {
-    "c_state.leader": one_of_kind(bool),
-    "c_state.status": one_of_kind(ClientStatus),
     "c_state.llist": each(at_least(1)),
     "c_state.llist_version": at_least(-1),
-    "c_state.ledger.id": at_least(0),
-    "c_state.ledger.open": one_of_kind(bool),
     "c_state.ledger.version": at_least(-1),
     "md_llist": each(at_least(1)),
     "md_llist_version": at_least(0),

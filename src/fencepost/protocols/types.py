@@ -1,16 +1,21 @@
 """The parts of a type invariant: every part of a state by its path, and tests for the values there.
 
+The type of a record's field is the one that it is declared with, unless there is a test for it; a whole number that has
+none counts something, and is not below 0.
+
 A type invariant over a whole state would have to be evaluated anew in every state. Asked part by part
 (``@invariant(part=...)``), it is evaluated once for each value that a part ever holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from fencepost.spec.declarations import invariant
-from fencepost.spec.fields import PerKeyShape
+from fencepost.spec.fields import PerKey, PerKeyShape, Struct, record_shape
 
 Path = tuple[Any, ...]
 """The way to a part of the state: attributes and keys, as in ``("bookie", b1, "fenced")``."""
@@ -20,8 +25,9 @@ Test = Callable[[Any, Any], bool]
 
 
 def typed(types: Callable[[], Mapping[str, Test]], *whole: str) -> Any:
-    """The invariant that every part of the state holds a value of its type. ``types`` gives the test of each part by
-    its name, such as ``bookie.fenced``; those that are ``whole`` are maps that are not looked at key by key.
+    """The invariant that every part of the variables that ``types`` names holds a value of its type. ``types`` gives
+    the tests of parts by their names, such as ``bookie.entries``; those that are ``whole`` are maps that are not looked
+    at key by key.
     """
 
     @invariant(part=lambda protocol: parts(protocol, types(), whole))
@@ -33,28 +39,53 @@ def typed(types: Callable[[], Mapping[str, Test]], *whole: str) -> Any:
 
 
 def parts(protocol: Any, names: Iterable[str], whole: Collection[str] = ()) -> Iterator[Path]:
-    """The paths of all parts that ``names`` stand for, with every key of each map on the way that is not ``whole``."""
-    for name in names:
-        first, *rest = name.split(".")
-        yield from [(first,)] if name in whole else _parts((first,), protocol.shapes[first], rest)
+    """The paths of all parts of the variables of ``names``, with every key of each map on the way that is not
+    ``whole``.
+    """
+    for first in dict.fromkeys(name.partition(".")[0] for name in names):
+        yield from [(first,)] if first in whole else _parts((first,), protocol.shapes[first])
 
 
-def _parts(path: Path, shape: Any, rest: Sequence[str]) -> Iterator[Path]:
-    if isinstance(shape, PerKeyShape):
-        for key, element in shape.elements.items():
-            yield from _parts((*path, key), element, rest)
-    elif rest:
-        yield from _parts((*path, rest[0]), shape.parts[rest[0]], rest[1:])
-    else:
+def _parts(path: Path, shape: Any) -> Iterator[Path]:
+    below = shape.elements if isinstance(shape, PerKeyShape) else shape.parts if isinstance(shape, Struct) else None
+    if below is None:
         yield path
+        return
+    for key, part in below.items():
+        yield from _parts((*path, key), part)
 
 
 def is_typed(state: Any, part: Path, types: Mapping[str, Test]) -> bool:
-    """Whether the part of ``state`` at ``part`` passes the test that ``types`` has for its name."""
-    value = state
+    """Whether the part of ``state`` at ``part`` passes the test for its name, or is of the type of its field."""
+    names = [key for key in part if isinstance(key, str)]
+    owner = value = state
     for key in part:
-        value = getattr(value, key) if isinstance(key, str) else value[key]
-    return types[".".join(key for key in part if isinstance(key, str))](state, value)
+        if isinstance(key, str):
+            owner, value = value, getattr(value, key)
+        else:
+            value = value[key]
+    test = types.get(".".join(names))
+    if test is None:
+        record: Any = record_shape(owner).record
+        test = _of_field(record, names[-1])
+    return test(state, value)
+
+
+@cache
+def _of_field(record: Any, name: str) -> Test:
+    return _of_type(get_type_hints(record)[name])
+
+
+def _of_type(kind: Any) -> Test:
+    """The test for values of a type."""
+    of, whole = get_args(kind), get_origin(kind)
+    if whole is PerKey:
+        return _of_type(of[1])
+    if whole is UnionType and of[1:] == (type(None),):
+        return or_none(_of_type(of[0]))
+    if whole is tuple:
+        return each(_of_type(of[0]))
+    return at_least(0) if kind is int else one_of_kind(kind)
 
 
 def at_least(least: int) -> Test:

@@ -80,7 +80,7 @@ from fencepost import (
     weak,
 )
 from fencepost.protocols.bookkeeper.ledger import Bookies, write_set
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")
@@ -1381,23 +1381,13 @@ def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
 
 
 TYPES: Mapping[str, Test] = {
-    "meta.status": one_of_kind(LedgerStatus),
     "meta.last_entry": _is_position,
-    "bookie.boot": one_of_kind(Boot),
-    "bookie.journals_adds": one_of_kind(bool),
-    "bookie.marked_journaling": one_of_kind(bool),
     "bookie.entries": each(_is_entry_id),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.limbo": one_of_kind(bool),
     "bookie.lost": each(_is_entry_id),
-    "bookie.disk.cookie": one_of_kind(Cookie),
-    "bookie.disk.unclean": one_of_kind(bool),
     "cookie_of": one_of_kind(bool),
-    "writer.status": one_of_kind(WriterStatus),
     "writer.lap": _is_position,
     "writer.lac": _is_position,
     "writer.confirmed": _counts_bookies,
-    "recovery.phase": one_of_kind(RecoveryPhase),
     "recovery.fenced": _counts_bookies,
     "recovery.lap": _is_position,
     "recovery.lac": _is_position,
@@ -1408,6 +1398,5 @@ TYPES: Mapping[str, Test] = {
     "reader.entry_id": _is_position,
     "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
     "reader.unknown": _counts_bookies,
-    "reader.outcome": or_none(one_of_kind(Code)),
     "crashes": at_least(0),
 }

@@ -69,7 +69,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     one_to_resend,
     write_set,
 )
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, at_least, each, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_KNOWN = -1
@@ -918,26 +918,16 @@ class BookKeeper(SingleLedger):
 
 TYPES: Mapping[str, Test] = {
     **LEDGER_TYPES,
-    "bookie.lac_of_last": at_least(0),
     "client.meta_version": or_none(at_least(1)),
-    "client.status": or_none(one_of_kind(ClientStatus)),
     "client.fragments": each(is_fragment),
-    "client.curr_fragment.id": at_least(0),
     "client.curr_fragment.ensemble": are_bookies,
-    "client.curr_fragment.first_entry_id": at_least(0),
     "client.pending_add_ops": each(is_pending),
-    "client.lap": at_least(0),
-    "client.lac": at_least(0),
     "client.confirmed": are_bookies,
     "client.fenced": are_bookies,
-    "client.recovery_phase": one_of_kind(RecoveryPhase),
     "client.recovery_ensemble": are_bookies,
-    "client.recovery_lac": at_least(0),
-    "client.curr_read_entry": at_least(0),
     "client.no_such_entry": are_bookies,
     "client.last_recoverable_entry": at_least(NOT_KNOWN),
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.asked": are_bookies,
-    "reader.result": or_none(one_of_kind(ReadResult)),
 }

@@ -22,7 +22,7 @@ from fencepost import (
     step_invariant,
     subsets,
 )
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
+from fencepost.protocols.types import Test, each
 from fencepost.store.rules.metadata import LedgerStatus
 
 Bookies = frozenset[ModelValue]
@@ -234,13 +234,8 @@ def is_pending(protocol: Any, op: PendingAddOp) -> bool:
 
 
 LEDGER_TYPES: Mapping[str, Test] = {
-    "meta.status": or_none(one_of_kind(LedgerStatus)),
     "meta.fragments": each(is_fragment),
-    "meta.last_entry": at_least(0),
-    "meta.version": at_least(0),
     "bookie.entries": each(is_entry),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.lac": at_least(0),
 }
 
 

@@ -83,7 +83,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     why_bookies_differ,
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, at_least, each, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 
@@ -773,19 +773,13 @@ def _ends(kind: type[Add], c: ModelValue, b: ModelValue) -> tuple[ModelValue, Mo
 
 TYPES: Mapping[str, Test] = {
     **LEDGER_TYPES,
-    "bookie.limbo": one_of_kind(bool),
-    "client.meta_version": or_none(at_least(0)),
-    "client.status": or_none(one_of_kind(ClientStatus)),
     "client.fragments": each(is_fragment),
     "client.pending_add_ops": each(is_pending),
-    "client.lap": at_least(0),
-    "client.lac": at_least(0),
     "client.confirmed": are_bookies,
     "client.fenced": are_bookies,
     "client.curr_read_entry": or_none(is_entry),
     "client.has_entry": are_bookies,
     "client.no_such_entry": are_bookies,
     "client.is_unknown": are_bookies,
-    "client.recovery_phase": one_of_kind(RecoveryPhase),
     "crashes": at_least(0),
 }

@@ -69,7 +69,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     one_to_resend,
     why_bookies_differ,
 )
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, each, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 W1 = ModelValue("w1", 0)
@@ -680,14 +680,8 @@ class Read(NamedTuple):
 
 
 WRITER_TYPES: Mapping[str, Test] = {
-    "meta_version": or_none(at_least(0)),
-    "status": or_none(one_of_kind(WriterStatus)),
-    "curr_fragment.id": at_least(0),
     "curr_fragment.ensemble": are_bookies,
-    "curr_fragment.first_entry_id": at_least(0),
     "pending_add_ops": each(is_pending),
-    "lap": at_least(0),
-    "lac": at_least(0),
     "confirmed": are_bookies,
 }
 
@@ -699,5 +693,4 @@ TYPES: Mapping[str, Test] = {
     "w2.curr_read_entry": or_none(is_entry),
     "w2.has_entry": are_bookies,
     "w2.no_such_entry": are_bookies,
-    "w2.recovery_phase": one_of_kind(RecoveryPhase),
 }

@@ -50,7 +50,7 @@ from fencepost.protocols.bookkeeper import boot
 from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, each, typed
 from fencepost.spec.declarations import varied
 from fencepost.store.checked import store
 from fencepost.store.checked.store import LOSS, RESULTS, UNPROTECTED, Ensemble, Status, Store, Those
@@ -180,17 +180,7 @@ def _recoverers(protocol: BootingStore) -> tuple[ModelValue, ...]:
 
 TYPES: Mapping[str, Test] = {
     **store.TYPES,
-    "bookie.works": one_of_kind(bool),
-    "bookie.steps": each(one_of_kind(Step)),
-    "bookie.serves": one_of_kind(bool),
-    "bookie.journals_adds": one_of_kind(bool),
-    "bookie.run": or_none(one_of_kind(Run)),
-    "bookie.lacs": at_least(0),
     "bookie.lost": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "bookie.directory.stamp": one_of_kind(Stamp),
-    "bookie.directory.is_stamped_anew": one_of_kind(bool),
-    "bookie.directory.is_empty": one_of_kind(bool),
-    "bookie.directory.is_under_repair": one_of_kind(bool),
     "failed": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
 }
 

@@ -73,7 +73,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     is_entry,
 )
 from fencepost.protocols.protections import switched_on
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none, typed
+from fencepost.protocols.types import Test, at_least, each, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.adding import (
     answer_to_add,
@@ -301,25 +301,14 @@ def _is_pending(protocol: Any, op: PendingAddOp) -> bool:
 
 TYPES: Mapping[str, Test] = {
     "meta.metadata": or_none(_is_metadata),
-    "meta.version": at_least(0),
     "bookie.entries": each(is_entry),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.lac": at_least(0),
-    "bookie.lac_of_last": at_least(0),
-    "bookie.limbo": one_of_kind(bool),
-    "client.status": or_none(one_of_kind(Status)),
     "client.seen": or_none(_is_metadata),
     "client.version": or_none(at_least(1)),
     "client.update": or_none(lambda protocol, update: _is_metadata(protocol, update.metadata)),
     "client.pending_add_ops": each(_is_pending),
-    "client.lap": at_least(0),
-    "client.lac": at_least(0),
     "client.confirmed": are_bookies,
     "client.fenced": are_bookies,
-    "client.recovery_phase": one_of_kind(RecoveryPhase),
     "client.recovery_ensemble": are_bookies,
-    "client.recovery_lac": at_least(0),
-    "client.last_read": at_least(0),
     "client.no_such_entry": are_bookies,
     "client.found": each(is_entry),
     "client.last_recoverable_entry": at_least(NOT_KNOWN),
@@ -327,7 +316,6 @@ TYPES: Mapping[str, Test] = {
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.asked": are_bookies,
     "reader.answered": are_bookies,
-    "reader.result": or_none(one_of_kind(ReadResult)),
     "crashed": at_least(0),
 }
 
