@@ -14,8 +14,6 @@ microseconds. All others let others run.
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import types
 
 from fencepost.store.rows import found
@@ -66,18 +64,6 @@ _GIVEN_ROWS = types.Array(types.int64, 2, "C", readonly=True)
 _INT = types.int64
 
 
-def _loop(result: Any, *arguments: Any, nogil: bool) -> Any:
-    """Compile a loop for these types when this module is imported, and for no others ever."""
-
-    def compiled(function: Any) -> Any:
-        dispatcher = njit(nogil=nogil)(function)
-        dispatcher.compile(result(*arguments))
-        dispatcher.disable_compile()
-        return dispatcher
-
-    return compiled
-
-
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +89,7 @@ def _slot(slots, rows, seed, ledger, entry_id):
         at = (at + _STEP) & (len(slots) - 1)
 
 
-@_loop(_INT, _SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT, nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT), nogil=False)
 def put(slots, rows, counts, seed, data, table, start):
     """Put the entries of a table of :class:`fencepost.store.rows.entries.EntryRows` from the row ``start`` on; one with
     the same key is replaced. Gives the row before which it stops: the rows are full there, or the table ends.
@@ -139,7 +125,7 @@ def put(slots, rows, counts, seed, data, table, start):
     return at
 
 
-@_loop(types.void, _SLOTS, _ROWS, _INT, _INT, nogil=False)
+@njit(types.void(_SLOTS, _ROWS, _INT, _INT), nogil=False)
 def place(slots, rows, count, seed):
     """Fill slots that are all free with the first rows."""
     for row in range(count):
@@ -149,21 +135,21 @@ def place(slots, rows, count, seed):
         slots[at] = row + 1
 
 
-@_loop(_INT, _SLOTS, _ROWS, _INT, _INT, _INT, nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _INT, _INT, _INT), nogil=False)
 def find(slots, rows, seed, ledger, entry_id):
     """The row of an entry, -1 if it is not there."""
     row = slots[_slot(slots, rows, seed, ledger, entry_id)] - 1
     return row if row >= 0 and rows[row, SIZE] >= 0 else -1
 
 
-@_loop(_INT, _SLOTS, _ROWS, _INT, _INT, nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _INT, _INT), nogil=False)
 def last(slots, rows, seed, ledger):
     """The last entry id of a ledger, -1 if it has none."""
     row = slots[_slot(slots, rows, seed, ledger, _LAST)] - 1
     return rows[row, ADDRESS] if row >= 0 and rows[row, SIZE] == _OWN else -1
 
 
-@_loop(_INT, _SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS, nogil=False)
+@njit(_INT(_SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS), nogil=False)
 def find_rows(slots, rows, seed, ledgers, entry_ids, table):
     """Find what a table of :class:`fencepost.store.rows.found.FoundRows` still misses; gives how many rows miss it
     after that.
@@ -180,7 +166,7 @@ def find_rows(slots, rows, seed, ledgers, entry_ids, table):
     return missing
 
 
-@_loop(types.void, _ROWS, _NUMBERS, _INT, nogil=False)
+@njit(types.void(_ROWS, _NUMBERS, _INT), nogil=False)
 def drop(rows, counts, ledger):
     """Forget the entries of a ledger. Their rows stay, and are as good as none."""
     for row in range(counts[ROWS]):
@@ -211,7 +197,7 @@ def _follows(rows, one, other):
     return rows[one, ENTRY_ID] >= rows[other, ENTRY_ID]
 
 
-@_loop(types.UniTuple(_INT, 2), _ROWS, _INT, _ROWS, _NUMBERS, nogil=True)
+@njit(types.UniTuple(_INT, 2)(_ROWS, _INT, _ROWS, _NUMBERS))
 def sort(rows, count, orders, starts):
     """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two
     ``orders`` they are left.
@@ -260,7 +246,7 @@ def sort(rows, count, orders, starts):
     return found_rows, side
 
 
-@_loop(types.void, _ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS, nogil=True)
+@njit(types.void(_ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
 def columns(rows, order, ledgers, entry_ids, sizes):
     """The ledgers, ids and bytes of entries, in order."""
     for at in range(len(order)):
@@ -268,7 +254,7 @@ def columns(rows, order, ledgers, entry_ids, sizes):
         ledgers[at], entry_ids[at], sizes[at] = rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE]
 
 
-@_loop(types.UniTuple(_INT, 2), _ROWS, _GIVEN, _INT, _BUFFER, nogil=True)
+@njit(types.UniTuple(_INT, 2)(_ROWS, _GIVEN, _INT, _BUFFER))
 def lay_out(rows, order, start, buffer):
     """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room
     for.
@@ -292,7 +278,7 @@ def lay_out(rows, order, start, buffer):
     return start, at
 
 
-@_loop(_INT, _GIVEN_ROWS, _NUMBERS, nogil=True)
+@njit(_INT(_GIVEN_ROWS, _NUMBERS))
 def find_missing(table, asked):
     """The rows of a table of :class:`fencepost.store.rows.found.FoundRows` that entry logs are asked for: a ``MISS``
     with an id. How many.
@@ -305,7 +291,7 @@ def find_missing(table, asked):
     return count
 
 
-@_loop(types.Tuple((_INT, _INT, types.boolean)), _ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS, nogil=True)
+@njit(types.Tuple((_INT, _INT, types.boolean))(_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS))
 def choose(table, asked, logs, offsets, sizes, most, order):
     """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere,
     whose row is filled.
@@ -335,7 +321,7 @@ def choose(table, asked, logs, offsets, sizes, most, order):
     return len(table), chosen, in_order
 
 
-@_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS, nogil=True)
+@njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS))
 def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes
     apart, in stretches of up to ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and
@@ -362,7 +348,7 @@ def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     return count, total
 
 
-@_loop(_INT, _BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS, nogil=True)
+@njit(_INT(_BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS))
 def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
     """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the
     rows ``asked`` of a table of :class:`fencepost.store.rows.found.FoundRows`; gives how many of them are an error. Of

@@ -18,7 +18,7 @@ def njit(*args: Any, **kwargs: Any) -> Any:
     """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts, as no loop allocates
     an array.
 
-    With a signature, as a string, the loop is compiled at once, for that alone.
+    With a signature, the loop is compiled at once, for that alone, when its module is imported.
     """
     options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
     return _njit(**options)(*args) if args and callable(args[0]) else _njit(*args, **options)

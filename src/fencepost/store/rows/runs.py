@@ -6,8 +6,6 @@ plain twins.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numba import types
@@ -27,18 +25,6 @@ _BUFFER = types.Array(types.uint8, 1, "C")
 _NUMBERS = types.Array(types.int64, 1, "C")
 _GIVEN = types.Array(types.int64, 1, "C", readonly=True)
 _PLACED = types.Array(numba.from_dtype(PLACED), 1, "C")
-
-
-def _loop(result: Any, *arguments: Any) -> Any:
-    """Compile a loop for these types when this module is imported, and for no others ever."""
-
-    def compiled(function: Any) -> Any:
-        dispatcher = njit(function)
-        dispatcher.compile(result(*arguments))
-        dispatcher.disable_compile()
-        return dispatcher
-
-    return compiled
 
 
 # -- the runs of a section --------------------------------------------------------------------------------------------
@@ -67,7 +53,7 @@ def _run_end(ledgers, entry_ids, sizes, header, most, first):
     return last
 
 
-@_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _BUFFER, _BUFFER)
+@njit(types.UniTuple(_INT, 2)(_GIVEN, _GIVEN, _GIVEN, _INT, _INT, _BUFFER, _BUFFER))
 def lay_out(ledgers, entry_ids, sizes, header, most, rows, details):
     """Cut entries, given in order with the bytes of their bodies, into runs of up to ``most``; each has ``header``
     bytes more. Gives how many runs there are, and the bytes of their bits. ``rows`` and ``details`` get them as
@@ -153,7 +139,7 @@ def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
     return True
 
 
-@_loop(_INT, _NUMBERS, _NUMBERS, _NUMBERS, _PLACED, _BYTES, _GIVEN, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS)
+@njit(_INT(_NUMBERS, _NUMBERS, _NUMBERS, _PLACED, _BYTES, _GIVEN, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS))
 def find(ledgers, starts, firsts, runs, details, asked, entry_ids, logs, offsets, sizes):
     """Find entries that were not found yet in a table of the index: their entry logs, 0 before, offsets and bytes with
     the header. Gives how many are still not found.
