@@ -92,12 +92,32 @@ class QuorumConformance(Conformance):
 
     def steps(self, event: Event) -> Iterable[Step]:
         """See :class:`Conformance`."""
-        steps = _STEPS.get(event.action) if event.subject is not None else None
-        if steps is None:
+        if event.subject is None or event.action not in _STEPS:
             return ()
         if (event.node, event.incarnation) not in self.by:
             raise NotCovered(f"{event.node} {event.incarnation} does not tell which replica it is")
-        return steps(self, event)
+        steps = _STEPS[event.action]
+        return steps(self, event) if callable(steps) else self._told(event, *steps)
+
+    def _told(self, event: Event, about: str, picks: str = "", after: str = "") -> Iterator[Step]:
+        """The step of the same name, with the fields of the event that are its parameters, its choices, and parts of
+        the replica's state then.
+        """
+        chosen = [value for _, value in self._values(event, picks)]
+        places = [part for value in chosen for part in (value if isinstance(value, list | tuple) else (value,))]
+        holds = self._is(event, **dict(self._values(event, after))) + self._voters(event)
+        yield Step(event.action, (self._who(event), *self._values(event, about)), tuple(places), after=holds)
+
+    def _values(self, event: Event, names: str) -> Iterator[tuple[str, Any]]:
+        """Fields of an event, by the names that the protocol has for them: ``asked=epoch`` is its field ``epoch``."""
+        for each in names.split():
+            name, _, field = each.rpartition("=")
+            value = event.parameters[field]
+            if field in ("leader", "voted", "candidate", "asked", "peer"):
+                value = self._replica(value)
+            elif field == "fetched":
+                value = frozenset([self.r[replica] for replica in value])
+            yield name or field, Error[value] if field == "error" else value
 
     def _who(self, event: Event) -> tuple[str, ModelValue]:
         return "s", self.r[self.by[event.node, event.incarnation]]
@@ -114,22 +134,7 @@ class QuorumConformance(Conformance):
         voters = event.parameters.get("voters")
         return () if voters is None else self._is(event, voters=frozenset([self.r[voter] for voter in voters]))
 
-    # -- steps ---------------------------------------------------------------------------------------------------------
-
-    def _alone(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event),), after=self._voters(event))
-
-    def _in_epoch(self, event: Event) -> Iterator[Step]:
-        epoch = event.parameters["epoch"]
-        yield Step(event.action, (self._who(event),), after=self._is(event, epoch=epoch))
-
-    def _of_peer(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event), ("peer", self.r[event.parameters["peer"]])))
-
-    def _to_place(self, event: Event) -> Iterator[Step]:
-        """Up to a place in the log, whose epoch the event gives too."""
-        place = event.parameters["end"] if "end" in event.parameters else event.parameters["snapshot"]
-        yield Step(event.action, (self._who(event),), tuple(place), after=self._voters(event))
+    # -- steps that are not simply told --------------------------------------------------------------------------------
 
     def _restarts(self, event: Event) -> Iterator[Step]:
         fields = event.parameters
@@ -138,72 +143,14 @@ class QuorumConformance(Conformance):
             voters = frozenset([self.r[voter] for voter in fields["voters"]])
             yield Step("start", (self._who(event), ("host", fields["host"])), (voters,), after=after)
             return
-        stored = Stored(fields["epoch"], self._replica(fields["voted"]), self._replica(fields["leader"]))
-        yield Step(event.action, (self._who(event),), (stored, fields["snapshot"][0], *fields["end"]), after=after)
+        picks = (self._stored(event), fields["snapshot"][0], *fields["end"])
+        yield Step(event.action, (self._who(event),), picks, after=after)
 
     def _stores(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        stored = Stored(fields["epoch"], self._replica(fields["voted"]), self._replica(fields["leader"]))
-        yield Step(event.action, (self._who(event),), (stored,))
+        yield Step(event.action, (self._who(event),), (self._stored(event),))
 
-    def _speaks(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        about = (("epoch", fields["epoch"]), ("votes", fields["votes"]))
-        yield Step(event.action, (self._who(event), *about), (self._replica(fields["leader"]),))
-
-    def _learns_epoch(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event), ("epoch", event.parameters["epoch"])))
-
-    def _follows(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        about = (
-            ("leader", self.r[fields["leader"]]),
-            ("epoch", fields["epoch"]),
-            ("asked", self._replica(fields["asked"])),
-        )
-        yield Step(event.action, (self._who(event), *about))
-
-    def _loses_leader(self, event: Event) -> Iterator[Step]:
-        voted = self._replica(event.parameters["voted"])
-        yield Step(event.action, (self._who(event),), after=self._is(event, voted=voted))
-
-    def _is_asked(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        about = (
-            ("candidate", self.r[fields["candidate"]]),
-            ("asked", self.r[fields["asked"]]),
-            ("epoch", fields["epoch"]),
-            ("pre_vote", fields["pre_vote"]),
-            ("granted", fields["granted"]),
-        )
-        yield Step(event.action, (self._who(event), *about), tuple(fields["end"]))
-
-    def _leads(self, event: Event) -> Iterator[Step]:
-        about = ("renews", event.parameters["renews"])
-        yield Step(event.action, (self._who(event), about), after=self._is(event, epoch=event.parameters["epoch"]))
-
-    def _keeps_leading(self, event: Event) -> Iterator[Step]:
-        fetched = frozenset([self.r[each] for each in event.parameters["fetched"]])
-        yield Step(event.action, (self._who(event),), (fetched,))
-
-    def _is_written_to(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        yield Step(event.action, (self._who(event), ("count", fields["count"])), (fields["offset"],))
-
-    def _is_fetched_from(self, event: Event) -> Iterator[Step]:
-        peer = ("peer", self.r[event.parameters["peer"]])
-        yield Step(event.action, (self._who(event), peer), tuple(event.parameters["end"]))
-
-    def _refuses_fetch(self, event: Event) -> Iterator[Step]:
-        fields = event.parameters
-        about = (("peer", self.r[fields["peer"]]), ("asked", fields["epoch"]), ("error", Error[fields["error"]]))
-        yield Step(event.action, (self._who(event), *about))
-
-    def _commits(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event),), after=self._is(event, high_watermark=event.parameters["offset"]))
-
-    def _learns_commit(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event),), (event.parameters["offset"],))
+    def _stored(self, event: Event) -> Stored:
+        return Stored(**dict(self._values(event, "epoch voted leader")))
 
     def _installed(self, event: Event) -> Iterator[Step]:
         is_whole = event.action == "snapshot_installed"
@@ -223,27 +170,29 @@ def _named(parameters: Mapping[str, Any]) -> Iterator[str]:
     yield from parameters.get("voters", ())
 
 
-_STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]]] = by_action(
+_STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]] | tuple[str, ...]] = by_action(
     {
         "restart_with_state": QuorumConformance._restarts,
         "store_election": QuorumConformance._stores,
-        "speak": QuorumConformance._speaks,
-        "sync send_fetch_request append_fetched truncate take_snapshot install_snapshot": QuorumConformance._to_place,
-        "learn_epoch": QuorumConformance._learns_epoch,
-        "follow": QuorumConformance._follows,
-        "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": QuorumConformance._alone,
-        "lose_leader": QuorumConformance._loses_leader,
-        "handle_vote_request": QuorumConformance._is_asked,
-        "get_pre_vote get_vote accept_add_voter_request accept_remove_voter_request "
-        "accept_update_voter_request": QuorumConformance._of_peer,
-        "send_request_vote check_quorum_resign": QuorumConformance._in_epoch,
-        "become_leader": QuorumConformance._leads,
-        "keep_leading": QuorumConformance._keeps_leading,
-        "client_request": QuorumConformance._is_written_to,
-        "accept_fetch_request": QuorumConformance._is_fetched_from,
-        "refuse_fetch": QuorumConformance._refuses_fetch,
-        "commit": QuorumConformance._commits,
-        "learn_commit": QuorumConformance._learns_commit,
+        "speak": ("epoch votes", "leader"),
+        "sync send_fetch_request append_fetched truncate": ("", "end"),
+        "take_snapshot install_snapshot": ("", "snapshot"),
+        "learn_epoch": ("epoch",),
+        "follow": ("leader epoch asked",),
+        "hear_leader hear_end_of_epoch look_for_leader ask_for_pre_votes return_to_leader": ("",),
+        "lose_leader": ("", "", "voted"),
+        "handle_vote_request": ("candidate asked epoch pre_vote granted", "end"),
+        "get_pre_vote get_vote": ("peer",),
+        "accept_add_voter_request accept_remove_voter_request accept_update_voter_request": ("peer",),
+        "send_request_vote check_quorum_resign": ("", "", "epoch"),
+        "become_leader": ("renews", "", "epoch"),
+        "keep_leading": ("", "fetched"),
+        "client_request": ("count", "offset"),
+        "accept_fetch_request": ("peer", "end"),
+        "refuse_fetch": ("peer asked=epoch error",),
+        "commit": ("", "", "high_watermark=offset"),
+        "learn_commit": ("", "offset"),
         "snapshot_installed snapshot_damaged": QuorumConformance._installed,
     }
 )
+"""The steps of each kind of event, or the fields that one is told by: parameters, choices, and what holds after it."""
