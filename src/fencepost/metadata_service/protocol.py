@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.metadata_service.acl import ACL, ACLs, Id, Ids
+from fencepost.metadata_service.acl import ACL, ACLs, Id
 from fencepost.metadata_service.codes import Code
-from fencepost.metadata_service.jute import INT, JuteError, Reader, buffer, string, vector
+from fencepost.metadata_service.jute import INT, JuteError, Reader, string
 
 T = TypeVar("T")
 
@@ -459,10 +459,7 @@ class Stat(msgspec.Struct, frozen=True, gc=False):
     pzxid: int
 
     def encoded(self) -> bytes:
-        return _STAT.pack(
-            self.czxid, self.mzxid, self.ctime, self.mtime, self.version, self.cversion, self.aversion,
-            self.ephemeral_owner, self.data_length, self.children, self.pzxid,
-        )  # fmt: skip
+        return _STAT.pack(*msgspec.structs.astuple(self))
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -493,46 +490,13 @@ class StatOf(Result, frozen=True, gc=False):
         return self.stat.encoded()
 
 
-class DataOf(Result, frozen=True, gc=False):
-    data: bytes | None
-    stat: Stat
+class Body(Result, frozen=True, gc=False):
+    """What a request that changes nothing has found, as a client reads it."""
+
+    data: bytes
 
     def encoded(self) -> bytes:
-        return buffer(self.data) + self.stat.encoded()
-
-
-class ChildrenOf(Result, frozen=True, gc=False):
-    """The names of a znode's children, in no order that means anything, and its stat if it was asked for."""
-
-    children: tuple[str, ...]
-    stat: Stat | None
-
-    def encoded(self) -> bytes:
-        names = vector(map(string, self.children))
-        return names if self.stat is None else names + self.stat.encoded()
-
-
-class ACLOf(Result, frozen=True, gc=False):
-    acl: ACLs
-    stat: Stat
-
-    def encoded(self) -> bytes:
-        entries = vector(INT.pack(entry.perms) + string(entry.id.scheme) + string(entry.id.id) for entry in self.acl)
-        return entries + self.stat.encoded()
-
-
-class PathOf(Result, frozen=True, gc=False):
-    path: str
-
-    def encoded(self) -> bytes:
-        return string(self.path)
-
-
-class PathsOf(Result, frozen=True, gc=False):
-    paths: tuple[str, ...]
-
-    def encoded(self) -> bytes:
-        return vector(map(string, self.paths))
+        return self.data
 
 
 class NumberOf(Result, frozen=True, gc=False):
@@ -540,22 +504,6 @@ class NumberOf(Result, frozen=True, gc=False):
 
     def encoded(self) -> bytes:
         return INT.pack(self.number)
-
-
-class TokenOf(Result, frozen=True, gc=False):
-    token: bytes
-
-    def encoded(self) -> bytes:
-        return buffer(self.token)
-
-
-class IdsOf(Result, frozen=True, gc=False):
-    """Schemes, and names without what is secret."""
-
-    ids: Ids
-
-    def encoded(self) -> bytes:
-        return vector(string(identity.scheme) + string((identity.id or "").split(":")[0]) for identity in self.ids)
 
 
 class MultiResult(Result, frozen=True, gc=False):

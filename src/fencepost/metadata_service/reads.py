@@ -13,24 +13,20 @@ from fencepost.metadata_service import acl as acls
 from fencepost.metadata_service import protocol
 from fencepost.metadata_service.acl import Ids
 from fencepost.metadata_service.codes import Code, Refusal
+from fencepost.metadata_service.jute import INT, buffer, string, vector
 from fencepost.metadata_service.protocol import (
-    ACLOf,
     AddWatch,
+    Body,
     CheckWatches,
-    ChildrenOf,
-    DataOf,
     Exists,
     GetACL,
     GetAllChildrenNumber,
     GetChildren,
     GetData,
     GetEphemerals,
-    IdsOf,
     MultiRead,
     MultiResult,
     NumberOf,
-    PathOf,
-    PathsOf,
     Ping,
     Query,
     RemoveWatches,
@@ -39,7 +35,6 @@ from fencepost.metadata_service.protocol import (
     StatOf,
     Sync,
     Token,
-    TokenOf,
     WhoAmI,
 )
 from fencepost.metadata_service.tree import (
@@ -100,28 +95,29 @@ def _get_data(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetData
     node = tree.permitted(request.path, acls.READ, asker.ids)
     if request.watch:
         watches.data.add(request.path, asker.watcher, ONCE)
-    return DataOf(node.data, tree.stat(request.path, node))
+    return Body(buffer(node.data) + tree.stat(request.path, node).encoded())
 
 
 def _get_children(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetChildren) -> Result:
     node = tree.permitted(request.path, acls.READ, asker.ids)
     if request.watch:
         watches.children.add(request.path, asker.watcher, ONCE)
-    stat = tree.stat(request.path, node) if request.stat else None
-    return ChildrenOf(tuple(tree.names(request.path)), stat)
+    names = vector(map(string, tree.names(request.path)))
+    return Body(names + tree.stat(request.path, node).encoded() if request.stat else names)
 
 
 def _get_acl(tree: Tree, _: Watches[W], asker: Asker[W], request: GetACL) -> Result:
     node = tree.permitted(request.path, acls.READ | acls.ADMIN, asker.ids)
     acl = node.acl if acls.permits(node.acl, acls.ADMIN, asker.ids) else acls.masked(node.acl)
-    return ACLOf(acl, tree.stat(request.path, node))
+    entries = vector(INT.pack(entry.perms) + string(entry.id.scheme) + string(entry.id.id) for entry in acl)
+    return Body(entries + tree.stat(request.path, node).encoded())
 
 
 def _get_ephemerals(tree: Tree, _: Watches[W], asker: Asker[W], request: GetEphemerals) -> Result:
     prefix = request.prefix or ""
     if prefix.strip() in ("", "/"):
         prefix = ""
-    return PathsOf(tuple(path for path in tree.ephemerals.get(asker.session, ()) if path.startswith(prefix)))
+    return Body(vector(string(path) for path in tree.ephemerals.get(asker.session, ()) if path.startswith(prefix)))
 
 
 def _get_all_children_number(tree: Tree, _: Watches[W], asker: Asker[W], request: GetAllChildrenNumber) -> Result:
@@ -145,20 +141,9 @@ def _multi_read(tree: Tree, watches: Watches[W], asker: Asker[W], request: Multi
     return MultiResult(tuple(results))
 
 
-def _sync(_: Tree, __: Watches[W], ___: Asker[W], request: Sync) -> Result:
-    return PathOf(request.path)
-
-
-def _ping(_: Tree, __: Watches[W], ___: Asker[W], ____: Ping) -> Answer:
-    return Answer(None)
-
-
-def _token(_: Tree, __: Watches[W], ___: Asker[W], request: Token) -> Result:
-    return TokenOf(request.token)
-
-
 def _who_am_i(_: Tree, __: Watches[W], asker: Asker[W], ___: WhoAmI) -> Result:
-    return IdsOf(asker.ids)
+    # Schemes, and names without what is secret.
+    return Body(vector(string(each.scheme) + string((each.id or "").split(":")[0]) for each in asker.ids))
 
 
 def _set_watches(tree: Tree, watches: Watches[W], asker: Asker[W], request: SetWatches) -> Answer:
@@ -196,19 +181,17 @@ def _add_watch(_: Tree, watches: Watches[W], asker: Asker[W], request: AddWatch)
     return NumberOf(Code.OK)
 
 
-def _check_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: CheckWatches) -> Answer:
+def _check_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: CheckWatches) -> None:
     if not watches.has(request.path, request.kind, asker.watcher):
         raise Refusal(Code.NO_WATCHER)
-    return Answer(None)
 
 
-def _remove_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: RemoveWatches) -> Answer:
+def _remove_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: RemoveWatches) -> None:
     if not watches.remove(request.path, request.kind, asker.watcher):
         raise Refusal(Code.NO_WATCHER)
-    return Answer(None)
 
 
-_HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer]] = {
+_HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer | None]] = {
     Exists: _exists,
     GetData: _get_data,
     GetChildren: _get_children,
@@ -216,9 +199,9 @@ _HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer]] =
     GetEphemerals: _get_ephemerals,
     GetAllChildrenNumber: _get_all_children_number,
     MultiRead: _multi_read,
-    Sync: _sync,
-    Ping: _ping,
-    Token: _token,
+    Sync: lambda tree, watches, asker, request: Body(string(request.path)),
+    Ping: lambda tree, watches, asker, request: None,
+    Token: lambda tree, watches, asker, request: Body(buffer(request.token)),
     WhoAmI: _who_am_i,
     SetWatches: _set_watches,
     AddWatch: _add_watch,

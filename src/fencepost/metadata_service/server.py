@@ -255,9 +255,7 @@ class Service:
 
     def heard(self, connection: Connection) -> None:
         """A client sent something."""
-        self.heard_at = self.now()
-        if connection.session in self.expiry.deadlines:
-            self.expiry.heard(connection.session, connection.timeout, self.heard_at)
+        raise NotImplementedError
 
     def throttles(self, connection: Connection) -> bool:
         """Whether a connection is to wait until there are fewer requests without an answer."""
@@ -312,7 +310,7 @@ class Service:
 
     def _hear(self, session: int, timeout: int) -> None:
         """A session lives for its timeout from now on."""
-        self.expiry.heard(session, timeout, self.now())
+        raise NotImplementedError
 
     def _tick(self) -> None:
         now = self.now()
