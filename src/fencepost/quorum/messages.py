@@ -8,6 +8,9 @@ request from before a restart, is as good as any or does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+
 import msgspec
 
 from fencepost.quorum.identity import Count, KnownCount, Node, ReplicaKey
@@ -21,7 +24,8 @@ class Request(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     @property
     def author(self) -> ReplicaKey | None:
         """The replica that it says it comes from; None: anybody may ask."""
-        return None
+        author = _AUTHORS.get(type(self))
+        return None if author is None else author(self)
 
 
 class Response(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
@@ -52,10 +56,6 @@ class Vote(Request, frozen=True, gc=False):
     log_end: OffsetAndEpoch
     pre_vote: bool = False
 
-    @property
-    def author(self) -> ReplicaKey:
-        return self.candidate
-
 
 class VoteResponse(Response, frozen=True, gc=False):
     """Whether the vote is given in the epoch of the response; a pre-vote binds nobody."""
@@ -71,10 +71,6 @@ class BeginQuorum(Request, frozen=True, gc=False):
     leader: Node
     voter: ReplicaKey
 
-    @property
-    def author(self) -> ReplicaKey:
-        return self.leader.key
-
 
 class BeginQuorumResponse(Response, frozen=True, gc=False):
     """It is understood."""
@@ -86,10 +82,6 @@ class EndQuorum(Request, frozen=True, gc=False):
     epoch: Count
     leader: ReplicaKey
     successors: tuple[ReplicaKey, ...]
-
-    @property
-    def author(self) -> ReplicaKey:
-        return self.leader
 
 
 class EndQuorumResponse(Response, frozen=True, gc=False):
@@ -110,10 +102,6 @@ class Fetch(Request, frozen=True, gc=False):
     replica: ReplicaKey
     log_end: OffsetAndEpoch
     high_watermark: KnownCount = 0
-
-    @property
-    def author(self) -> ReplicaKey:
-        return self.replica
 
 
 class FetchResponse(Response, frozen=True, gc=False):
@@ -138,10 +126,6 @@ class FetchSnapshot(Request, frozen=True, gc=False):
     replica: ReplicaKey
     snapshot: OffsetAndEpoch
     position: Count
-
-    @property
-    def author(self) -> ReplicaKey:
-        return self.replica
 
 
 class FetchSnapshotResponse(Response, frozen=True, gc=False):
@@ -191,10 +175,6 @@ class UpdateVoter(Request, frozen=True, gc=False):
     epoch: Count
     voter: Node
 
-    @property
-    def author(self) -> ReplicaKey:
-        return self.voter.key
-
 
 class UpdateVoterResponse(Response, frozen=True, gc=False):
     """The leader has written it down, or why not."""
@@ -228,6 +208,15 @@ class DescribeQuorumResponse(Response, frozen=True, gc=False):
     voters: tuple[ReplicaProgress, ...] = ()
     observers: tuple[ReplicaProgress, ...] = ()
 
+
+_AUTHORS: dict[type[Request], Callable[[Request], ReplicaKey]] = {
+    Vote: attrgetter("candidate"),
+    BeginQuorum: attrgetter("leader.key"),
+    EndQuorum: attrgetter("leader"),
+    Fetch: attrgetter("replica"),
+    FetchSnapshot: attrgetter("replica"),
+    UpdateVoter: attrgetter("voter.key"),
+}
 
 AnyRequest = (
     Vote | BeginQuorum | EndQuorum | Fetch | FetchSnapshot | AddVoter | RemoveVoter | UpdateVoter | DescribeQuorum
