@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+import msgspec
+
 from fencepost.quorum.roles.interface import Settings
 
 FAULTY = 2_500_000
@@ -65,44 +67,41 @@ def drawn(seed: int) -> Case:
     """The case of a seed: some kinds of faults, often or seldom, and none at all in one of twenty."""
     random = Random(seed).random
 
-    def some(most: float, chance: float = 0.6) -> float:
-        return most * random() if random() < chance else 0.0
-
     hosts = 1 + int(random() * 5.99)
     voters = 1 + int(random() * min(hosts, 5))
     calm = random() < 0.05
-    settings = {
-        "records_kept": (0, 3, 50)[int(random() * 3)],
-        "auto_join": random() < 0.25,
-        "begin_quorum_needs_voter": random() < 0.7,
-        "high_watermark_wait": 20_000 if seed % 10 == 7 else 0,
-    }
+    settings = msgspec.structs.replace(
+        SETTINGS,
+        records_kept=(0, 3, 50)[int(random() * 3)],
+        auto_join=random() < 0.25,
+        begin_quorum_needs_voter=random() < 0.7,
+        high_watermark_wait=20_000 if seed % 10 == 7 else 0,
+    )
+
+    def some(most: float, chance: float = 0.6) -> float:
+        return most * random() if not calm and random() < chance else 0.0
+
     return Case(
         seed=seed,
         hosts=hosts,
         voters=voters,
-        settings=_with(SETTINGS, settings),
+        settings=settings,
         proposals=20 + 130 * random(),
-        crashes=0.0 if calm else some(15),
-        wipes=0.0 if calm else some(4, 0.5),
-        partitions=0.0 if calm else some(12),
-        changes=0.0 if calm else some(12, 0.7),
-        loss=0.0 if calm else some(0.1, 0.4),
-        slow_messages=0.0 if calm else some(0.2, 0.5),
-        slow_syncs=0.0 if calm else some(0.3, 0.5),
-        skew=0.0 if calm else some(0.4, 0.5),
+        crashes=some(15),
+        wipes=some(4, 0.5),
+        partitions=some(12),
+        changes=some(12, 0.7),
+        loss=some(0.1, 0.4),
+        slow_messages=some(0.2, 0.5),
+        slow_syncs=some(0.3, 0.5),
+        skew=some(0.4, 0.5),
         snapshot_every=(10_000, 40, 12)[int(random() * 3)],
         piece=100 + int(900 * random()),
-        full_disks=0.0 if calm else some(4, 0.3),
-        failed_syncs=0.0 if calm else some(4, 0.3),
-        rot=0.0 if calm else some(4, 0.3),
+        full_disks=some(4, 0.3),
+        failed_syncs=some(4, 0.3),
+        rot=some(4, 0.3),
         fetch=(60, 600, 1 << 20)[int(random() * 3)],
         cache=(0, 400, 1 << 20)[int(random() * 3)],
         segment=(4_000, 20_000, 1 << 20)[int(random() * 3)],
         snapshots=1 + int(random() * 2),
     )
-
-
-def _with(settings: Settings, changes: dict[str, int | bool]) -> Settings:
-    values = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-    return Settings(**{**values, **changes})
