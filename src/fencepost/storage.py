@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +105,23 @@ class Storage:
     """A folder of this machine. Raises :class:`fencepost.SystemFailure` for all that the disk refuses."""
 
     is_remote = False
+    refusals: type[Exception] = OSError
+    """The errors by which the disk refuses something."""
 
     def __init__(self, place: str) -> None:
         self.place = place
 
-    def _refused(self, verb: str, name: str, error: Exception) -> SystemFailure:
-        return SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} can not be {verb}: {reason(error)}")
+    @contextmanager
+    def _to_be(self, verb: str, name: str = "", but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Raises :class:`fencepost.SystemFailure` if it is refused that a file, or the folder, is read, say; an error
+        of ``but`` stays as it is.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except self.refusals as error:
+            raise SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} can not be {verb}: {reason(error)}") from None
 
     def below(self, name: str) -> Storage:
         """The storage of a folder in this one."""
@@ -128,68 +139,58 @@ class Storage:
 
     def create(self) -> None:
         """Make the folder, if it is missing."""
-        try:
+        with self._to_be("made"):
             os.makedirs(self.place, exist_ok=True)
-        except OSError as error:
-            raise SystemFailure(f"{self.place} can not be made: {error.strerror}") from None
 
     def write(self, name: str, *arrays: Array | bytes) -> int:
         """Write a file; its size in bytes."""
-        try:
-            with open(os.path.join(self.place, name), "wb") as file:
-                for array in arrays:
-                    file.write(_bytes(array))
-                return file.tell()
-        except OSError as error:
-            raise self._refused("written", name, error) from None
+        with self._to_be("written", name), self._created(name) as file:
+            for array in arrays:
+                file.write(_bytes(array))
+            return int(file.tell())
+
+    def _created(self, name: str) -> Any:
+        """A file to be written."""
+        return open(os.path.join(self.place, name), "wb")
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in one step: a reader finds all of the old one or all of the new one."""
         fresh = os.path.join(self.place, f"{name}.new")
-        try:
-            with open(fresh, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, os.path.join(self.place, name))
-            sync_folder(self.place)
-        except OSError as error:
-            with suppress(OSError):
-                os.remove(fresh)
-            raise self._refused("written", name, error) from None
+        with self._to_be("written", name):
+            try:
+                with open(fresh, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(fresh, os.path.join(self.place, name))
+                sync_folder(self.place)
+            except OSError:
+                with suppress(OSError):
+                    os.remove(fresh)
+                raise
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
         """``count`` numbers from byte ``offset`` on."""
-        try:
+        with self._to_be("read", name):
             held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
-        except OSError as error:
-            raise self._refused("read", name, error) from None
         if len(held) < count:
             raise SystemFailure(f"{self.place}/{name} is truncated")
         return held
 
     def load(self, name: str) -> bytes | None:
         """A whole file, None if there is none."""
-        try:
-            with self._opened(name) as file:
-                return bytes(file.read())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._refused("read", name, error) from None
+        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+            return bytes(file.read())
+        return None
 
     def digest(self, name: str) -> str | None:
         """The digest of a file, None if there is none."""
         whole = running()
-        try:
-            with self._opened(name) as file:
-                while chunk := file.read(CHUNK):
-                    whole.update(chunk)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._refused("read", name, error) from None
-        return str(whole.hexdigest())
+        with suppress(FileNotFoundError), self._to_be("read", name, FileNotFoundError), self._opened(name) as file:
+            while chunk := file.read(CHUNK):
+                whole.update(chunk)
+            return str(whole.hexdigest())
+        return None
 
     def _opened(self, name: str) -> Any:
         """A file to be read from its beginning."""
@@ -197,47 +198,31 @@ class Storage:
 
     def names(self) -> list[str]:
         """The files there are."""
-        try:
+        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
             return os.listdir(self.place)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._refused("listed", "", error) from None
+        return []
 
     def sizes(self) -> dict[str, int]:
         """The files there are, with their sizes in bytes."""
-        try:
+        with suppress(FileNotFoundError), self._to_be("listed", "", FileNotFoundError):
             with os.scandir(self.place) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise self._refused("listed", "", error) from None
+        return {}
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        try:
+        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
             os.remove(os.path.join(self.place, name))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._refused("removed", name, error) from None
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name, in one step; a file that has that name is replaced."""
-        try:
+        with self._to_be("renamed", name):
             os.replace(os.path.join(self.place, name), os.path.join(self.place, new))
-        except OSError as error:
-            raise self._refused("renamed", name, error) from None
 
     def delete(self) -> None:
         """Remove the folder with all that is in it, if it is there."""
-        try:
+        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
             shutil.rmtree(self.place)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._refused("removed", "", error) from None
 
     def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
         """``count`` numbers from byte ``offset`` on, at most ``size`` of them at a time."""
@@ -250,6 +235,7 @@ class Remote(Storage):
     """A folder behind a URL: ``hdfs://``, ``s3://``, ``gs://``, ``file://``."""
 
     is_remote = True
+    refusals = Exception
 
     def __init__(self, place: str) -> None:
         super().__init__(place.rstrip("/"))
@@ -269,25 +255,15 @@ class Remote(Storage):
     def exists(self) -> bool:
         from pyarrow import fs
 
-        try:
+        with self._to_be("read"):
             return bool(self.files.get_file_info(self.root).type == fs.FileType.Directory)
-        except Exception as error:
-            raise self._refused("read", "", error) from None
 
     def create(self) -> None:
-        try:
+        with self._to_be("made"):
             self.files.create_dir(self.root, recursive=True)
-        except Exception as error:
-            raise self._refused("made", "", error) from None
 
-    def write(self, name: str, *arrays: Array | bytes) -> int:
-        try:
-            with self.files.open_output_stream(self._path(name)) as file:
-                for array in arrays:
-                    file.write(_bytes(array))
-                return int(file.tell())
-        except Exception as error:
-            raise self._refused("written", name, error) from None
+    def _created(self, name: str) -> Any:
+        return self.files.open_output_stream(self._path(name))
 
     def replace(self, name: str, content: bytes) -> None:
         fresh = f"{name}.new"
@@ -296,23 +272,15 @@ class Remote(Storage):
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
         size = count * np.dtype(dtype).itemsize
-        try:
-            with self.files.open_input_file(self._path(name)) as file:
-                held = file.read_at(size, offset)
-        except Exception as error:
-            raise self._refused("read", name, error) from None
+        with self._to_be("read", name), self.files.open_input_file(self._path(name)) as file:
+            held = file.read_at(size, offset)
         if len(held) < size:
             raise SystemFailure(f"{self.place}/{name} is truncated")
         # Compiled loops take arrays that can be written to, and no others.
         return np.frombuffer(bytearray(held), dtype)
 
     def _opened(self, name: str) -> Any:
-        try:
-            return self.files.open_input_stream(self._path(name))
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise self._refused("read", name, error) from None
+        return self.files.open_input_stream(self._path(name))
 
     def names(self) -> list[str]:
         return [found.base_name for found in self._entries()]
@@ -323,29 +291,17 @@ class Remote(Storage):
     def _entries(self) -> list[Any]:
         from pyarrow import fs
 
-        try:
+        with self._to_be("listed"):
             return list(self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True)))
-        except Exception as error:
-            raise self._refused("listed", "", error) from None
 
     def remove(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError), self._to_be("removed", name, FileNotFoundError):
             self.files.delete_file(self._path(name))
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise self._refused("removed", name, error) from None
 
     def rename(self, name: str, new: str) -> None:
-        try:
+        with self._to_be("renamed", name):
             self.files.move(self._path(name), self._path(new))
-        except Exception as error:
-            raise self._refused("renamed", name, error) from None
 
     def delete(self) -> None:
-        try:
+        with suppress(FileNotFoundError), self._to_be("removed", "", FileNotFoundError):
             self.files.delete_dir(self.root)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise self._refused("removed", "", error) from None
