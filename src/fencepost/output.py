@@ -41,30 +41,17 @@ def say(text: str) -> None:
     put("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
-def put(text: str) -> None:
-    """Write to standard output. Quiet if the reader is gone; :class:`SystemFailure` if it can not be written."""
-    out = stdout()
-    if out is None:
-        return
-    try:
-        out.write(text)
-        out.flush()
-    except BrokenPipeError:
-        _discard_output()
-    except OSError as error:
-        _discard_output()
-        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
-
-
-def put_bytes(data: bytes) -> bool:
-    """Write bytes to standard output; whether anybody listens. :class:`SystemFailure` if they can not be written."""
+def put(data: str | bytes) -> bool:
+    """Write to standard output; whether anybody listens. :class:`SystemFailure` if it can not be written."""
     out = stdout()
     if out is None:
         return False
     try:
+        if isinstance(data, bytes):
+            out.flush()
+            out = out.buffer
+        out.write(data)
         out.flush()
-        out.buffer.write(data)
-        out.buffer.flush()
     except BrokenPipeError:
         _discard_output()
         return False

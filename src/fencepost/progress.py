@@ -7,7 +7,7 @@ It is text and carriage returns alone, so that any terminal can show it. Parts t
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
 import sys
 import time
@@ -38,6 +38,9 @@ SHRINKING = 0.9
 """A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is
 foretold.
 """
+
+
+Clock = Callable[[], float]
 
 
 class Estimate:
@@ -83,10 +86,13 @@ class _Sample:
 
 
 class Bottom:
-    """The last line of a terminal, drawn over and over. Use it as a context manager: it is empty at the end."""
+    """The last line of a terminal, drawn over and over. Use it as a context manager: it is empty at the end. Nothing is
+    drawn where there is no terminal, or nothing at all.
+    """
 
-    def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal = terminal
+    def __init__(self, terminal: TextIO | None, clock: Clock = time.monotonic) -> None:
+        self._is_watched = terminal is not None and terminal.isatty()
+        self._terminal = terminal or io.StringIO()
         self._clock = clock
         self._started = clock()
         self._drawn_at = float("-inf")
@@ -94,7 +100,7 @@ class Bottom:
 
     def __enter__(self) -> Self:
         self._outer = sys.stderr
-        if self._terminal is sys.stderr:  # what anybody writes there meanwhile goes above the line
+        if self._is_watched and self._terminal is sys.stderr:  # what anybody writes there meanwhile goes above the line
             sys.stderr = _Above(self._terminal, self.clear)
         return self
 
@@ -108,7 +114,7 @@ class Bottom:
 
     def _is_due(self, now: float) -> bool:
         """Whether it is time to draw the line again."""
-        if now - self._started < FIRST or now - self._drawn_at < EVERY:
+        if not self._is_watched or now - self._started < FIRST or now - self._drawn_at < EVERY:
             return False
         self._drawn_at = now
         return True
@@ -167,7 +173,7 @@ class TracesLine(Bottom):
     def report(self, done: int, steps: int, of: int) -> None:
         """``done`` traces of so many, with so many steps."""
         now = self._clock()
-        if not self._terminal.isatty() or not self._is_due(now):
+        if not self._is_due(now):
             return
         seconds = now - self._started
         left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
@@ -179,7 +185,7 @@ class TracesLine(Bottom):
     def doing(self, what: str) -> None:
         """The work of a cluster at the moment."""
         now = self._clock()
-        if self._terminal.isatty() and self._is_due(now):
+        if self._is_due(now):
             self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
 
 
@@ -189,7 +195,7 @@ class Entries(Bottom):
     def report(self, entries: int, size: int | None, share: float | None) -> None:
         """So many entries, and bytes if they are known; ``share`` of all that there are, if that is known."""
         now = self._clock()
-        if not self._terminal.isatty() or not self._is_due(now):
+        if not self._is_due(now):
             return
         seconds = now - self._started
         parts = [f"{numbers.plural(entries, 'entry', 'entries')} ({per_second(entries / seconds)})"]
@@ -202,9 +208,11 @@ class Entries(Bottom):
 
 
 class Line(Bottom):
-    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`."""
+    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`. Where there is no terminal it
+    prints one line, if loops are being compiled for so long that one wonders.
+    """
 
-    def __init__(self, terminal: TextIO, protocol: Protocol, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, terminal: TextIO | None, protocol: Protocol, clock: Clock = time.monotonic) -> None:
         super().__init__(terminal, clock)
         self._protocol = protocol
         self._samples: deque[_Sample] = deque()
@@ -213,6 +221,11 @@ class Line(Bottom):
 
     def report(self, progress: Progress) -> None:
         """Show how far the check is; called by the engine."""
+        if not self._is_watched:
+            if progress.doing == COMPILING and progress.seconds >= NOTICED and COMPILING not in self._warned:
+                self._warned.add(COMPILING)
+                self._put(f"{COMPILING}\n")
+            return
         now = self._clock()
         self._estimate.seen(progress)
         for slot, values in progress.exploding:
@@ -279,25 +292,6 @@ class Line(Bottom):
             if len(text) < _columns(self._terminal):
                 break
         return text
-
-
-class Notice:
-    """The one line that is printed where there is no terminal: that loops are being compiled. Use :meth:`report` as
-    that of a line.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._told = False
-
-    def report(self, progress: Progress) -> None:
-        """Say it once it takes long enough to be wondered about."""
-        if self._told or progress.doing != COMPILING or progress.seconds < NOTICED:
-            return
-        self._told = True
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.write(f"{COMPILING}\n")
-            self._stream.flush()
 
 
 def _columns(terminal: TextIO) -> int:

@@ -15,7 +15,7 @@ from fencepost import Progress, Protocol, state
 from fencepost.engines.announcing import announced, compiling, spent
 from fencepost.engines.interface import COMPILING, MORE
 from fencepost.numbers import duration, rate
-from fencepost.progress import Entries, Estimate, Line, Notice, per_second, roughly
+from fencepost.progress import Entries, Estimate, Line, per_second, roughly
 
 
 class Small(Protocol):
@@ -33,6 +33,9 @@ class Clock:
 
 class Terminal(io.StringIO):
     """Remembers what was written, and what the last line looks like after it."""
+
+    def isatty(self) -> bool:
+        return True
 
     def line(self) -> str:
         shown = ""
@@ -127,7 +130,7 @@ def test_an_exploding_slot_is_named_once_with_advice(clock: Clock, terminal: Ter
 
 
 def test_a_terminal_that_went_away_does_not_stop_the_check(clock: Clock) -> None:
-    class Gone(io.StringIO):
+    class Gone(Terminal):
         def write(self, text: str) -> int:
             raise OSError(5, "Input/output error")
 
@@ -225,16 +228,16 @@ def test_rates(rate: float, text: str) -> None:
 
 def test_where_nobody_watches_only_a_long_compilation_is_told() -> None:
     stream = io.StringIO()
-    notice = Notice(stream)
+    line = Line(stream, Small())
     for progress in (
         Progress(seconds=9.0),
         Progress(seconds=1.0, doing=COMPILING),
         Progress(seconds=9.0, doing="judging liveness"),
     ):
-        notice.report(progress)
+        line.report(progress)
     assert stream.getvalue() == ""
     for seconds in (2.5, 7.0):
-        notice.report(Progress(seconds=seconds, doing=COMPILING))
+        line.report(Progress(seconds=seconds, doing=COMPILING))
     assert stream.getvalue() == "compiling the loops, once on this machine\n"
 
 
@@ -247,15 +250,8 @@ def test_a_compilation_is_reported_when_it_begins_and_what_is_compiled_already_i
     assert told in ([COMPILING], [MORE]) and compiling() == "" and spent() > 0
 
 
-class Watched(Terminal):
-    """A terminal that says so."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_what_is_written_meanwhile_goes_above_the_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Watched()
+    terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with Entries(terminal, clock) as line:
         clock.now += 2.0

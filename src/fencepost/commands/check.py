@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from fencepost import arguments, errors, interrupts, loading
 from fencepost.arguments import option
 from fencepost.commands import results
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.spec.protocol import Protocol
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +98,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Check a protocol, and show what was found."""
     from fencepost.check import check
+    from fencepost.progress import Line
 
     protocol = loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol)
     if not protocol.declared("action"):
@@ -111,8 +109,8 @@ def run(given: argparse.Namespace) -> int:
     options = _options(given, expected)
     shown = results.Results(given, protocol)
     try:
-        with _progress(protocol) as report:
-            result = check(protocol, engine=given.engine, invariants=given.invariants, report=report, **options)
+        with Line(sys.stderr, protocol) as line:
+            result = check(protocol, engine=given.engine, invariants=given.invariants, report=line.report, **options)
     except ImportError as error:
         if interrupts.was_interrupted(error):
             raise
@@ -158,19 +156,3 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
         raise OptionError(f"--{option} {folder} can not be written to")
     for new in missing:  # the search makes it, and removes it if nothing comes to be in it
         new.rmdir()
-
-
-@contextlib.contextmanager
-def _progress(protocol: Protocol) -> Iterator[Any]:
-    """The function that an engine reports to: a live line if standard error is a terminal."""
-    if sys.stderr is None:
-        yield None
-        return
-    from fencepost.progress import Line, Notice
-
-    if not sys.stderr.isatty():
-        yield Notice(sys.stderr).report
-        return
-
-    with Line(sys.stderr, protocol) as line:
-        yield line.report

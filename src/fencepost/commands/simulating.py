@@ -75,17 +75,8 @@ def replay_command(command: str, seed: int, protections: Any) -> str:
 def run(campaign: Campaign[T]) -> Tally[T]:
     """Run a campaign, with a live line if standard error is a terminal: it shows the first of the counts."""
     shown = campaign.counted[0]
-    with _progress() as report:
-        return seeds.run(campaign, lambda tally: report(tally.seeds, tally.counts[shown], len(campaign.seeds)))
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int, int], None]]:
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, counted, of: None
-        return
     with Seeds(sys.stderr) as line:
-        yield line.report
+        return seeds.run(campaign, lambda tally: line.report(tally.seeds, tally.counts[shown], len(campaign.seeds)))
 
 
 def story(tally: Tally[T], about: str, again: Sequence[str], rows: Sequence[Row], hashed: str = "hash") -> str:

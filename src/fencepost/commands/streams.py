@@ -211,7 +211,7 @@ class Output:
             self.timer = None
         data, self.gathered, self.size = b"".join(self.gathered), [], 0
         if data and self.is_open:
-            self.is_open = output.put_bytes(data)
+            self.is_open = output.put(data)
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -194,9 +194,8 @@ def _here(
     explain = explaining(given.last, output.width())
     coverage = Coverage()
     on_verdict = coverage.add if given.coverage else None
-    with _line() as line:
-        report = line.report if line is not None else lambda done, steps, of: None
-        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, on_verdict, report)
+    with TracesLine(sys.stderr) as line:
+        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, on_verdict, line.report)
     return outcomes, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
 
 
@@ -234,9 +233,8 @@ def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCo
         from fencepost.spark import validate
     states = open_storage(given.states).place if given.states is not None else None
     request = _request(given, shuffle=given.shuffle, coverage=given.coverage, states=states)
-    with _line() as line, contextlib.closing(_cluster(given)) as cluster:
-        report = line.doing if line is not None else lambda stage: None
-        return validate.validated(cluster, given.traces, request, report)
+    with TracesLine(sys.stderr) as line, contextlib.closing(_cluster(given)) as cluster:
+        return validate.validated(cluster, given.traces, request, line.doing)
 
 
 def _request(given: argparse.Namespace, **options: Any) -> Any:
@@ -293,16 +291,6 @@ def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list
         tell,
     )
     return outcomes
-
-
-@contextlib.contextmanager
-def _line() -> Iterator[TracesLine | None]:
-    """A live line, if there is anywhere to draw it."""
-    if sys.stderr is None:
-        yield None
-        return
-    with TracesLine(sys.stderr) as line:
-        yield line
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
