@@ -7,6 +7,7 @@ import contextlib
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None =
 
     Raises SystemFailure if it can not be started.
     """
-    asyncio.run(_run(directory, plan, views.Forgiving(view), trace))
+    asyncio.run(_run(directory, plan, view, trace))
     if trace is not None:
         with contextlib.suppress(FencepostError):  # parts that were killed have left what can be read as it is
             tracing.pack(trace)
@@ -45,7 +46,7 @@ def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None =
 
 async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path | None) -> None:
     def changed(part: Part) -> None:
-        view.changed(part.facts(), supervisor.facts())
+        _show(view.changed, part.facts(), supervisor.facts())
 
     supervisor = Supervisor(directory, plan, changed, trace)
     loop = asyncio.get_running_loop()
@@ -67,12 +68,13 @@ async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path |
             supervisor.over.set()
             await supervisor.stop()
             drawing.cancel()
-            view.close()
+            _show(view.close)
 
 
 async def _serve(supervisor: Supervisor, view: views.View) -> None:
     await supervisor.start()
-    view.announced(
+    _show(
+        view.announced,
         f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n",
         supervisor.facts(),
     )
@@ -81,7 +83,7 @@ async def _serve(supervisor: Supervisor, view: views.View) -> None:
 
 async def _draw(supervisor: Supervisor, view: views.View) -> None:
     while True:
-        view.drawn(supervisor.facts())
+        _show(view.drawn, supervisor.facts())
         await asyncio.sleep(DRAWN_EVERY)
 
 
@@ -91,7 +93,14 @@ def _end(supervisor: Supervisor, view: views.View) -> None:
         supervisor.kill()
         return
     supervisor.over.set()
-    view.announced("it stops: the bookies, then the metadata service (Ctrl-C again kills them)", supervisor.facts())
+    words = "it stops: the bookies, then the metadata service (Ctrl-C again kills them)"
+    _show(view.announced, words, supervisor.facts())
+
+
+def _show(how: Callable[..., None], *what: Any) -> None:
+    """A terminal that is closed is no reason for a cluster not to end as it should."""
+    with contextlib.suppress(OSError, SystemFailure):
+        how(*what)
 
 
 def detach(directory: Path, words: list[str]) -> dict[str, Any]:

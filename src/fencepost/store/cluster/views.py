@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from fencepost import numbers, output
-from fencepost.errors import SystemFailure
 from fencepost.numbers import duration
 from fencepost.store.cluster.part import State
 from fencepost.store.cluster.plan import BOOKIES
@@ -26,8 +24,8 @@ COLOURS = {
 }
 
 
-class View(Protocol):
-    """A view of a cluster and its parts."""
+class View:
+    """A view of a cluster and its parts. This one shows nothing."""
 
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
         """The state of a part has changed."""
@@ -42,30 +40,7 @@ class View(Protocol):
         """Close the view."""
 
 
-class Forgiving:
-    """Another view, which may go away: a terminal that is closed is no reason for a cluster not to end as it should."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
-        with suppress(OSError, SystemFailure):
-            self._view.changed(part, facts)
-
-    def announced(self, text: str, facts: dict[str, Any]) -> None:
-        with suppress(OSError, SystemFailure):
-            self._view.announced(text, facts)
-
-    def drawn(self, facts: dict[str, Any]) -> None:
-        with suppress(OSError, SystemFailure):
-            self._view.drawn(facts)
-
-    def close(self) -> None:
-        with suppress(OSError, SystemFailure):
-            self._view.close()
-
-
-class Lines:
+class Lines(View):
     """A line for every change."""
 
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -74,14 +49,8 @@ class Lines:
     def announced(self, text: str, facts: dict[str, Any]) -> None:
         output.say(text)
 
-    def drawn(self, facts: dict[str, Any]) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-class Json:
+class Json(View):
     """The state of the cluster as one line of JSON, after every change."""
 
     def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -89,17 +58,8 @@ class Json:
 
         output.put(dumps(facts) + "\n")
 
-    def announced(self, text: str, facts: dict[str, Any]) -> None:
-        pass
 
-    def drawn(self, facts: dict[str, Any]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Screen:
+class Screen(View):
     """A table at the bottom of a terminal, and the changes above it."""
 
     def __init__(self) -> None:
