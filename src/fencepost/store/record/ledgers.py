@@ -16,8 +16,8 @@ from typing import Any
 from fencepost.store.errors import MetadataServiceError, NoSuchLedgerError, UnknownLayoutError
 from fencepost.store.metadata import paths
 from fencepost.store.metadata.client import LedgerInService, MetadataClient
-from fencepost.store.record.proxy import Trace
 from fencepost.store.roles.metadata import described
+from fencepost.tracing import TraceWriter
 
 LEDGERS = 100_000
 """Ledgers that are followed at the most. The changes of others are not recorded; that there are others is recorded."""
@@ -40,7 +40,9 @@ class Ledgers:
     about.
     """
 
-    def __init__(self, client: MetadataClient, trace: Trace, most: int = LEDGERS, most_names: int = NAMES) -> None:
+    def __init__(
+        self, client: MetadataClient, trace: TraceWriter, most: int = LEDGERS, most_names: int = NAMES
+    ) -> None:
         self.client = client
         self.trace = trace
         self.most = most

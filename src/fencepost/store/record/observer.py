@@ -24,6 +24,8 @@ KINDS = (ADD, READ, BATCH_READ, READ_LAC, WRITE_LAC, FORCE, LIST_ENTRIES, BOOKIE
 """The kinds of messages; a request and its response are of one kind."""
 
 Key = tuple[Any, ...]
+_FieldsOf = Callable[[Any], dict[str, Any]]
+_Kinds = dict[type[Any], tuple[str, _FieldsOf]]
 
 
 class ObservedMessage(NamedTuple):
@@ -51,9 +53,7 @@ def request_of(payload: bytes) -> ObservedMessage:
     """Observe a request. Raises :class:`WireError` for bytes that are no valid request."""
     codec: Any = v2 if is_version_2(payload) else v3
     txn, request = codec.decode_request(payload)
-    kind, fields_of = _REQUESTS[type(request)]
-    flags = {name: getattr(request, name) for name in ("recovery", "fence") if hasattr(request, name)}
-    return _observed(codec, kind, txn, request, None, fields_of(request), flags, len(payload))
+    return _observed(codec, txn, request, _REQUESTS, len(payload))
 
 
 def response_of(payload: bytes) -> ObservedMessage:
@@ -62,25 +62,18 @@ def response_of(payload: bytes) -> ObservedMessage:
     """
     codec: Any = v2 if is_version_2(payload) else v3
     txn, response = codec.decode_response(payload)
-    kind, fields_of = _RESPONSES[type(response)]
-    return _observed(codec, kind, txn, response, response.code.name, fields_of(response), {}, len(payload))
+    return _observed(codec, txn, response, _RESPONSES, len(payload))
 
 
-def _observed(
-    codec: Any,
-    kind: str,
-    txn: int,
-    message: Any,
-    code: str | None,
-    fields: dict[str, Any],
-    flags: dict[str, bool],
-    size: int,
-) -> ObservedMessage:
+def _observed(codec: Any, txn: int, message: Any, kinds: _Kinds, size: int) -> ObservedMessage:
+    kind, fields_of = kinds[type(message)]
     ledger: int | None = message.ledger if message.ledger >= 0 else None
     entry: int | None = getattr(message, "entry_id", None)
+    code: str | None = None if kinds is _REQUESTS else message.code.name
+    flags = {name: getattr(message, name) for name in ("recovery", "fence") if hasattr(message, name)}
     number = txn if codec is v3 or kind == BATCH_READ else None
     key = (kind, ledger, entry) if number is None else (kind, number)
-    return ObservedMessage(kind, codec.VERSION, number, ledger, entry, code, fields, key, flags, size)
+    return ObservedMessage(kind, codec.VERSION, number, ledger, entry, code, fields_of(message), key, flags, size)
 
 
 def header_of(body: bytes | None) -> dict[str, int | None]:
@@ -105,10 +98,6 @@ def _of_read(request: m.ReadEntry) -> dict[str, Any]:
         "wait": request.wait // 1_000,
         "piggyback": request.piggyback,
     }
-
-
-def _of_batch(request: m.BatchRead) -> dict[str, Any]:
-    return {"fence": request.fence, "max_count": request.max_count, "max_size": request.max_size}
 
 
 def _of_read_response(response: m.ReadEntryResponse) -> dict[str, Any]:
@@ -144,41 +133,31 @@ def _of_list(response: m.ListEntriesResponse) -> dict[str, Any]:
     return {"entries": [[*run] for run in response.runs[:MOST_RUNS]], "runs": len(response.runs)}
 
 
-def _of_info(response: m.GetBookieInfoResponse) -> dict[str, Any]:
-    return {"total": response.total, "free": response.free}
+def _fields(*names: str) -> _FieldsOf:
+    return lambda message: {name: getattr(message, name) for name in names}
 
 
-def _of_auth(message: m.Auth | m.AuthResponse) -> dict[str, Any]:
-    return {"plugin": message.plugin}
-
-
-def _nothing(message: Any) -> dict[str, Any]:
-    return {}
-
-
-_FieldsOf = Callable[[Any], dict[str, Any]]
-
-_REQUESTS: dict[type[Any], tuple[str, _FieldsOf]] = {
+_REQUESTS: _Kinds = {
     m.AddEntry: (ADD, _of_add),
     m.ReadEntry: (READ, _of_read),
-    m.BatchRead: (BATCH_READ, _of_batch),
-    m.ReadLac: (READ_LAC, _nothing),
-    m.WriteLac: (WRITE_LAC, lambda request: {"lac": request.lac}),
-    m.ForceLedger: (FORCE, _nothing),
-    m.ListEntries: (LIST_ENTRIES, _nothing),
-    m.GetBookieInfo: (BOOKIE_INFO, _nothing),
-    m.Auth: (AUTH, _of_auth),
-    m.StartTls: (START_TLS, _nothing),
+    m.BatchRead: (BATCH_READ, _fields("fence", "max_count", "max_size")),
+    m.ReadLac: (READ_LAC, _fields()),
+    m.WriteLac: (WRITE_LAC, _fields("lac")),
+    m.ForceLedger: (FORCE, _fields()),
+    m.ListEntries: (LIST_ENTRIES, _fields()),
+    m.GetBookieInfo: (BOOKIE_INFO, _fields()),
+    m.Auth: (AUTH, _fields("plugin")),
+    m.StartTls: (START_TLS, _fields()),
 }
-_RESPONSES: dict[type[Any], tuple[str, _FieldsOf]] = {
-    m.AddEntryResponse: (ADD, _nothing),
+_RESPONSES: _Kinds = {
+    m.AddEntryResponse: (ADD, _fields()),
     m.ReadEntryResponse: (READ, _of_read_response),
     m.BatchReadResponse: (BATCH_READ, _of_batch_response),
     m.ReadLacResponse: (READ_LAC, _of_lac_response),
-    m.WriteLacResponse: (WRITE_LAC, _nothing),
-    m.ForceLedgerResponse: (FORCE, _nothing),
+    m.WriteLacResponse: (WRITE_LAC, _fields()),
+    m.ForceLedgerResponse: (FORCE, _fields()),
     m.ListEntriesResponse: (LIST_ENTRIES, _of_list),
-    m.GetBookieInfoResponse: (BOOKIE_INFO, _of_info),
-    m.AuthResponse: (AUTH, _of_auth),
-    m.StartTlsResponse: (START_TLS, _nothing),
+    m.GetBookieInfoResponse: (BOOKIE_INFO, _fields("total", "free")),
+    m.AuthResponse: (AUTH, _fields("plugin")),
+    m.StartTlsResponse: (START_TLS, _fields()),
 }

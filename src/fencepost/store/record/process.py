@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,10 @@ from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.record import faults as of_faults
 from fencepost.store.record.faults import Faults
 from fencepost.store.record.ledgers import Ledgers
-from fencepost.store.record.proxy import Bookie, Counts, Proxy, Trace, bind
+from fencepost.store.record.proxy import Bookie, Counts, Proxy, bind
 from fencepost.store.record.redirects import Redirects, registered_bookies
 from fencepost.store.wire.frames import DEFAULT_LIMIT
+from fencepost.tracing import TraceWriter
 
 _LOOPBACK = "127.0.0.1"
 
@@ -60,15 +61,8 @@ class Done(msgspec.Struct, frozen=True):
     unused: tuple[str, ...]
 
 
-class ClosingTrace(Trace, Protocol):
-    """A trace that this may close."""
-
-    def close(self, parameters: dict[str, Any] = ...) -> None:
-        """Nothing more comes."""
-
-
 async def record(
-    asked: Asked, open_trace: Callable[[dict[str, Any]], ClosingTrace], ready: Callable[[Recording], None]
+    asked: Asked, open_trace: Callable[[dict[str, Any]], TraceWriter], ready: Callable[[Recording], None]
 ) -> Done:
     """Record until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called when clients are led
     to the proxy.

@@ -19,7 +19,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -30,6 +30,7 @@ from fencepost.store.record.observer import START_TLS, Key, ObservedMessage, req
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v3
 from fencepost.store.wire.frames import DEFAULT_LIMIT, LENGTH_SIZE, WireError, length_of, refused_length
+from fencepost.tracing import TraceWriter
 
 
 def process_of(peer: Any, own: Any) -> int | None:
@@ -95,20 +96,6 @@ _BACKLOG = 1_024
 _log = logging.getLogger("fencepost.store.record")
 
 
-class Trace(Protocol):
-    """The trace that events are emitted to."""
-
-    def emit(
-        self,
-        action: str,
-        subject: str | None = None,
-        parameters: dict[str, Any] = ...,
-        state: dict[str, Any] | None = None,
-        actor: str = "",
-    ) -> None:
-        """One event."""
-
-
 class Bookie(msgspec.Struct, frozen=True):
     """A bookie to record: its id, and where it listens."""
 
@@ -135,7 +122,7 @@ class Proxy:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: TraceWriter,
         faults: Faults,
         noticed: Callable[[int], None] = lambda ledger: None,
         limit: int = DEFAULT_LIMIT,
@@ -405,12 +392,9 @@ class _Side(asyncio.Protocol):
     # -- asyncio's ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport, self.has_transport = (
-            cast(asyncio.Transport, transport),
-            True,
-        )  # uvloop's are of a class of their own
-        transport = self.transport
-        transport.set_write_buffer_limits(high=_BUFFER)
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are of a class of their own
+        self.has_transport = True
+        self.transport.set_write_buffer_limits(high=_BUFFER)
         with contextlib.suppress(OSError, AttributeError):
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.direction == REQUEST:

@@ -19,7 +19,8 @@ from fencepost.errors import OptionError
 from fencepost.store.errors import BadVersionError, MetadataServiceError
 from fencepost.store.metadata.client import MetadataClient, Registered
 from fencepost.store.metadata.registration import BOOKIE_RPC, BookieServiceInfo, Endpoint, address_of
-from fencepost.store.record.proxy import Bookie, Trace
+from fencepost.store.record.proxy import Bookie
+from fencepost.tracing import TraceWriter
 
 PROPERTY = "fencepost.record"
 """The property of a registration in which the proxy keeps the bookie's own address."""
@@ -33,7 +34,7 @@ _log = logging.getLogger("fencepost.store.record")
 class Redirects:
     """The registrations of bookies, which say the proxy's address. ``to``: that address, by the bookie's id."""
 
-    def __init__(self, client: MetadataClient, trace: Trace, bookies: Mapping[Bookie, tuple[str, int]]) -> None:
+    def __init__(self, client: MetadataClient, trace: TraceWriter, bookies: Mapping[Bookie, tuple[str, int]]) -> None:
         self.client = client
         self.trace = trace
         self.bookies = {bookie.id: (bookie, to) for bookie, to in bookies.items()}
