@@ -13,8 +13,8 @@ from fencepost.store.sim import case as store
 
 BEGIN = 800_000
 """When things begin to go wrong, in microseconds."""
-HEAL = 4_500_000
-"""When they do not any more."""
+LONGEST = 4_500_000
+"""When they do not any more, at the latest."""
 DEADLINE = 40_000_000
 """When at the latest all has to be closed, read and replicated."""
 
@@ -55,7 +55,8 @@ class Case:
 
     ``members`` of the metadata service, ``bookies``, writers of ledgers of their own (``owners``) and those that
     recover them (``heirs``), ``followers`` that read them, ``logs`` with so many ``writers`` and ``readers`` each, and
-    processes of auto-recovery (``replicators``). So many bookies are ``lost`` for good, at most.
+    processes of auto-recovery (``replicators``). So many bookies are ``lost`` for good, at most. Things go wrong until
+    ``heal``, in microseconds.
     """
 
     seed: int
@@ -77,6 +78,7 @@ class Case:
     slow: float
     slow_syncs: float
     loss: float
+    heal: int
 
     def stream(self, name: str) -> Random:
         """The random numbers for one purpose."""
@@ -176,4 +178,5 @@ def drawn(seed: int) -> Case:
         slow=some(0.1, 0.5),
         slow_syncs=some(0.2, 0.5),
         loss=some(0.05, 0.4),
+        heal=LONGEST - int(random() * (LONGEST - 2 * BEGIN)),
     )

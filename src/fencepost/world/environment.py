@@ -34,6 +34,7 @@ Report = Callable[[int, str, str], None]
 class Surroundings(Environment):
     """The environment of the processes of a run. :class:`fencepost.world.world.World` has the processes of clients."""
 
+    collections = 0.02
     streams: Streams
     bookies: Bookies
     judge: LedgerJudge

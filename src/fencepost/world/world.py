@@ -17,7 +17,7 @@ from fencepost.spec.values import Record
 from fencepost.store.client.loops import LOOPS
 from fencepost.store.sim.judge import PROMISES as OF_LEDGERS
 from fencepost.store.sim.judge import Violation
-from fencepost.world.case import DEADLINE, HEAL, Case, drawn
+from fencepost.world.case import DEADLINE, Case, drawn
 from fencepost.world.environment import Report, Surroundings
 from fencepost.world.faults import Faults
 from fencepost.world.process import Process
@@ -137,7 +137,7 @@ class World(Surroundings):
             self.schedule.at(int(random() * 20_000), member.start)
         self.schedule.at(30_000, self.operator.start)
         Faults(self)
-        self.schedule.at(HEAL, self._heal)
+        self.schedule.at(self.plan.heal, self._heal)
         try:
             while not self.audit.is_done:
                 self.schedule.step()

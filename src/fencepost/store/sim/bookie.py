@@ -543,7 +543,7 @@ class BookieProcess:
 
     def _took(self, what: str, seconds: float) -> None:
         """After a checkpoint there may be garbage to collect."""
-        if what == "checkpoint" and self.random() < 0.3:
+        if what == "checkpoint" and self.random() < self.environment.collections:
             self._hop(self.forget_deleted)
 
     def forget_deleted(self) -> None:

@@ -87,6 +87,8 @@ class Environment:
     """The environment of the processes of a run. :class:`fencepost.store.sim.cluster.Cluster` has the bookies, too."""
 
     network_name = "network"
+    collections = 0.3
+    """The share of checkpoints after which a bookie collects garbage."""
 
     def __init__(self, case: Case, story: Story | None, trace: SimTrace | None) -> None:
         self.case = case
