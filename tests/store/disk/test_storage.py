@@ -36,10 +36,11 @@ class Driver:
         self.busy: list[bool] = []
         self.full: list[bool] = []
         small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 20}
+        has_room = {"disk_usage_threshold": 0.999, "disk_usage_lwm_threshold": 0.999}  # as full as this disk may be
         self.settings = StorageSettings(
             journal_directory=str(folder / "journal"),
             ledger_directory=str(folder / "ledgers"),
-            **{**small, **settings},  # type: ignore[arg-type]
+            **{**small, **has_room, **settings},  # type: ignore[arg-type]
         )
         files: dict[str, Files] = {}
         if fault is not None:
@@ -274,7 +275,7 @@ def test_a_disk_that_is_full_is_told_and_so_is_room_again(
 ) -> None:
     usage = [0.5]
     monkeypatch.setattr(OsFiles, "room", lambda self: Room(1_000, round(1_000 * (1 - usage[0]))))
-    driver = opened(disk_check_interval=10)
+    driver = opened(disk_check_interval=10, disk_usage_threshold=0.95, disk_usage_lwm_threshold=0.9)
     for share, told in ((0.98, [True]), (0.95, [True]), (0.8, [True, False])):  # 2.5 % are the reserve
         usage[0] = share
         until(lambda: driver.full == told, "what is told of the disk")
