@@ -18,6 +18,7 @@ from fencepost.compiler.layout import Layout, packed
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.programs import Programs
 from fencepost.errors import SystemFailure
+from fencepost.liveness.graph import mask
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
 from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, slot_of_step
@@ -25,13 +26,6 @@ from fencepost.step.state import LOW
 
 ENTRIES_AT_ONCE = 1 << 20
 """Entries for which there is room before it is looked at again."""
-
-
-def _bits(numbers: Sequence[int], words: int) -> Array:
-    mask = np.zeros(words, np.uint64)
-    for number in numbers:
-        mask[number >> 6] |= np.uint64(1 << (number & 63))
-    return mask
 
 
 class _Column:
@@ -178,7 +172,7 @@ class Tables:
         """
         self._make_room(self.spread_outcomes)
         for root, slots in self._gained.items():
-            native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self.spread_outcomes)
+            native.widen_root(self.growing(), root, mask(slots, self.slot_words), self.spread_outcomes)
             self._make_room(self.spread_outcomes)
         self._note_changes()
         self._gained = {}
@@ -204,7 +198,7 @@ class Tables:
             if self.stepper.roots[root].kind == MAPPING:
                 self.stepper.changes.read.setdefault(root, set()).update(slots)
                 gained |= slots
-        touched = (self.changed[: self.outcomes] & _bits(sorted(gained), self.slot_words)).any(axis=1)
+        touched = (self.changed[: self.outcomes] & mask(gained, self.slot_words)).any(axis=1)
         renewed = np.zeros(self.outcomes, np.bool_)
         for outcome in np.flatnonzero(touched).tolist():
             number = self._number_of_change(outcome)
@@ -218,10 +212,6 @@ class Tables:
     def _number_of_change(self, outcome: int) -> int:
         written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
         return self.stepper.changes.number(int(self.outcome_root[outcome]), frozenset(written.tolist()))
-
-    def change_of(self, root: int, outcome: int) -> int | None:
-        """The number of the change that an outcome is, if a root wants to know: a refinement."""
-        return int(self.change[outcome]) if self.refines[root] else None
 
     def _insert(
         self,
@@ -354,7 +344,7 @@ class Tables:
             self.choice[c] = choice
             c += 1
         self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
-        self.changed[number] = _bits(list(outcome.writes), self.slot_words)
+        self.changed[number] = mask(outcome.writes, self.slot_words)
         left = tuple(sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items()))
         self.like[number] = (
             self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
@@ -425,9 +415,9 @@ class Tables:
     def widen_masks(self, words: int) -> None:
         held = {"trie_known": int(self.tries[0]), "changed": self.outcomes, "root_slots": len(self.root_slots)}
         for name, used in held.items():
-            mask = getattr(self, name)
-            wide = reserve(len(mask) * words, np.uint64).reshape(len(mask), words)
-            wide[:used, : mask.shape[1]] = mask[:used]
+            narrow = getattr(self, name)
+            wide = reserve(len(narrow) * words, np.uint64).reshape(len(narrow), words)
+            wide[:used, : narrow.shape[1]] = narrow[:used]
             setattr(self, name, wide)
         self.slot_words = words
 
@@ -503,6 +493,14 @@ class Tables:
     def places(self) -> Array:
         """The places of the slots there are, as they are now."""
         return self.layout.places(len(self.store.slots))
+
+    def ask(self, root: int, ids: Sequence[int], step: int) -> None:
+        """Have the author's Python evaluate a root in a state, or for a step out of it, and record the path. ``step``:
+        the number of the outcome, NO_STEP for none. Raises :class:`fencepost.ProtocolRaised`.
+        """
+        after = self.successor(ids, step) if step >= 0 else None
+        change = int(self.change[step]) if self.refines[root] else None
+        self.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, change))
 
     def rows(self, states: Sequence[Sequence[int]]) -> Array:
         """States, given by the numbers of their values, as rows."""

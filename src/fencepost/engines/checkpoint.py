@@ -10,14 +10,13 @@ written, so a save reads nothing again, and a resumed search checks them in the 
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum, Flag
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -158,21 +157,14 @@ def saved(search: Search, source: str, properties: list[str], kept: Kept) -> dic
     assert isinstance(options, SavedOptions)
     protocol, roots = stepper.protocol, range(len(stepper.roots))
     return {
+        **{name: value for name, value in vars(kept).items() if name != "found"},
         "protocol": protocol.name,
         "constants": encoded_constants(protocol),
         "source": source,
         "properties": properties,
         "asked": asked(options, search.symmetric),
-        "depth": kept.depth,
-        "distinct": kept.distinct,
-        "generated": kept.generated,
-        "queue": kept.queue,
         "taken": [kept.taken.get(root, 0) for root in roots],
         "new": [kept.new.get(root, 0) for root in roots],
-        "seconds": kept.seconds,
-        "reported": kept.reported,
-        "seeks": kept.seeks,
-        "exact": kept.exact,
     }
 
 
@@ -206,31 +198,6 @@ def locked(options: SavedOptions) -> Iterator[None]:
 def encoded_constants(protocol: Protocol) -> dict[str, str]:
     """The constants of a protocol as a manifest keeps them."""
     return {name: encode(value).hex() for name, value in protocol.constants.items()}
-
-
-def _modules(protocol: Protocol) -> list[ModuleType]:
-    """The modules of a protocol's class and of the classes it varies, and those beside them that these take something
-    from.
-    """
-    found: dict[str, ModuleType] = {}
-    waiting = [sys.modules.get(owner.__module__) for owner in _owners(protocol)]
-    while waiting:
-        module = waiting.pop(0)
-        file = getattr(module, "__file__", None)
-        if module is None or file is None or file in found:
-            continue
-        found[file] = module
-        beside = Path(file).parent
-        for value in list(vars(module).values()):
-            source = value if inspect.ismodule(value) else sys.modules.get(str(getattr(value, "__module__", None)))
-            if Path(getattr(source, "__file__", None) or "/").parent == beside:
-                waiting.append(source)
-    return list(found.values())
-
-
-def _owners(protocol: Protocol) -> list[type]:
-    """A protocol's class and those it varies."""
-    return [owner for owner in type(protocol).__mro__ if owner not in Protocol.__mro__]
 
 
 class Log:
@@ -288,8 +255,16 @@ class Writer:
                 Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS)
             )
 
-    def _disk(self) -> Any:
-        return _Disk(self.directory)
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turns what the disk refuses into one line."""
+        try:
+            yield
+        except OSError as error:
+            raise SystemFailure(
+                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete"
+                " one is kept"
+            ) from error
 
     def add_level(self, fingerprints: list[Array], links: Array) -> None:
         """The fingerprints (arrays of 64-bit halves, low ones first in pairs) and links of one more level."""
@@ -331,23 +306,6 @@ class Writer:
         """Close the files; what was saved stays."""
         for log in (self.fingerprints, self.links):
             log.close()
-
-
-class _Disk:
-    """Turns what the disk refuses into one line."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, OSError):
-            raise SystemFailure(
-                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete"
-                " one is kept"
-            ) from error
 
 
 class Reader:
@@ -524,12 +482,12 @@ def names_of(store: Store) -> Callable[[str, str], Any]:
 
 def _class_named(protocol: Protocol, name: str) -> type:
     """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that
-    the protocol's own methods see, or else its modules. Raises ValueError if there is none.
+    the protocol and its methods see. Raises ValueError if there is none.
     """
     module, _, qualified = name.rpartition(":")
     outer, *inner = qualified.split(".")
     loaded = sys.modules.get(module)
-    for seen in (*_globals(protocol), *map(vars, _modules(protocol)), vars(loaded) if loaded is not None else {}):
+    for seen in (*_globals(protocol), vars(loaded) if loaded is not None else {}):
         cls: Any = seen.get(outer)
         for part in inner:
             cls = getattr(cls, part, None)
@@ -542,10 +500,11 @@ def _class_named(protocol: Protocol, name: str) -> type:
 
 
 def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
-    """The surroundings of a protocol's methods, class by class."""
-    for owner in _owners(protocol):
+    """The surroundings of a protocol's class, of those it varies, and of their methods."""
+    for owner in type(protocol).__mro__:
         functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())
         yield from (function.__globals__ for function in functions if isinstance(function, FunctionType))
+        yield getattr(sys.modules.get(owner.__module__), "__dict__", {})
 
 
 def _below(base: type) -> Iterator[type]:

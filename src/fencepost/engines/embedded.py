@@ -351,7 +351,7 @@ class Embedded(Executor):
         """Ask Python for a temporal predicate in a state of the level that was expanded."""
         own = self.workspace
         try:
-            own.evaluate(root, own.tables.ids(own.old.cells[position]))
+            own.tables.ask(root, own.tables.ids(own.old.cells[position]), encoding.NO_STEP)
         except ProtocolRaised as error:
             self.search.result.raised_at = self.search.found("raised", error.where, ~position)
             raise

@@ -378,12 +378,9 @@ class Simulation:
         self.seconds["complete"] += time.monotonic() - begin - python
 
     def _ask(self, root: int, ids: list[int], step: int) -> None:
-        after = self.tables.successor(ids, step) if step >= 0 else None
         # If it raises, the walks that wait for it wait until nothing else is to be asked.
         with contextlib.suppress(ProtocolRaised):
-            self.tables.record(
-                root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step))
-            )
+            self.tables.ask(root, ids, step)
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """The error of the first root that raises in this state."""

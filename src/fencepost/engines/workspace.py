@@ -344,17 +344,9 @@ class Workspace:
 
     def _ask(self, root: int, position: int, step: int) -> None:
         try:
-            self.evaluate(root, self.tables.ids(self.new.cells[position]), step)
+            self.tables.ask(root, self.tables.ids(self.new.cells[position]), step)
         except ProtocolRaised as error:
             self._raise(position, error)
-
-    def evaluate(self, root: int, ids: list[int], step: int = -1) -> None:
-        """Have the author's Python evaluate a root in a state, or for a step out of it, and record the path. ``step``:
-        the number of the outcome, -1 for none. Raises :class:`fencepost.ProtocolRaised`.
-        """
-        after = self.tables.successor(ids, step) if step >= 0 else None
-        found = self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step))
-        self.tables.record(root, found)
 
     def _raise(self, position: int, error: ProtocolRaised) -> None:
         fingerprint = int(self.new.fp[position])
