@@ -22,6 +22,11 @@ WRONG_OPTIONS = 151
 NOT_COMPLETE = 152
 SYSTEM_FAILED = 153
 
+NOT_REPLAYED = (
+    "can not be replayed: the protocol reads something besides its state (run again with {checking} to find out what)"
+)
+"""The end of a sentence about a behaviour that an engine has found; the option that it names is ``checking``."""
+
 
 _spelling: Callable[[str], str] = str
 

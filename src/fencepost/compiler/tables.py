@@ -494,9 +494,9 @@ class Tables:
         """The places of the slots there are, as they are now."""
         return self.layout.places(len(self.store.slots))
 
-    def ask(self, root: int, ids: Sequence[int], step: int) -> None:
+    def ask(self, root: int, ids: Sequence[int], step: int = encoding.NO_STEP) -> None:
         """Have the author's Python evaluate a root in a state, or for a step out of it, and record the path. ``step``:
-        the number of the outcome, NO_STEP for none. Raises :class:`fencepost.ProtocolRaised`.
+        the number of the outcome. Raises :class:`fencepost.ProtocolRaised`.
         """
         after = self.successor(ids, step) if step >= 0 else None
         change = int(self.change[step]) if self.refines[root] else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -57,20 +57,15 @@ def compiling() -> str:
 
 
 @contextmanager
-def announced(report: Report | None) -> Iterator[None]:
+def announced(report: Report | None) -> Iterator[Callable[[Exploration], Exploration]]:
     """While the body runs, ``report`` is called at every compilation. A function that is loaded from the cache on disk
-    is not compiled.
+    is not compiled. Gives what tells an exploration how many seconds that took until then.
     """
+    before = _spent
+
+    def timed(explored: Exploration) -> Exploration:
+        explored.compiling = _spent - before
+        return explored
+
     with event.install_listener("numba:compile", _Listener(report)):
-        yield
-
-
-def without_compiling(explored: Exploration, before: float) -> Exploration:
-    """An exploration that knows the seconds in which loops were compiled since :func:`spent` was ``before``."""
-    explored.compiling = _spent - before
-    return explored
-
-
-def spent() -> float:
-    """Seconds in which this process has compiled loops."""
-    return _spent
+        yield timed

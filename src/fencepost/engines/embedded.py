@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from fencepost.compiler.arrays import Array
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.profile import exploding
-from fencepost.engines import conclusion, kernel, search
-from fencepost.engines.announcing import announced, compiling, spent, without_compiling
+from fencepost.engines import conclusion, kernel
+from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import BLOCK_ROWS, FORMAT, Manifest, Reader, Writer, locked, saved, slot_entries
 from fencepost.engines.interface import Exploration, Report, TableWriter
@@ -31,7 +31,7 @@ from fencepost.engines.options import EmbeddedOptions
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import uncollected
 from fencepost.engines.search import SAMPLE, Evidence, Executor, Level, Search, StatePath, Tally
-from fencepost.engines.workspace import ROOM, Workspace
+from fencepost.engines.workspace import ROOM, Workspace, awaited
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
 from fencepost.source import source_digest
@@ -45,15 +45,14 @@ def explore(
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    before = spent()
-    with announced(report), locked(options):
+    with announced(report) as timed, locked(options):
         found = Search(stepper, options, report, table)
         with closing(
             Embedded(Workspace(found), options.checkpoint, options.resume, options.checkpoint_every)
         ) as executor:
             found.run(executor)
         del executor
-        return without_compiling(conclusion.conclude(found), before)
+        return timed(conclusion.conclude(found))
 
 
 class Embedded(Executor):
@@ -177,19 +176,7 @@ class Embedded(Executor):
             )
             for t in range(own.workers)
         ]
-        interrupted: BaseException | None = None
-        while True:
-            try:
-                if not wait(futures, timeout=search.TICK).not_done:
-                    break
-                self._watch()
-            except KeyboardInterrupt as error:
-                interrupted = error
-                self.shared.stop[0] = 1
-        rounds = [f.result() for f in futures]
-        if interrupted is not None:
-            raise interrupted
-        return int(rounds[0])
+        return int(awaited(futures, self.shared.stop, self._watch)[0])
 
     def _complete(self) -> None:
         self.workspace.complete(self._watch)
@@ -351,7 +338,7 @@ class Embedded(Executor):
         """Ask Python for a temporal predicate in a state of the level that was expanded."""
         own = self.workspace
         try:
-            own.tables.ask(root, own.tables.ids(own.old.cells[position]), encoding.NO_STEP)
+            own.tables.ask(root, own.tables.ids(own.old.cells[position]))
         except ProtocolRaised as error:
             self.search.result.raised_at = self.search.found("raised", error.where, ~position)
             raise

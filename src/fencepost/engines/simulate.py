@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
 from hashlib import blake2b
@@ -27,7 +27,7 @@ from fencepost.compiler.native import move_fields
 from fencepost.compiler.profile import exploding, profile
 from fencepost.compiler.tables import Tables
 from fencepost.engines import walks
-from fencepost.engines.announcing import announced, compiling, spent, without_compiling
+from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.conclusion import without_states
 from fencepost.engines.interface import Exploration, Found, Progress, Report, Walks
 from fencepost.engines.kernel import Work
@@ -37,10 +37,10 @@ from fencepost.engines.resources import limit_reached, memory_limit, peak_memory
 from fencepost.engines.search import TICK, end_recorded
 from fencepost.engines.walks import Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
-from fencepost.engines.workspace import QUESTIONS
-from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.engines.workspace import QUESTIONS, awaited
+from fencepost.errors import NOT_REPLAYED, ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
-from fencepost.liveness.lasso import is_violated, met
+from fencepost.liveness.lasso import fair_violation
 from fencepost.spec.declarations import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import Root, Stepper
@@ -62,11 +62,10 @@ def explore(stepper: Stepper, options: SimulationOptions, report: Report | None 
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    before = spent()
-    with uncollected(), announced(report):
+    with uncollected(), announced(report) as timed:
         simulation = Simulation(stepper, options, report)
         try:
-            return without_compiling(simulation.run(), before)
+            return timed(simulation.run())
         finally:
             simulation.close()
 
@@ -318,24 +317,16 @@ class Simulation:
             self.pool.submit(walks.wander, self.compiled, self.arena, work, walkers, self.plan, self.control, NOWHERE)
             for work, walkers in zip(self.work, self.walkers, strict=True)
         ]
-        interrupted: BaseException | None = None
-        while True:
-            try:
-                if not wait(futures, timeout=TICK).not_done:
-                    break
-                self.watch()
-                self._end_when_met()
-                # The parked walks have waited long enough.
-                if self.enough() or any(w.counts[encoding.PARKS] for w in self.work):
-                    self.control[encoding.STOP] = 1
-            except KeyboardInterrupt as error:
-                interrupted = error
+
+        def look() -> None:
+            self.watch()
+            self._end_when_met()
+            # The parked walks have waited long enough.
+            if self.enough() or any(w.counts[encoding.PARKS] for w in self.work):
                 self.control[encoding.STOP] = 1
-        for future in futures:
-            future.result()
+
+        awaited(futures, self.control[encoding.STOP :], look)
         self.seconds["walk"] += time.monotonic() - begin
-        if interrupted is not None:
-            raise interrupted
         self.watch()
 
     def _complete(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
@@ -349,7 +340,9 @@ class Simulation:
             asked = time.monotonic()
             # A question stays until it is answered: an interrupt loses none.
             while self.questions:
-                self._ask(*self.questions[-1])
+                # If it raises, the walks that wait for it wait until nothing else is to be asked.
+                with contextlib.suppress(ProtocolRaised):
+                    self.tables.ask(*self.questions[-1])
                 self.questions.pop()
                 self.watch()
                 if self.result.limit is not None and not patient:
@@ -376,11 +369,6 @@ class Simulation:
                 walkers.walk[lane] = -1
         self.seconds["python"] += python
         self.seconds["complete"] += time.monotonic() - begin - python
-
-    def _ask(self, root: int, ids: list[int], step: int) -> None:
-        # If it raises, the walks that wait for it wait until nothing else is to be asked.
-        with contextlib.suppress(ProtocolRaised):
-            self.tables.ask(root, ids, step)
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """The error of the first root that raises in this state."""
@@ -468,14 +456,9 @@ class Simulation:
         for number, choices in found.path:
             outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        how = met(stepper, self.terms.conditions, rows[loop:])
-        fairness = tuple(one for one in how if one is not None)
-        if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
-            raise SystemFailure(
-                f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its"
-                " state (run again with {checking} to find out what)",
-                "checking",
-            )
+        fairness = fair_violation(stepper, parts, self.terms.conditions, rows, loop)
+        if fairness is None:
+            raise SystemFailure(f"the walk that violates {found.name} {NOT_REPLAYED}", "checking")
         return replace(found, fairness=fairness)
 
     def _found(self, kind: str, name: str, number: int, steps: int) -> Found:

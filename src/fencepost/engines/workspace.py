@@ -8,8 +8,9 @@ path is known of.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,10 +25,12 @@ from fencepost.engines import kernel
 from fencepost.engines.interface import Found
 from fencepost.engines.kernel import Arena, Levels, Work
 from fencepost.engines.resources import memory_limit, physical_memory
-from fencepost.engines.search import Raised, Search, StatePath, Step, Tally
+from fencepost.engines.search import TICK, Raised, Search, StatePath, Step, Tally
 from fencepost.errors import ProtocolRaised
 from fencepost.step import Root, State
 from fencepost.step.state import LOW, SEED
+
+T = TypeVar("T")
 
 MANY_ROWS = 10_000
 """States of a level from which on it is worth while to move their values on all cores."""
@@ -41,6 +44,25 @@ FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
 """Evaluations that are asked of Python before parked states are looked at again."""
 NO_ORDER: tuple[Array, Array] = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
+
+
+def awaited(futures: Sequence[Future[T]], stop: Array, look: Callable[[], object]) -> list[T]:
+    """The results of workers, which come back early once ``stop`` is set. ``look`` is called meanwhile; an interrupt is
+    raised when all have come back.
+    """
+    interrupted: BaseException | None = None
+    while True:
+        try:
+            if not wait(futures, timeout=TICK).not_done:
+                break
+            look()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            stop[0] = 1
+    results = [future.result() for future in futures]
+    if interrupted is not None:
+        raise interrupted
+    return results
 
 
 class Workspace:

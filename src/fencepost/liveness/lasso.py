@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.errors import SystemFailure
+from fencepost.errors import NOT_REPLAYED, SystemFailure
 from fencepost.step import FairnessCondition, Root, State, Stepper
 from fencepost.step.state import LOW
 
@@ -66,21 +66,11 @@ def replayed(stepper: Stepper, terms: Terms, lasso: Lasso) -> Replayed:
         path.append(step[0])
     property, loop = lasso.of, lasso.loop
     parts = [terms.predicates[n] for n in property.predicates]
-    if (
-        initial is not None
-        and len(rows) == len(wanted)
-        and rows[-1] == rows[loop]
-        and is_violated(stepper, parts, rows, loop)
-    ):
-        how = met(stepper, terms.conditions, rows[loop:])
-        fairness = tuple(one for one in how if one is not None)
-        if len(fairness) == len(how):
+    if initial is not None and len(rows) == len(wanted):
+        fairness = fair_violation(stepper, parts, terms.conditions, rows, loop)
+        if fairness is not None:
             return Replayed(initial, path, fairness)
-    raise SystemFailure(
-        f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its"
-        " state (run again with {checking} to find out what)",
-        "checking",
-    )
+    raise SystemFailure(f"the behaviour that violates {property.title} {NOT_REPLAYED}", "checking")
 
 
 def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Choice, Row]]:
@@ -89,6 +79,19 @@ def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Ch
             after = stepper.apply(row, outcome)
             if stepper.store.fingerprint(after) & LOW == fingerprint:
                 yield (root.index, outcome.choices), after
+
+
+def fair_violation(
+    stepper: Stepper, parts: Sequence[Root], conditions: Sequence[FairnessCondition], rows: Sequence[Row], loop: int
+) -> tuple[Met, ...] | None:
+    """How a behaviour that violates a temporal property meets each fairness condition; None if it does not, or does not
+    violate the property, or does not come back to its state number ``loop``.
+    """
+    if rows[loop] != rows[-1] or not is_violated(stepper, parts, rows, loop):
+        return None
+    how = met(stepper, conditions, rows[loop:])
+    fairness = tuple(one for one in how if one is not None)
+    return fairness if len(fairness) == len(how) else None
 
 
 def met(stepper: Stepper, conditions: Sequence[FairnessCondition], loop: Sequence[Row]) -> list[Met | None]:

@@ -197,7 +197,7 @@ class FileRecording:
 
         def ask(root: int, position: int) -> None:
             try:
-                workspace.evaluate(root, workspace.tables.ids(cells[position]))
+                workspace.tables.ask(root, workspace.tables.ids(cells[position]))
             except ProtocolRaised as error:
                 at = (int(lows[position]), int(highs[position]))
                 search.result.raised_at = search.found("raised", error.where, at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fencepost.errors import SystemFailure
+from fencepost.errors import NOT_REPLAYED, SystemFailure
 from fencepost.spec.values import Value, show
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
@@ -29,11 +29,7 @@ def replay(
         root = stepper.roots[number]
         outcome = next((o for o in stepper.outcomes(root, state.ids) if o.choices == tuple(choices)), None)
         if outcome is None:
-            raise ReplayFailed(
-                f"step {len(steps) + 1}, {root.title}, can not be replayed: the protocol reads something besides its"
-                " state (run again with {checking} to find out what)",
-                "checking",
-            )
+            raise ReplayFailed(f"step {len(steps) + 1}, {root.title}, {NOT_REPLAYED}", "checking")
         steps.append(taken(stepper, state, root, outcome))
         state = steps[-1].state
     trace = Trace(stepper.protocol, initial, tuple(steps), loop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fencepost.liveness.lasso import is_violated, met
+from fencepost.liveness.lasso import fair_violation
 from fencepost.spec.values import Value
 from fencepost.step import FairnessCondition, Outcome, Root, Stepper
 
@@ -210,10 +210,7 @@ class _LassoShortening(_Walker):
                 links.append((root.index, step[0].choices))
                 rows.append(step[1])
         begins = len(taken) if loop >= len(wanted) else begins
-        if (
-            rows[begins] != rows[-1]
-            or self.is_outside(rows[-1])
-            or not is_violated(self.stepper, self.parts, rows, begins)
-        ):
+        if rows[begins] != rows[-1] or self.is_outside(rows[-1]):
             return None
-        return None if None in met(self.stepper, self.fairness, rows[begins:]) else (taken, links, begins)
+        is_one = fair_violation(self.stepper, self.parts, self.fairness, rows, begins) is not None
+        return (taken, links, begins) if is_one else None
