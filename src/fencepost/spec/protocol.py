@@ -197,7 +197,7 @@ class _Members(NamedTuple):
 
 def _members(cls: type[Protocol]) -> _Members:
     """What the class of a protocol declares now, as Python itself looks names up in it: with all of its bases, plain
-    classes too, and with what was put on any of them after its body.
+    classes too, and with what was put on any of them after its body. The constants of plain classes come last.
 
     Raises :class:`NotAProtocol` where a declaration would be lost: hidden by another kind of attribute or by one of
     Fencepost's own, or inside another decorator.
@@ -216,7 +216,8 @@ def _members(cls: type[Protocol]) -> _Members:
             if _role(before) and _role(attribute) != _role(before):
                 raise NotAProtocol(_hides(name, owner.__name__, attribute, base.__name__, before))
         _add(members, owner, name, attribute)
-    return members
+    first = {name: each for name, each in members.constants.items() if issubclass(found[name][0][0], Protocol)}
+    return members._replace(constants=first | members.constants)
 
 
 def _add(members: _Members, owner: type, name: str, attribute: Any) -> None:

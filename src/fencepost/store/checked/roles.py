@@ -46,7 +46,7 @@ from fencepost import (
     state,
     step_invariant,
 )
-from fencepost.protocols.protections import switched_on
+from fencepost.store.checked.protections import Protected
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import (
     NO_ENTRY_YET,
@@ -69,7 +69,6 @@ from fencepost.store.rules.boot import Mark, mark_of
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import covers_ensemble, fragment_of, is_committed, is_in_write_set, write_set
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata, LedgerStatus, end_of, takes_update
-from fencepost.store.rules.protections import Protections
 
 LEDGER = 1
 WRITER = ModelValue("w")
@@ -199,7 +198,7 @@ def entries_of(records: Iterable[JournalRecord]) -> dict[int, bytes]:
     return {record.entry_id: record.body for record in records if isinstance(record, EntryAdded)}
 
 
-class StoreRoles(Protocol):
+class StoreRoles(Protected, Protocol):
     """The life of one ledger, by the roles that run: its writer, clients that recover it or read it, and bookies."""
 
     name: ClassVar[str] = "store-roles"
@@ -230,31 +229,7 @@ class StoreRoles(Protocol):
     forces: int = constant(0, "how often the writer is asked to force what is confirmed")
     restarts: int = constant(0, "how often a recovery that was overtaken begins anew")
 
-    fenced_bookies_refuse: bool = constant(True, "whether a fenced bookie takes recovery adds alone")
-    fencing_covers_ensemble: bool = constant(
-        True, "whether recovery reads only once every ack quorum of the ensemble has a fenced bookie"
-    )
-    recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
-    recovery_starts_at_fragment: bool = constant(
-        True, "whether recovery starts at the current fragment at the earliest"
-    )
-    recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
-    recovery_keeps_fragments: bool = constant(
-        True, "whether recovery keeps new fragments to itself until it closes the ledger"
-    )
-    negatives_cover_quorum: bool = constant(
-        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
-    )
-    write_back_before_close: bool = constant(
-        True, "whether recovery closes only when all that it read has an ack quorum again"
-    )
-    conditional_updates: bool = constant(True, "whether metadata are replaced only if nobody else has changed them")
-    confirmations_withdrawn: bool = constant(True, "whether a bookie that leaves the ensemble no longer counts")
-    confirmed_in_order: bool = constant(True, "whether the LAC passes an entry only after all before it")
-    lac_waits_for_change: bool = constant(True, "whether the LAC stands still while the ensemble is being changed")
-    recovery_freezes_lac: bool = constant(True, "whether recovery writes carry the LAC that recovery began with")
     keys_are_checked: bool = constant(True, "whether an add with another master key is refused")
-    limbo_is_unknown: bool = constant(True, "whether a bookie in limbo does not say that it lacks an entry")
     boot_fences: bool = constant(True, "whether a bookie that has lost its disk fences the ledger before it serves")
     boot_enters_limbo: bool = constant(True, "whether the ledger is in limbo then")
 
@@ -487,11 +462,6 @@ class StoreRoles(Protocol):
             boot_enters_limbo=False,
         ),
     }
-
-    @property
-    def protections(self) -> Protections:
-        """The protections that are switched on."""
-        return switched_on(self, Protections)
 
     @property
     def writer_settings(self) -> WriterSettings:

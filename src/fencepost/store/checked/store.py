@@ -72,9 +72,9 @@ from fencepost.protocols.bookkeeper.ledger import (
     earliest_add,
     is_entry,
 )
-from fencepost.protocols.protections import switched_on
 from fencepost.protocols.types import Test, at_least, each, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
+from fencepost.store.checked.protections import Protected
 from fencepost.store.rules.adding import (
     answer_to_add,
     lac_of_bookie,
@@ -112,7 +112,7 @@ from fencepost.store.rules.metadata import (
     to_start_recovery,
     with_changed_ensemble,
 )
-from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.rules.protections import ALL
 from fencepost.store.rules.reading import (
     ReadOutcome,
     answer_to_read,
@@ -477,7 +477,7 @@ PUBLISHED: Mapping[str, Any] = {
 """The variables of `bookkeeper` in a state of `store`. Variables that are not named are the same in both."""
 
 
-class Store(LedgerProtocol):
+class Store(Protected, LedgerProtocol):
     """The life of one ledger, by the rules of the store: clients that write and recover it, bookies, readers, a
     metadata service.
     """
@@ -512,31 +512,6 @@ class Store(LedgerProtocol):
     )
     reads_in_flight: int = constant(1, "entries that a recovery reads at once")
     crashes: int = constant(0, "how often a bookie comes back from a crash without anything it had, in limbo")
-
-    fenced_bookies_refuse: bool = constant(True, "whether a fenced bookie takes recovery adds alone")
-    fencing_covers_ensemble: bool = constant(
-        True, "whether recovery reads only once every ack quorum of the ensemble has a fenced bookie"
-    )
-    recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
-    recovery_starts_at_fragment: bool = constant(
-        True, "whether recovery starts at the current fragment at the earliest"
-    )
-    recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
-    recovery_keeps_fragments: bool = constant(
-        True, "whether recovery keeps new fragments to itself until it closes the ledger"
-    )
-    negatives_cover_quorum: bool = constant(
-        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
-    )
-    write_back_before_close: bool = constant(
-        True, "whether recovery closes only when all that it read has an ack quorum again"
-    )
-    conditional_updates: bool = constant(True, "whether metadata are replaced only if nobody else has changed them")
-    confirmations_withdrawn: bool = constant(True, "whether a bookie that leaves the ensemble no longer counts")
-    confirmed_in_order: bool = constant(True, "whether the LAC passes an entry only after all before it")
-    lac_waits_for_change: bool = constant(True, "whether the LAC stands still while the ensemble is being changed")
-    recovery_freezes_lac: bool = constant(True, "whether recovery writes carry the LAC that recovery began with")
-    limbo_is_unknown: bool = constant(True, "whether a bookie in limbo does not say that it lacks an entry")
 
     meta: MetadataService = state(MetadataService, held_by="zk")
     bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
@@ -676,13 +651,6 @@ class Store(LedgerProtocol):
     def readable_ids(self) -> range:
         """The ids that a recovery may read: those of all entries, and the one after them."""
         return range(1, self.send_limit + 2)
-
-    @property
-    def protections(self) -> Protections:
-        """The protections that are switched on. Everybody has the key here, so that keys are checked makes no
-        difference.
-        """
-        return switched_on(self, Protections)
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -1493,7 +1461,7 @@ class Store(LedgerProtocol):
             "bookies_keep_highest_lac": True,
             "bookies_tell_lac_of_last": True,
             "adds_keep_lac": True,
-            "strict_negative_reads": negatives_cover_quorum,
+            "strict_negative_reads": Protected.negatives_cover_quorum,
         },
         when=lambda protocol: protocol.is_published,
         doc="Every step is a step of bookkeeper, or one that makes no difference there.",
