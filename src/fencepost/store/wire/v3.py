@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -100,10 +99,10 @@ def encode_request_plainly(txn: int, request: m.Request) -> bytes:
     if operation is None:
         raise TypeError(f"version 3 has no {type(request).__name__}")
     message = schema.Request()
-    header, part = message.header, operation.request_part(message)
+    header, part = message.header, getattr(message, operation.request.field)
     header.version, header.operation, header.txnId = VERSION, operation.number, txn
     part.SetInParent()
-    operation.fill_request(request, header, part)
+    operation.request.fill(request, header, part)
     return frame(message.SerializeToString())
 
 
@@ -126,12 +125,13 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
         if not message.HasField("header"):
             raise WireError("a request of version 3 has no header")
         raise _refused(header, Code.BAD_REQUEST, f"operation {header.operation} is not served")
-    part = operation.request_part(message)
+    part = getattr(message, operation.request.field)
     if header.version != VERSION:
         raise _refused(header, Code.BAD_VERSION, f"version {header.version} is not spoken", operation, part)
-    request = operation.read_request(part)
+    request: m.Request | None = operation.request.read(part)
     if request is None:
-        raise _refused(header, Code.BAD_REQUEST, f"the {operation.request.__name__} makes no sense", operation, part)
+        kind = operation.request.message.__name__
+        raise _refused(header, Code.BAD_REQUEST, f"the {kind} makes no sense", operation, part)
     return header.txnId, request
 
 
@@ -162,7 +162,7 @@ def _refused(
     to = response.header
     to.version, to.operation, to.txnId = VERSION, header.operation, header.txnId
     if operation is not None and operation.has_status:
-        inner = operation.response_part(response)
+        inner = getattr(response, operation.response.field)
         inner.status = code.value
         for name in operation.ids:
             setattr(inner, name, getattr(part, name))
@@ -295,9 +295,15 @@ def encode_response_plainly(txn: int, response: m.Response) -> bytes:
     header = message.header
     header.version, header.operation, header.txnId = VERSION, operation.number, txn
     if operation.has_status or response.code is Code.OK:
-        part = operation.response_part(message)
+        part = getattr(message, operation.response.field)
         part.SetInParent()
-        operation.fill_response(response, part)
+        if operation.has_status:
+            part.status = response.code.value
+        if operation.ids:
+            part.ledgerId = response.ledger
+            if operation.ids is _LEDGER_AND_ENTRY:
+                part.entryId = response.entry_id  # type: ignore[union-attr]
+        operation.response.fill(response, part)
     return frame(message.SerializeToString())
 
 
@@ -328,26 +334,17 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
     operation = _OF_NUMBER.get(header.operation)
     if operation is None:
         raise WireError(f"a response of version 3 has the operation {header.operation}, which was never asked for")
-    part, status = operation.response_part(message), message.status
-    has_part = message.HasField(operation.response_field)
+    side, status = operation.response, message.status
+    part, has_part = getattr(message, side.field), message.HasField(side.field)
     if operation.has_status and not status:
         if not has_part:
-            raise WireError(f"a response of version 3 has no {operation.response_field}")
+            raise WireError(f"a response of version 3 has no {side.field}")
         status = part.status
-    response = operation.read_response(part, _CODES.get(status, Code.IO_ERROR))
-    return header.txnId, response if has_part or not operation.ids else _without_ids(response)
-
-
-def _without_ids(response: Any) -> m.Response:
-    """A response that names no ledger: only its number tells which request it answers."""
-    kind: type[Any] = type(response)
-    ids = (-1, -1) if "entry_id" in kind.__struct_fields__ else (-1,)
-    answer: m.Response = kind(*ids, response.code)
-    return answer
-
-
-def _fill_add_response(response: m.AddEntryResponse, part: Any) -> None:
-    part.status, part.ledgerId, part.entryId = response.code.value, response.ledger, response.entry_id
+    code = _CODES.get(status, Code.IO_ERROR)
+    response: m.Response = side.read(part, code)
+    if operation.ids and not has_part:  # only the number tells which request it answers
+        response = side.message(*(-1 for _ in operation.ids), code)
+    return header.txnId, response
 
 
 def _read_add_response(part: Any, code: Code) -> m.AddEntryResponse:
@@ -355,7 +352,6 @@ def _read_add_response(part: Any, code: Code) -> m.AddEntryResponse:
 
 
 def _fill_read_response(response: m.ReadEntryResponse, part: Any) -> None:
-    part.status, part.ledgerId, part.entryId = response.code.value, response.ledger, response.entry_id
     if response.body is not None:
         part.body = response.body
     if response.lac != m.NO_ENTRY_YET:
@@ -369,16 +365,11 @@ def _read_read_response(part: Any, code: Code) -> m.ReadEntryResponse:
     return m.ReadEntryResponse(part.ledgerId, part.entryId, code, lac, body)
 
 
-def _fill_status_and_ledger(response: Any, part: Any) -> None:
-    part.status, part.ledgerId = response.code.value, response.ledger
-
-
 def _read_status_and_ledger(kind: type[Any]) -> Callable[[Any, Code], Any]:
     return lambda part, code: kind(part.ledgerId, code)
 
 
 def _fill_lac_response(response: m.ReadLacResponse, part: Any) -> None:
-    part.status, part.ledgerId = response.code.value, response.ledger
     if response.lac_body is not None:
         part.lacBody = response.lac_body
     if response.last_entry is not None:
@@ -395,7 +386,6 @@ def _read_lac_response(part: Any, code: Code) -> m.ReadLacResponse:
 
 
 def _fill_list_response(response: m.ListEntriesResponse, part: Any) -> None:
-    part.status, part.ledgerId = response.code.value, response.ledger
     if response.code is Code.OK:
         part.availabilityOfEntriesOfLedger = availability.encode(response.runs)
 
@@ -406,7 +396,6 @@ def _read_list_response(part: Any, code: Code) -> m.ListEntriesResponse:
 
 
 def _fill_info_response(response: m.GetBookieInfoResponse, part: Any) -> None:
-    part.status = response.code.value
     if response.total is not None:
         part.totalDiskCapacity = response.total
     if response.free is not None:
@@ -427,10 +416,21 @@ def _read_auth_response(part: Any, code: Code) -> m.AuthResponse:
 
 
 def _fill_nothing(message: Any, *parts: Any) -> None:
-    """StartTls and its response have no fields."""
+    """There are no fields but the ids and the status."""
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
+
+
+class _Side(NamedTuple):
+    """The request or the response of an operation: the message, the field that it has on the wire, its writer and its
+    reader.
+    """
+
+    message: type[Any]
+    field: str
+    fill: Callable[..., None]
+    read: Callable[..., Any]
 
 
 class _Operation(NamedTuple):
@@ -440,108 +440,74 @@ class _Operation(NamedTuple):
     """
 
     number: int
-    request: type[Any]
-    request_part: Callable[[Any], Any]
-    fill_request: Callable[[Any, Any, Any], None]
-    read_request: Callable[[Any], Any]
-    response_field: str
-    response_part: Callable[[Any], Any]
-    fill_response: Callable[[Any, Any], None]
-    read_response: Callable[[Any, Code], Any]
-    ids: tuple[str, ...]
-    has_status: bool
-
-
-_OF_NUMBER: dict[int, _Operation] = {}
-_OF_REQUEST: dict[type[Any], _Operation] = {}
-_OF_RESPONSE: dict[type[Any], _Operation] = {}
-
-
-def _operation(
-    number: int,
-    request: tuple[type[Any], str, Callable[[Any, Any, Any], None], Callable[[Any], Any]],
-    response: tuple[type[Any], str, Callable[[Any, Any], None], Callable[[Any, Code], Any]],
-    ids: tuple[str, ...] = (),
-    has_status: bool = True,
-) -> None:
-    """An operation: of its request and its response each the message, the field that it has on the wire, its writer and
-    its reader.
-    """
-    asked, request_field, fill_request, read_request = request
-    answer, field, fill_response, read_response = response
-    operation = _Operation(
-        number,
-        asked,
-        attrgetter(request_field),
-        fill_request,
-        read_request,
-        field,
-        attrgetter(field),
-        fill_response,
-        read_response,
-        ids,
-        has_status,
-    )
-    _OF_NUMBER[number] = _OF_REQUEST[asked] = _OF_RESPONSE[answer] = operation
+    request: _Side
+    response: _Side
+    ids: tuple[str, ...] = ()
+    has_status: bool = True
 
 
 _LEDGER, _LEDGER_AND_ENTRY = ("ledgerId",), ("ledgerId", "entryId")
 
-_operation(
-    ADD_ENTRY,
-    (m.AddEntry, "addRequest", _fill_add, _read_add),
-    (m.AddEntryResponse, "addResponse", _fill_add_response, _read_add_response),
-    _LEDGER_AND_ENTRY,
-)
-_operation(
-    READ_ENTRY,
-    (m.ReadEntry, "readRequest", _fill_read, _read_read),
-    (m.ReadEntryResponse, "readResponse", _fill_read_response, _read_read_response),
-    _LEDGER_AND_ENTRY,
-)
-_operation(
-    READ_LAC,
-    (m.ReadLac, "readLacRequest", _fill_of_ledger, _read_of_ledger(m.ReadLac)),
-    (m.ReadLacResponse, "readLacResponse", _fill_lac_response, _read_lac_response),
-    _LEDGER,
-)
-_operation(
-    WRITE_LAC,
-    (m.WriteLac, "writeLacRequest", _fill_write_lac, _read_write_lac),
-    (m.WriteLacResponse, "writeLacResponse", _fill_status_and_ledger, _read_status_and_ledger(m.WriteLacResponse)),
-    _LEDGER,
-)
-_operation(
-    FORCE_LEDGER,
-    (m.ForceLedger, "forceLedgerRequest", _fill_of_ledger, _read_of_ledger(m.ForceLedger)),
-    (
-        m.ForceLedgerResponse,
-        "forceLedgerResponse",
-        _fill_status_and_ledger,
-        _read_status_and_ledger(m.ForceLedgerResponse),
+_OPERATIONS = (
+    _Operation(
+        ADD_ENTRY,
+        _Side(m.AddEntry, "addRequest", _fill_add, _read_add),
+        _Side(m.AddEntryResponse, "addResponse", _fill_nothing, _read_add_response),
+        _LEDGER_AND_ENTRY,
     ),
-    _LEDGER,
+    _Operation(
+        READ_ENTRY,
+        _Side(m.ReadEntry, "readRequest", _fill_read, _read_read),
+        _Side(m.ReadEntryResponse, "readResponse", _fill_read_response, _read_read_response),
+        _LEDGER_AND_ENTRY,
+    ),
+    _Operation(
+        READ_LAC,
+        _Side(m.ReadLac, "readLacRequest", _fill_of_ledger, _read_of_ledger(m.ReadLac)),
+        _Side(m.ReadLacResponse, "readLacResponse", _fill_lac_response, _read_lac_response),
+        _LEDGER,
+    ),
+    _Operation(
+        WRITE_LAC,
+        _Side(m.WriteLac, "writeLacRequest", _fill_write_lac, _read_write_lac),
+        _Side(m.WriteLacResponse, "writeLacResponse", _fill_nothing, _read_status_and_ledger(m.WriteLacResponse)),
+        _LEDGER,
+    ),
+    _Operation(
+        FORCE_LEDGER,
+        _Side(m.ForceLedger, "forceLedgerRequest", _fill_of_ledger, _read_of_ledger(m.ForceLedger)),
+        _Side(
+            m.ForceLedgerResponse,
+            "forceLedgerResponse",
+            _fill_nothing,
+            _read_status_and_ledger(m.ForceLedgerResponse),
+        ),
+        _LEDGER,
+    ),
+    _Operation(
+        LIST_ENTRIES,
+        _Side(m.ListEntries, "getListOfEntriesOfLedgerRequest", _fill_of_ledger, _read_of_ledger(m.ListEntries)),
+        _Side(m.ListEntriesResponse, "getListOfEntriesOfLedgerResponse", _fill_list_response, _read_list_response),
+        _LEDGER,
+    ),
+    _Operation(
+        GET_BOOKIE_INFO,
+        _Side(m.GetBookieInfo, "getBookieInfoRequest", _fill_info, _read_info),
+        _Side(m.GetBookieInfoResponse, "getBookieInfoResponse", _fill_info_response, _read_info_response),
+    ),
+    _Operation(
+        AUTH,
+        _Side(m.Auth, "authRequest", _fill_auth, _read_auth),
+        _Side(m.AuthResponse, "authResponse", _fill_auth_response, _read_auth_response),
+        has_status=False,
+    ),
+    _Operation(
+        START_TLS,
+        _Side(m.StartTls, "startTLSRequest", _fill_nothing, lambda part: m.StartTls()),
+        _Side(m.StartTlsResponse, "startTLSResponse", _fill_nothing, lambda part, code: m.StartTlsResponse(code)),
+        has_status=False,
+    ),
 )
-_operation(
-    LIST_ENTRIES,
-    (m.ListEntries, "getListOfEntriesOfLedgerRequest", _fill_of_ledger, _read_of_ledger(m.ListEntries)),
-    (m.ListEntriesResponse, "getListOfEntriesOfLedgerResponse", _fill_list_response, _read_list_response),
-    _LEDGER,
-)
-_operation(
-    GET_BOOKIE_INFO,
-    (m.GetBookieInfo, "getBookieInfoRequest", _fill_info, _read_info),
-    (m.GetBookieInfoResponse, "getBookieInfoResponse", _fill_info_response, _read_info_response),
-)
-_operation(
-    AUTH,
-    (m.Auth, "authRequest", _fill_auth, _read_auth),
-    (m.AuthResponse, "authResponse", _fill_auth_response, _read_auth_response),
-    has_status=False,
-)
-_operation(
-    START_TLS,
-    (m.StartTls, "startTLSRequest", _fill_nothing, lambda part: m.StartTls()),
-    (m.StartTlsResponse, "startTLSResponse", _fill_nothing, lambda part, code: m.StartTlsResponse(code)),
-    has_status=False,
-)
+_OF_NUMBER = {each.number: each for each in _OPERATIONS}
+_OF_REQUEST = {each.request.message: each for each in _OPERATIONS}
+_OF_RESPONSE = {each.response.message: each for each in _OPERATIONS}
