@@ -26,7 +26,7 @@ from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import Request, ValidateTask, outcome_of, stretches_of, subjects_of, traces_of
+from fencepost.spark.validate import Request, Told, ValidateTask, stretches_of, subjects_of, told_by, traces_of
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
@@ -115,6 +115,10 @@ def batches(rows: Sequence[tuple[str, str, str, int, int, str, str, str, str]], 
         yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows[at : at + size]])
 
 
+def told(events: Iterator[pa.RecordBatch]) -> list[Told]:
+    return told_by([row for batch in ValidateTask(Request(CONFORMANCE))(events) for row in batch.to_pylist()])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_traces_are_cut_where_they_end_however_they_come(
     size: int, asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]
@@ -122,11 +126,8 @@ def test_traces_are_cut_where_they_end_however_they_come(
     rows = asked(7)
     found = [(run, subject, len(events)) for run, subject, events in traces_of(batches(rows, size))]
     assert found == [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", 7)]
-    judged = [
-        dict(zip(batch.schema.names, (c[0].as_py() for c in batch.columns), strict=True))
-        for batch in ValidateTask(Request(CONFORMANCE))(batches(rows, size))
-    ]
-    assert [row["accepted"] for row in judged] == [True, True, True]
+    judged = told(batches(rows, size))
+    assert [each.outcome is not None and each.outcome.accepted for each in judged] == [True, True, True]
 
 
 @pytest.fixture
@@ -145,14 +146,8 @@ def asked() -> Callable[[int], list[tuple[str, str, str, int, int, str, str, str
 def test_an_outcome_and_its_row_are_the_same(
     asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]],
 ) -> None:
-    [row] = [
-        batch.to_pylist()[0]
-        for batch in ValidateTask(Request(CONFORMANCE))(
-            batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9)
-        )
-    ]
-
-    assert outcome_of(row).refusals[0].step == "writes(w=w1)"
+    [row] = told(batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9))
+    assert row.outcome is not None and row.outcome.refusals[0].step == "writes(w=w1)"
 
 
 def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:

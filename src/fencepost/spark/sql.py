@@ -11,7 +11,7 @@ from typing import Any
 from fencepost import extras
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.session import reason
+from fencepost.spark.session import beside, reason
 from fencepost.states import names
 from fencepost.states.kinds import Kind, is_keyed_by_parts
 from fencepost.states.manifest import EDGES, StateSpace
@@ -100,10 +100,7 @@ def query(spark: Any, directory: Path | str, sql: str) -> Any:
         from fencepost.states.select import question
     space = StateSpace(directory)
     asked = question(space, sql)
-    beside = spark.newSession()
-    for name, value in OWN.items():
-        beside.conf.set(name, value)
-    return ask(beside, space, asked)
+    return ask(beside(spark, OWN, {}), space, asked)
 
 
 def ask(spark: Any, space: StateSpace, question: str) -> Any:

@@ -24,7 +24,7 @@ from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
-from fencepost.spark.validate import TEXT, VERDICTS, Request, event_of, outcome_of, row_of, row_with, validator_of
+from fencepost.spark.validate import TEXT, TOLD, Request, Told, event_of, row_of, told_by, validator_of
 from fencepost.tracing import RunsFile
 
 EVERY = 1.0
@@ -64,9 +64,9 @@ def follow(
         raised: list[str] = []
 
         def batch(frame: Any, number: int) -> None:
-            rows = frame.collect()
-            raised.extend(row.problem for row in rows if row.subject is None)
-            found = [outcome_of(row) for row in rows if row.subject is not None]
+            told = told_by(frame.collect())
+            raised.extend(each.raised for each in told if each.raised is not None)
+            found = [each.outcome for each in told if each.outcome is not None]
             if found:
                 report(found)
 
@@ -142,7 +142,7 @@ class Feeder:
 
 
 def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limits, shares: int) -> Any:
-    """A stream of verdicts, a row for each trace, of the events in Parquet files that are added to folders."""
+    """A stream of verdicts, as :data:`TOLD` has them, of the events in Parquet files that are added to folders."""
     from pyspark.sql import functions as f
 
     events: Any = None
@@ -159,7 +159,7 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
-        WatchTask(request, limits), VERDICTS, "kept binary", "append", "ProcessingTimeTimeout"
+        WatchTask(request, limits), TOLD, "kept binary", "append", "ProcessingTimeTimeout"
     )
 
 
@@ -167,8 +167,8 @@ _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "paramet
 
 
 class WatchTask:
-    """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain; or a row without a
-    subject, if the conformance raises when it is asked what is over.
+    """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain; or what the
+    conformance raises when it is asked what is over.
     """
 
     def __init__(self, request: Request, limits: Limits) -> None:
@@ -185,9 +185,9 @@ class WatchTask:
                 rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
                 watch.feed((event_of(*row) for row in rows), now)
         try:
-            told = [row_of(outcome) for outcome in watch.look(now)]
+            told = [row_of(Told(outcome)) for outcome in watch.look(now)]
         except ProtocolRaised as error:
-            told = [row_with(run=key[0], problem=str(error))]
+            told = [row_of(Told(raised=str(error)))]
         state.update((_encode(watch.kept),))
         if watch.is_waiting:
             state.setTimeoutDuration(int(EVERY * 1000))

@@ -22,7 +22,7 @@ from fencepost import tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage, Visits
-from fencepost.conform.outcome import Alternative, Outcome, judged
+from fencepost.conform.outcome import Outcome, judged
 from fencepost.conform.space import SpaceCoverage
 from fencepost.conform.traces import must_be_there, natural
 from fencepost.conform.validate import Validator, collect_rarely
@@ -42,33 +42,8 @@ BATCH = 16_384
 MOST_GAPS = 3
 """Incarnations with missing events that an error names, at most."""
 
-SCHEMA = pa.schema(
-    [
-        ("run", pa.string()),
-        ("subject", pa.string()),
-        ("accepted", pa.bool_()),
-        ("covered", pa.bool_()),
-        ("events", pa.int64()),
-        ("steps", pa.int64()),
-        ("taken", pa.int64()),
-        ("skipped", pa.int64()),
-        ("problem", pa.string()),
-        ("raised", pa.bool_()),
-        ("refusals", pa.string()),
-        ("story", pa.string()),
-        ("sequence", pa.string()),
-        ("finished", pa.bool_()),
-        ("protocol", pa.string()),
-        ("covered_by", pa.binary()),
-    ]
-)
-"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON. Where
-coverage is asked for, each task adds a row without a run, with the visits of its traces.
-"""
-
-_SQL = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.binary(): "binary"}
-
-VERDICTS = ", ".join(f"{field.name} {_SQL.get(field.type, 'string')}" for field in SCHEMA)
+TOLD = "told binary"
+"""The row of a task: a :class:`Told`."""
 
 TEXT = (
     "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters"
@@ -93,6 +68,16 @@ class Request(msgspec.Struct, frozen=True):
     def find(self) -> Any:
         """The conformance."""
         return registry.found(self.conformance)
+
+
+class Told(msgspec.Struct):
+    """What a task tells: the outcome of a trace; or, where coverage is asked for, the visits of all its traces; or what
+    the conformance raised when it was asked what is over.
+    """
+
+    outcome: Outcome | None = None
+    visits: Visits | None = None
+    raised: str | None = None
 
 
 def validated(
@@ -121,12 +106,12 @@ def validated(
     if not runs:
         raise TraceError(f"there is no event in {', '.join(paths)}")
     must_be_whole(collect("whether they are whole", lambda: gaps(known), *("looking for gaps",) * 3))
-    rows = collect("step by step", lambda: verdicts(whole, request), "reading", "sorting", "validating")
-    outcomes = [outcome_of(row) for row in rows if row.run is not None]
+    told = told_by(collect("step by step", lambda: verdicts(whole, request), "reading", "sorting", "validating"))
+    outcomes = [each.outcome for each in told if each.outcome is not None]
     visits = Visits()
-    for row in rows:
-        if row.run is None:
-            visits.add(_visits_decoder.decode(bytes(row.covered_by)))
+    for each in told:
+        if each.visits is not None:
+            visits.add(each.visits)
     if request.subjects:
         must_be_there("subject", request.subjects, {outcome.subject for outcome in outcomes})
     space = None
@@ -270,8 +255,8 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 
 def verdicts(whole: Any, request: Request) -> Any:
-    """A row for each trace, with the columns of :data:`SCHEMA`."""
-    return traces(whole, request).mapInArrow(ValidateTask(request), VERDICTS)
+    """A row for each trace, as :data:`TOLD` has it."""
+    return traces(whole, request).mapInArrow(ValidateTask(request), TOLD)
 
 
 def visited(whole: Any, request: Request) -> Any:
@@ -306,7 +291,7 @@ validators: dict[str, Validator] = {}
 """The validators of this process, by conformance."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_visits_decoder = msgspec.msgpack.Decoder(Visits)
+_told_decoder = msgspec.msgpack.Decoder(Told)
 
 
 def validator_of(request: Request) -> Validator:
@@ -331,9 +316,9 @@ class ValidateTask:
         on_verdict = coverage.add if coverage is not None else None
         for run, subject, rows in traces_of(batches):
             trace = partial(_events_of, rows)
-            yield row_of(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict))
+            yield row_of(Told(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
         if coverage is not None:
-            yield row_with(covered_by=msgspec.msgpack.encode(coverage.visits))
+            yield row_of(Told(visits=coverage.visits))
 
 
 def event_of(
@@ -375,20 +360,11 @@ def _events_of(rows: Sequence[Sequence[Any]]) -> list[Event]:
     return [event_of(*row) for row in rows]
 
 
-def row_of(outcome: Outcome) -> pa.RecordBatch:
-    """An outcome as a row."""
-    values = {name: getattr(outcome, name) for name in Outcome.__struct_fields__}
-    values["refusals"] = msgspec.json.encode(outcome.refusals).decode()
-    return row_with(**values)
+def row_of(told: Told) -> pa.RecordBatch:
+    """What is told as a row."""
+    return pa.record_batch([pa.array([msgspec.msgpack.encode(told)], pa.binary())], names=["told"])
 
 
-def row_with(**values: Any) -> pa.RecordBatch:
-    """A row in which all else is null."""
-    return pa.RecordBatch.from_pylist([{name: values.get(name) for name in SCHEMA.names}], SCHEMA)
-
-
-def outcome_of(row: Any) -> Outcome:
-    """An outcome from its row."""
-    values = {name: row[name] for name in Outcome.__struct_fields__}
-    values["refusals"] = msgspec.json.decode(values["refusals"], type=list[Alternative])
-    return Outcome(**values)
+def told_by(rows: Sequence[Any]) -> list[Told]:
+    """What rows tell."""
+    return [_told_decoder.decode(bytes(row["told"])) for row in rows]
