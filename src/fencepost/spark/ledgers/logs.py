@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from fencepost.log.cursors import Cursor, acknowledged_of
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
 from fencepost.log.metadata import LogNodes
 from fencepost.spark.ledgers.filters import ANY, Wanted
-from fencepost.spark.ledgers.offsets import FORMAT, stop_within
+from fencepost.spark.ledgers.offsets import FORMAT, Count, stop_within
 from fencepost.spark.ledgers.options import ReadOptions
 from fencepost.spark.ledgers.parts import Range, parts
 from fencepost.spark.ledgers.planning import AT_ONCE, Ledgers
@@ -33,15 +33,14 @@ class LogOffset(msgspec.Struct, frozen=True):
     before ``entry``; ``ended``: the ledger has no more, and is closed.
     """
 
-    place: int
-    ledger: int
-    entry: int
+    place: Annotated[int, msgspec.Meta(ge=NONE)]
+    ledger: Annotated[int, msgspec.Meta(ge=NONE)]
+    entry: Count
     ended: bool = False
 
     def to_json(self, log: str) -> dict[str, Any]:
         """As Spark keeps it in a checkpoint."""
-        of_log = {"place": self.place, "ledger": self.ledger, "entry": self.entry, "ended": self.ended}
-        return {"format": FORMAT, "log": log, **of_log}
+        return {"format": FORMAT, "log": log, **msgspec.structs.asdict(self)}
 
     @classmethod
     def of_json(cls, content: Any, log: str) -> LogOffset:
@@ -49,12 +48,10 @@ class LogOffset(msgspec.Struct, frozen=True):
         else, and for another log.
         """
         try:
-            values = [content[name] for name in ("place", "ledger", "entry", "ended")]
-            is_one = [*map(type, values)] == [int, int, int, bool] and min(values[:2]) >= NONE and values[2] >= 0
-            if (content["format"], content["log"]) != (FORMAT, log) or not is_one:
+            if (content["format"], content["log"]) != (FORMAT, log):
                 raise ValueError
-            return cls(*values)
-        except (KeyError, TypeError, ValueError):
+            return msgspec.convert(content, cls)
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError):
             raise SystemFailure(
                 f"the checkpoint has offsets that are not of log {log} or not of this version, {str(content)[:80]!r}:"
                 " begin with another checkpointLocation"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from fencepost.errors import SystemFailure
 
 FORMAT = 1
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Offsets(msgspec.Struct, frozen=True):
@@ -41,13 +43,9 @@ class Offsets(msgspec.Struct, frozen=True):
         try:
             if content["format"] != FORMAT:
                 raise ValueError
-            parts = [{int(ledger): entry for ledger, entry in content[name].items()} for name in ("ledgers", "ended")]
-            if not all(
-                type(entry) is int and entry >= 0 and ledger >= 0 for part in parts for ledger, entry in part.items()
-            ):
-                raise ValueError
-            return cls(*parts)
-        except (KeyError, TypeError, ValueError, AttributeError):
+            parts = [content["ledgers"], content["ended"]]
+            return cls(*msgspec.convert(parts, list[dict[Count, Count]], str_keys=True))
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError):
             raise SystemFailure(
                 f"the checkpoint has offsets that are not of this source or version, {str(content)[:80]!r}: begin with"
                 " another checkpointLocation"
