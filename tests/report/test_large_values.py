@@ -136,5 +136,5 @@ def test_nothing_that_is_told_of_odd_names_does_anything_to_a_terminal(invariant
         assert "\\x1b[31m" in str(result)
         console = Console(width=100, color_system=None, force_terminal=False)
         with console.capture() as captured:
-            console.print(render(result))
+            render(result, console)
         assert all(line.isprintable() for line in captured.get().split("\n"))

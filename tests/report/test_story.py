@@ -168,7 +168,7 @@ def test_colour_adds_nothing_but_colour() -> None:
         for width in (80, 120):
             for colours in (None, "truecolor"):
                 console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=colours)  # type: ignore[arg-type]
-                console.print(render(result, profile=True))
+                render(result, console, profile=True)
                 printed = console.file.getvalue()  # type: ignore[attr-defined]
                 assert ("\x1b[" in printed) == (colours is not None)
                 plain = re.sub(r"\x1b\[[0-9;]*m", "", printed)

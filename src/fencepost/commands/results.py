@@ -264,7 +264,7 @@ def _print_story(result: Result, profile: bool) -> None:
 
     console = Console(file=output.stdout(), highlight=False)
     with console.capture() as captured:
-        console.print(render(result, profile=profile))
+        render(result, console, profile=profile)
     output.put(captured.get().rstrip("\n") + "\n")
 
 

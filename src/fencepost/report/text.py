@@ -30,8 +30,7 @@ from fencepost.trace.refinement import Refuted, difference_texts, refuted, why
 from fencepost.trace.words import ARROW, abridged, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
+    from rich.console import Console
 
 WIDTH = 100
 """The width of plain text, in characters."""
@@ -96,31 +95,17 @@ def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
     return "\n".join(line.text for lines in moments for line in lines) + "\n"
 
 
-class Rendered:
-    """A result for Rich: ``console.print(render(result))``. It takes the width that it is printed in."""
-
-    def __init__(self, result: Findings, profile: bool) -> None:
-        self.result = result
-        self.profile = profile
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in story_lines(self.result, options.max_width, self.profile):
-            yield rich_text(line)
-
-
-def render(result: Findings, *, profile: bool = False) -> Rendered:
-    """The whole result for a Rich console; ``profile`` adds what the compiler and the engine measured."""
-    return Rendered(result, profile)
-
-
-def rich_text(line: Line) -> Text:
-    """One line in colour."""
+def render(result: Findings, console: Console, *, profile: bool = False) -> None:
+    """Print the whole result in colour, in the width of a Rich console; ``profile`` adds what the compiler and the
+    engine measured.
+    """
     from rich.text import Text
 
-    text = Text(no_wrap=True, overflow="fold")
-    for piece, style in line.spans:
-        text.append(printable(piece), STYLES.get(style, ""))
-    return text
+    for line in story_lines(result, console.width, profile):
+        text = Text(no_wrap=True, overflow="fold")
+        for piece, style in line.spans:
+            text.append(printable(piece), STYLES.get(style, ""))
+        console.print(text)
 
 
 def story_lines(result: Findings, width: int = WIDTH, profile: bool = False) -> list[Line]:
