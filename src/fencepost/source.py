@@ -64,12 +64,11 @@ def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
     text.
     """
     waiting: list[tuple[str, str, str]] = []  # the name that is told, the package, the file
-    tops = set()
+    tops = owners(type(protocol))
     for owner in type(protocol).__mro__:
         if owner in Protocol.__mro__:
             continue
         module = sys.modules.get(owner.__module__)
-        tops.add(owner.__module__.partition(".")[0])
         file = getattr(module, "__file__", None)
         if file is not None:
             waiting.append((owner.__qualname__, getattr(module, "__package__", None) or "", file))

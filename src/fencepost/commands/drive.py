@@ -39,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Drive, and show the result."""
     from fencepost.commands.simulating import protections_without
+    from fencepost.commands.tables import complain_if_not_complete
     from fencepost.store.driven import report, table
     from fencepost.store.driven.walk import Driver
 
@@ -75,8 +76,5 @@ def run(given: argparse.Namespace) -> int:
         )
     story = report.story(space, driven, trace, seconds, given.without, output.width())
     output.show(given, story, report.data(space, driven, trace, seconds, given.without))
-    if not space.manifest.complete:
-        output.complain(
-            f"{given.states} is not complete: {space.manifest.ended or 'the search ended early'}", None, False
-        )
+    complain_if_not_complete(space)
     return report.exit_code(driven)

@@ -39,8 +39,5 @@ def run(given: argparse.Namespace) -> int:
                 output.say(
                     f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all."
                 )
-    if not space.manifest.complete:
-        output.complain(
-            f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False
-        )
+    tables.complain_if_not_complete(space)
     return errors.HOLDS

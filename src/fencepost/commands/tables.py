@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from fencepost import arguments
+from fencepost import arguments, output
 from fencepost.arguments import option
 
 if TYPE_CHECKING:
+    from fencepost.states.manifest import StateSpace
     from fencepost.states.questions import By
 
 
@@ -30,3 +31,10 @@ def asked(given: argparse.Namespace) -> By:
     from fencepost.states.questions import By
 
     return By(given.engine, given.master, dict(given.conf), given.debug)
+
+
+def complain_if_not_complete(space: StateSpace) -> None:
+    """Say why a state space does not have every state, if it does not."""
+    if not space.manifest.complete:
+        why = space.manifest.ended or "the search ended early"
+        output.complain(f"{space.directory} is not complete: {why}", None, False)

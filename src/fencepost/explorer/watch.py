@@ -90,7 +90,10 @@ class Watcher:
                 worker.line.send((text, [node.number for node in nodes], worker.news(nodes, self._copied)))
                 late = not worker.line.poll(PATIENCE)
                 if not late:
-                    return self._read(worker.line.recv())
+                    answer: list[tuple[str, bool]] | str = worker.line.recv()
+                    if isinstance(answer, str):
+                        raise OptionError(answer)
+                    return answer
             self._worker = None
             ended = worker.end()
             late = ended == signal.SIGPROF or late
@@ -98,9 +101,3 @@ class Watcher:
                 break
         self._ended[text] = SLOW.format(SECONDS) if late else DIED.format(ended_by(ended))
         raise OptionError(self._ended[text])
-
-    @staticmethod
-    def _read(answer: list[tuple[str, bool]] | str) -> list[tuple[str, bool]]:
-        if isinstance(answer, str):
-            raise OptionError(answer)
-        return answer
