@@ -16,12 +16,13 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fencepost import tasks
 from fencepost.errors import OptionError
 
 HANDSHAKE = 10.0
@@ -126,7 +127,7 @@ class Listener:
             listening = socket.create_server(address, family=family, backlog=_BACKLOG)
             listening.setblocking(False)
             self.sockets.append(listening)
-            self._begin(self._accept(listening))
+            tasks.begin(self._accept(listening), self._tasks)
         return self
 
     def close(self) -> None:
@@ -136,11 +137,6 @@ class Listener:
         for listening in self.sockets:
             listening.close()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
@@ -149,7 +145,7 @@ class Listener:
                 _log.warning("a connection can not be taken: %s", error.strerror or error)
                 await asyncio.sleep(_REST)
             else:
-                self._begin(self._agree(came, ":".join(map(str, address[:2]))))
+                tasks.begin(self._agree(came, ":".join(map(str, address[:2]))), self._tasks)
 
     async def _agree(self, came: socket.socket, peer: str) -> None:
         try:

@@ -47,7 +47,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         end_metrics = _serve_metrics(counts, settings)
         try:
             ready(name)
-            await until_one_ends(recovery.run(), _wait(ended))
+            await until_one_ends(recovery.run(), ended.wait())
         finally:
             end_metrics()
 
@@ -95,7 +95,7 @@ class AutoRecovery:
             expired = asyncio.Event()
             stop = self._store.metadata.listen(functools.partial(_report, expired))
             try:
-                await until_one_ends(self._election.run(), self._worker.run(), _wait(expired))
+                await until_one_ends(self._election.run(), self._worker.run(), expired.wait())
                 _log.warning("the session with the metadata service has expired, and auto-recovery begins anew")
             except StoreError as error:
                 _log.warning("auto-recovery waits: %s", error)
@@ -111,10 +111,6 @@ def _report(expired: asyncio.Event, session: Session) -> None:
 
 async def _connected(uri: str, zk_timeout: int) -> Store:
     return await Store.connect(uri, ClientSettings.of_environment(session_timeout=zk_timeout / 1000))
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from fencepost import tasks
+
 
 class Change(asyncio.Event):
     """That something has changed, for whoever calls with a path."""
@@ -14,15 +16,13 @@ class Change(asyncio.Event):
         self.set()
 
 
-async def until_one_ends(*parts: Awaitable[None]) -> None:
+async def until_one_ends(*parts: Awaitable[object]) -> None:
     """Run parts until one of them ends, and break the others off. Raises what that one raises."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
+    running = [asyncio.ensure_future(part) for part in parts]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        over = [task for task in tasks if task.done()]
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        over = [task for task in running if task.done()]
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.end(running)
     for task in over:
         task.result()

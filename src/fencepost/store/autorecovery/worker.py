@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from fencepost import tasks
 from fencepost.store.autorecovery.settings import RecoverySettings
 from fencepost.store.autorecovery.tasks import Change
 from fencepost.store.bookie.metrics import Metrics
@@ -65,9 +66,7 @@ class Worker:
             while True:
                 await self._next()
         finally:
-            for task in self._begun:
-                task.cancel()
-            await asyncio.gather(*self._begun, return_exceptions=True)
+            await tasks.end(self._begun)
 
     async def _next(self) -> None:
         """Begin with a ledger, or wait until there may be one."""

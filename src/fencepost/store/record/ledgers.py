@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import Any
 
+from fencepost import tasks
 from fencepost.store.errors import MetadataServiceError, NoSuchLedgerError, UnknownLayoutError
 from fencepost.store.metadata import paths
 from fencepost.store.metadata.client import LedgerInService, MetadataClient
@@ -65,9 +66,7 @@ class Ledgers:
 
     async def close(self) -> None:
         """Follow nothing any more."""
-        for task in [*self._tasks]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(self._tasks)
 
     def noticed(self, ledger: int) -> None:
         """A message is about this ledger."""
@@ -89,9 +88,7 @@ class Ledgers:
 
     def start(self, work: Any) -> None:
         """Start a task that :meth:`close` ends."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.begin(work, self._tasks)
 
     def _was_there(self, ledger: int) -> bool:
         """Whether a ledger may be older than the recording: then versions may have been missed."""

@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import msgspec
 
+from fencepost import tasks
 from fencepost.errors import SystemFailure
 from fencepost.store.messages import StartTlsResponse
 from fencepost.store.record.faults import CUT, DELAY, DROP, REQUEST, RESPONSE, Faults
@@ -154,9 +155,7 @@ class Proxy:
             server.close()
         for link in [*self.links]:
             link.end("proxy", abort=True)
-        for task in [*self.tasks]:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await tasks.end(self.tasks)
 
     def refused_tls(self, link: Link) -> None:
         """Log, once, that a client asks for TLS."""
@@ -218,9 +217,7 @@ class Link:
             return
         proxy.links.add(self)
         proxy.counts.connections += 1
-        task = proxy.loop.create_task(self._connect())
-        proxy.tasks.add(task)
-        task.add_done_callback(proxy.tasks.discard)
+        tasks.begin(self._connect(), proxy.tasks)
 
     async def _connect(self) -> None:
         """Go on to the bookie."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from fencepost import tasks
 from fencepost.errors import OptionError
 from fencepost.store.errors import BadVersionError, MetadataServiceError
 from fencepost.store.metadata.client import MetadataClient, Registered
@@ -51,9 +52,7 @@ class Redirects:
 
     async def end(self) -> None:
         """Put back the addresses of the bookies, as far as that is possible."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(self._tasks)
         await asyncio.gather(*map(self._put_back, self.bookies))
 
     async def _keep(self, bookie: str) -> None:
