@@ -4,6 +4,8 @@ out.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,7 +244,11 @@ def test_why_a_voter_is_not_added() -> None:
             "voters_offset": 3,
             "caught_up": True,
         }
-        return rules.refuses_to_add(**{**facts, **changes})  # type: ignore[arg-type]
+        given: dict[str, Any] = {**facts, **changes}
+        of_change = rules.refuses_change(
+            *(given.pop(name) for name in ("high_watermark", "epoch_start", "voters_offset"))
+        )
+        return rules.refuses_to_add(refusal=of_change, **given)
 
     assert refusal() is Error.NONE
     assert refusal(leads=False, is_member=True) is Error.NOT_LEADER
@@ -262,7 +268,11 @@ def test_why_a_voter_is_not_removed() -> None:
             "epoch_start": 5,
             "voters_offset": 3,
         }
-        return rules.refuses_to_remove(**{**facts, **changes})  # type: ignore[arg-type]
+        given: dict[str, Any] = {**facts, **changes}
+        of_change = rules.refuses_change(
+            *(given.pop(name) for name in ("high_watermark", "epoch_start", "voters_offset"))
+        )
+        return rules.refuses_to_remove(refusal=of_change, **given)
 
     assert refusal() is Error.NONE
     assert refusal(leads=False, is_member=False) is Error.NOT_LEADER

@@ -335,7 +335,10 @@ def follower_high_watermark(known: int, reported: int, log_end: int) -> int:
 # -- reconfiguration ---------------------------------------------------------------------------------------------------
 
 
-def _refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, protections: Protections) -> Error:
+def refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, protections: Protections = ALL) -> Error:
+    """Why a leader does not change the voters now. ``voters_offset``: the offset of the last configuration, -1 for one
+    of the snapshot.
+    """
     if voters_offset >= high_watermark and protections.one_change_at_a_time:
         return Error.RECONFIG_IN_PROGRESS
     if high_watermark <= epoch_start and protections.commit_before_change:
@@ -343,68 +346,41 @@ def _refuses_change(high_watermark: int, epoch_start: int, voters_offset: int, p
     return Error.NONE
 
 
-def refuses_to_add(
-    leads: bool,
-    is_member: bool,
-    high_watermark: int,
-    epoch_start: int,
-    voters_offset: int,
-    caught_up: bool,
-    protections: Protections = ALL,
-) -> Error:
+def refuses_to_add(leads: bool, is_member: bool, refusal: Error, caught_up: bool) -> Error:
     """Why a replica does not make another a voter.
 
-    ``is_member``: a replica of the same host is one. ``voters_offset``: the offset of the last configuration, -1 for
-    one of the snapshot. ``caught_up``: the replica has fetched up to where the log ended when it fetched before, so
-    that the others will not wait for it for long.
+    ``is_member``: a replica of the same host is one. ``refusal``: of any change. ``caught_up``: the replica has fetched
+    up to where the log ended when it fetched before, so that the others will not wait for it for long.
     """
     if not leads:
         return Error.NOT_LEADER
     if is_member:
         return Error.ALREADY_MEMBER
-    refusal = _refuses_change(high_watermark, epoch_start, voters_offset, protections)
     if refusal is Error.NONE and not caught_up:
         return Error.NOT_CAUGHT_UP
     return refusal
 
 
-def refuses_to_remove(
-    leads: bool,
-    is_member: bool,
-    voters: int,
-    high_watermark: int,
-    epoch_start: int,
-    voters_offset: int,
-    protections: Protections = ALL,
-) -> Error:
-    """Why a replica does not make another, or itself, a voter no more. ``voters``: how many there are, of which the
-    last one stays."""
+def refuses_to_remove(leads: bool, is_member: bool, refusal: Error, voters: int) -> Error:
+    """Why a replica does not make another, or itself, a voter no more. ``refusal``: of any change. ``voters``: how many
+    there are, of which the last one stays.
+    """
     if not leads:
         return Error.NOT_LEADER
     if not is_member:
         return Error.NOT_MEMBER
-    refusal = _refuses_change(high_watermark, epoch_start, voters_offset, protections)
     if refusal is Error.NONE and voters == 1:
         return Error.LAST_VOTER
     return refusal
 
 
-def refuses_to_update(
-    refusal: Error,
-    is_member: bool,
-    high_watermark: int,
-    epoch_start: int,
-    voters_offset: int,
-    protections: Protections = ALL,
-) -> Error:
+def refuses_to_update(of_fetch: Error, is_member: bool, refusal: Error) -> Error:
     """Why a leader does not write down that a voter is reached elsewhere. The voters stay the same; but configurations
-    follow one another one at a time, so it is refused when another change is. ``refusal``: why a fetch of it would be.
+    follow one another one at a time, so it is refused when another change is. ``of_fetch``: why a fetch of it would be.
     """
-    if refusal is not Error.NONE:
-        return refusal
-    if not is_member:
-        return Error.NOT_MEMBER
-    return _refuses_change(high_watermark, epoch_start, voters_offset, protections)
+    if of_fetch is not Error.NONE:
+        return of_fetch
+    return refusal if is_member else Error.NOT_MEMBER
 
 
 def has_caught_up(fetched: int, end: int, end_before: int | None) -> bool:

@@ -74,12 +74,7 @@ class Standing(Record):
 
 
 STATES: Mapping[ServerState, State] = {
-    ServerState.UNATTACHED: State.UNATTACHED,
-    ServerState.FOLLOWER: State.FOLLOWER,
-    ServerState.CANDIDATE: State.CANDIDATE,
-    ServerState.LEADER: State.LEADER,
-    ServerState.VOTED: State.VOTED,
-    ServerState.RESIGNED: State.RESIGNED,
+    theirs: State[theirs.name] for theirs in ServerState if theirs.name in State.__members__
 }
 """The states of `kraft-kip-853`. A prospective replica is there in the state that it was in before, and nothing has
 happened to it."""
@@ -736,15 +731,8 @@ class Quorum(KRaft):
         """An administrator has a leader add a voter, which has all that the leader has."""
         me, other = self.server[s], self.server[add_server]
         caught_up = rules.has_caught_up(len(other.log), len(me.log), None) or not self.caught_up_first
-        refusal = rules.refuses_to_add(
-            me.state is ServerState.LEADER,
-            add_server in me.config.members,
-            me.hwm,
-            _start_of_epoch(me.log, me.current_epoch),
-            _voters_offset(me.log),
-            caught_up,
-            self.protections,
-        )
+        leads, is_member = me.state is ServerState.LEADER, add_server in me.config.members
+        refusal = rules.refuses_to_add(leads, is_member, self._refuses_change(me), caught_up)
         require(refusal is Error.NONE)
         super().accept_add_voter_request(s, add_server)
         self.standing[s].unsynced += self.losing_crashes
@@ -753,18 +741,15 @@ class Quorum(KRaft):
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
         """An administrator has a leader remove a voter. A leader that removes itself leads on as an observer."""
         me = self.server[s]
-        refusal = rules.refuses_to_remove(
-            me.state is ServerState.LEADER,
-            remove_server in me.config.members,
-            len(me.config.members),
-            me.hwm,
-            _start_of_epoch(me.log, me.current_epoch),
-            _voters_offset(me.log),
-            self.protections,
-        )
+        leads, is_member = me.state is ServerState.LEADER, remove_server in me.config.members
+        refusal = rules.refuses_to_remove(leads, is_member, self._refuses_change(me), len(me.config.members))
         require(refusal is Error.NONE)
         super().accept_remove_voter_request(s, remove_server)
         self.standing[s].unsynced += self.losing_crashes
+
+    def _refuses_change(self, me: Server) -> Error:
+        start = _start_of_epoch(me.log, me.current_epoch)
+        return rules.refuses_change(me.hwm, start, _voters_offset(me.log), self.protections)
 
     def require_ready_to_reconfigure(self, me: Server) -> None:
         """That is asked already, by the rules."""

@@ -32,7 +32,6 @@ How a trace is seen here:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -389,7 +388,7 @@ class RunningQuorum(Protocol):
         """A replica starts for the first time, with an empty disk: as a voter of the first configuration, or of one
         that came of it, or as an observer."""
         require(self.is_traced)
-        voters = one_of(_any_of(self.replicas))
+        voters = one_of(_AnyOf(self.replicas))
         require(self.member[s].log is None)
         require(not voters or s in voters)
         require(not voters or not self.configurations_of or voters in self.configurations_of)
@@ -679,7 +678,7 @@ class RunningQuorum(Protocol):
         """A leader has looked who fetches from it, and leads on: they are a majority."""
         require(self.is_traced)
         self._leading(s)
-        fetched = one_of(_any_of(self.replicas))
+        fetched = one_of(_AnyOf(self.replicas))
         require(not rules.has_lost_majority(fetched, self.member[s].voters, s, self.protections))
 
     # -- writing and fetching ------------------------------------------------------------------------------------------
@@ -820,50 +819,33 @@ class RunningQuorum(Protocol):
     @action(s=replicas, peer=replicas)
     def accept_add_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A leader makes another replica a voter, which has caught up."""
-        me, log = self.member[s], self._leading(s)
-        progress = self.progress[s][peer]
-        refusal = rules.refuses_to_add(
-            True,
-            any(self.member[voter].host == self.member[peer].host for voter in sorted(me.voters, key=str)),
-            me.high_watermark,
-            log.start_of_epoch(me.epoch),
-            log.voters_offset,
-            progress.epoch == me.epoch and progress.caught_up,
-            self.protections,
-        )
+        me, change, progress = self.member[s], self._refuses_change(s), self.progress[s][peer]
+        is_member = any(self.member[voter].host == self.member[peer].host for voter in sorted(me.voters, key=str))
+        caught_up = progress.epoch == me.epoch and progress.caught_up
+        refusal = rules.refuses_to_add(True, is_member, change, caught_up)
         require(refusal is Error.NONE)
         self._change_voters(s, me.voters | {peer})
 
     @action(s=replicas, peer=replicas)
     def accept_remove_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A leader makes another replica, or itself, a voter no more."""
-        me, log = self.member[s], self._leading(s)
-        refusal = rules.refuses_to_remove(
-            True,
-            peer in me.voters,
-            len(me.voters),
-            me.high_watermark,
-            log.start_of_epoch(me.epoch),
-            log.voters_offset,
-            self.protections,
-        )
+        me, change = self.member[s], self._refuses_change(s)
+        refusal = rules.refuses_to_remove(True, peer in me.voters, change, len(me.voters))
         require(refusal is Error.NONE)
         self._change_voters(s, me.voters - {peer})
 
     @action(s=replicas, peer=replicas)
     def accept_update_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A leader writes down that a voter is reached elsewhere: a configuration of the same voters."""
-        me, log = self.member[s], self._leading(s)
-        refusal = rules.refuses_to_update(
-            Error.NONE,
-            peer in me.voters,
-            me.high_watermark,
-            log.start_of_epoch(me.epoch),
-            log.voters_offset,
-            self.protections,
-        )
+        me, change = self.member[s], self._refuses_change(s)
+        refusal = rules.refuses_to_update(Error.NONE, peer in me.voters, change)
         require(refusal is Error.NONE)
         self._change_voters(s, me.voters)
+
+    def _refuses_change(self, s: ModelValue) -> Error:
+        me, log = self.member[s], self._leading(s)
+        start = log.start_of_epoch(me.epoch)
+        return rules.refuses_change(me.high_watermark, start, log.voters_offset, self.protections)
 
     def _change_voters(self, s: ModelValue, voters: Voters) -> None:
         require(self.is_traced or self.changes < self.max_changes)
@@ -905,16 +887,8 @@ class RunningQuorum(Protocol):
         return me.high_watermark <= me.log.end and me.log.before(me.high_watermark).begins(committed)
 
 
-def _any_of(replicas: Sequence[ModelValue]) -> Any:
-    """Any set of replicas, of which a trace names one."""
-    return _Sets(replicas)
-
-
-class _Sets(tuple[Any, ...]):
+class _AnyOf(tuple[Any, ...]):
     """All sets of some replicas, as options of which a trace names one."""
-
-    def __new__(cls, replicas: Sequence[ModelValue]) -> _Sets:
-        return super().__new__(cls, replicas)
 
     def __contains__(self, some: object) -> bool:
         return isinstance(some, frozenset) and all(tuple.__contains__(self, each) for each in some)

@@ -1139,43 +1139,22 @@ class Replica:
         key = request.voter.key
         led = self._leading
         progress = None if led is None else led.progress.get(key)
-        error = rules.refuses_to_add(
-            self.leads,
-            self.voters.has_host(key.host_id),
-            self.high_watermark,
-            0 if led is None else led.epoch_start,
-            self.log.voters_offset,
-            progress is not None and progress.caught_up,
-            self.protections,
-        )
+        is_member, caught_up = self.voters.has_host(key.host_id), progress is not None and progress.caught_up
+        error = rules.refuses_to_add(self.leads, is_member, self._refuses_change(), caught_up)
         if error is Error.NONE and not is_endpoint(request.voter.endpoint):
             error = Error.INVALID_REQUEST
         self._reconfigure(connection, request, error)
 
     def _remove_voter(self, connection: int, request: RemoveVoter) -> None:
-        led = self._leading
-        error = rules.refuses_to_remove(
-            self.leads,
-            request.voter in self.voters,
-            len(self.voters),
-            self.high_watermark,
-            0 if led is None else led.epoch_start,
-            self.log.voters_offset,
-            self.protections,
-        )
+        is_member = request.voter in self.voters
+        error = rules.refuses_to_remove(self.leads, is_member, self._refuses_change(), len(self.voters))
         self._reconfigure(connection, request, error)
 
     def _update_voter(self, connection: int, request: UpdateVoter) -> None:
-        key, led = request.voter.key, self._leading
+        key = request.voter.key
         entry = self.voters.node(key)
-        error = rules.refuses_to_update(
-            rules.refuses_fetch(self.leads, self.epoch, request.epoch, entry is not None, self.protections),
-            entry is not None,
-            self.high_watermark,
-            0 if led is None else led.epoch_start,
-            self.log.voters_offset,
-            self.protections,
-        )
+        of_fetch = rules.refuses_fetch(self.leads, self.epoch, request.epoch, entry is not None, self.protections)
+        error = rules.refuses_to_update(of_fetch, entry is not None, self._refuses_change())
         if error is Error.NONE and not is_endpoint(request.voter.endpoint):
             error = Error.INVALID_REQUEST
         if error is Error.NONE and entry != request.voter:
@@ -1183,6 +1162,10 @@ class Replica:
             self._append(control=VotersRecord(self.voters.without(key).having(request.voter)))
             self._answer_waiting()
         self._do(Reply(connection, UpdateVoterResponse(self.key, self.epoch, self.known_leader, error, key)))
+
+    def _refuses_change(self) -> Error:
+        start = 0 if self._leading is None else self._leading.epoch_start
+        return rules.refuses_change(self.high_watermark, start, self.log.voters_offset, self.protections)
 
     def _reconfigure(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
         if error is not Error.NONE:
