@@ -112,24 +112,10 @@ def reference_outcome(reference: N) -> N:
     return reference & OUTCOME_MASK
 
 
-@accessor
-def pack_link(parent: N, outcome: N) -> N:
-    """The part that is kept for good of how a state was discovered: the number of its parent in the level before, and
-    the outcome.
-    """
-    return parent << OUTCOME_BITS | outcome
-
-
-@accessor
-def link_parent(link: N) -> N:
-    """The number of the parent in the level before."""
-    return link >> OUTCOME_BITS
-
-
-@accessor
-def link_outcome(link: N) -> N:
-    """The outcome that led from the parent to the state."""
-    return link & OUTCOME_MASK
+pack_link, link_parent, link_outcome = pack_reference, reference_parent, reference_outcome
+"""The same for the part that is kept for good of how a state was discovered: the number of its parent in the level
+before, and the outcome.
+"""
 
 
 @accessor

@@ -18,19 +18,22 @@ import fencepost.compiler.lean_numba  # noqa: F401
 _declared: Any = cgutils.get_or_insert_function
 
 
+def _cell(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """The address of an element, given the array and the index first."""
+    return builder.gep(context.make_array(sig.args[0])(context, builder, args[0]).data, [args[1]])
+
+
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line that holds ``array[index]`` (flat, in elements)."""
     signature = types.void(array, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        place = builder.gep(held.data, [args[1]])
         byte = ir.IntType(8).as_pointer()
         fnty = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
         fn = _declared(builder.module, fnty, "llvm.prefetch.p0")
         number = ir.IntType(32)
-        builder.call(fn, [builder.bitcast(place, byte), number(0), number(3), number(1)])
+        builder.call(fn, [builder.bitcast(_cell(context, builder, sig, args), byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -42,8 +45,7 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
     signature = array.dtype(array, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        return builder.load(builder.gep(held.data, [args[1]]))
+        return builder.load(_cell(context, builder, sig, args))
 
     return signature, codegen
 
@@ -54,8 +56,7 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     signature = types.void(array, types.intp, array.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        builder.store(args[2], builder.gep(held.data, [args[1]]))
+        builder.store(args[2], _cell(context, builder, sig, args))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -71,8 +72,7 @@ def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word, byte = ir.IntType(64), ir.IntType(8)
         line = ir.VectorType(word, 8)
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        place = builder.bitcast(builder.gep(held.data, [args[1]]), line.as_pointer())
+        place = builder.bitcast(_cell(context, builder, sig, args), line.as_pointer())
         lanes = builder.load(place, align=8)
         one = builder.insert_element(ir.Constant(line, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
         every = builder.shuffle_vector(
@@ -94,8 +94,7 @@ def atomic_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
     signature = types.int64(array, types.intp, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        return builder.atomic_rmw("add", builder.gep(held.data, [args[1]]), args[2], "seq_cst")
+        return builder.atomic_rmw("add", _cell(context, builder, sig, args), args[2], "seq_cst")
 
     return signature, codegen
 
@@ -106,8 +105,7 @@ def atomic_load(typingctx: Any, array: Any, index: Any) -> Any:
     signature = types.int64(array, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        held = context.make_array(sig.args[0])(context, builder, args[0])
-        return builder.load_atomic(builder.gep(held.data, [args[1]]), "acquire", 8)
+        return builder.load_atomic(_cell(context, builder, sig, args), "acquire", 8)
 
     return signature, codegen
 

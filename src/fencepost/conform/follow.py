@@ -11,7 +11,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 from operator import itemgetter
@@ -317,13 +317,7 @@ class Follower:
         """A part of the state that every state has. Raises ``KeyError`` if there is none of this path."""
         shape: Shape = self.protocol.shapes[path[0]]
         for key in path[1:]:
-            part = (
-                shape.element(key)
-                if isinstance(shape, PerKeyShape)
-                else shape.parts.get(key)
-                if isinstance(shape, Struct)
-                else None
-            )
+            part = shape.element(key)
             if part is None:
                 raise KeyError(path)
             shape = part
@@ -390,30 +384,30 @@ class Follower:
         return Taken(writes, tuple(cursor.labels), tuple(cursor.events)), before
 
 
+@dataclass(slots=True, eq=False)
 class _Node:
     """A slot that is read, and where to go on by the number of its value."""
 
-    __slots__ = ("children", "slot")
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-        self.children: dict[int, Any] = {}
+    slot: int
+    children: dict[int, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class _Chain:
     """The rest of a path that only one evaluation has come: slots with the numbers of their values (of one slot, the
     number), and the end.
     """
 
-    __slots__ = ("leaf", "numbers", "read", "slots")
+    slots: tuple[int, ...]
+    read: Callable[[list[int]], Any]
+    numbers: Any
+    leaf: Taken | Refused
 
-    def __init__(
-        self, slots: tuple[int, ...], read: Callable[[list[int]], Any], numbers: Any, leaf: Taken | Refused
-    ) -> None:
-        self.slots = slots
-        self.read = read
-        self.numbers = numbers
-        self.leaf = leaf
+
+def short(file: str, folders: Iterable[str]) -> str:
+    """The path of a file from the first of these folders that it is in."""
+    above = next((folder for folder in folders if file.startswith(os.path.join(folder, ""))), None)
+    return file if above is None else os.path.relpath(file, above)
 
 
 def _refusal(raised: BaseException, reason: str) -> Refused:
@@ -426,9 +420,5 @@ def _refusal(raised: BaseException, reason: str) -> Refused:
         frame = frame.tb_next
     if found is None:
         return Refused(reason)
-    above = next(
-        (folder for folder in (os.path.dirname(PACKAGE), os.getcwd()) if found[0].startswith(os.path.join(folder, ""))),
-        "",
-    )
-    where = os.path.relpath(found[0], above) if above else found[0]
+    where = short(found[0], (os.path.dirname(PACKAGE), os.getcwd()))
     return Refused(reason, f"{where}:{found[1]}", linecache.getline(*found).strip())

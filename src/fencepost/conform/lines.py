@@ -18,7 +18,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from fencepost.conform.conformance import Step
-from fencepost.conform.follow import LANGUAGE, PACKAGE, Evaluation, Follower
+from fencepost.conform.follow import LANGUAGE, PACKAGE, Evaluation, Follower, short
 from fencepost.spec.declarations import Declared
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
@@ -32,7 +32,7 @@ Choice: TypeAlias = tuple[str, str, bool]
 
 class Line(NamedTuple):
     """A statement of the author's: the lines that it is on (its first ones, if it has others within), its text, and
-    whether it asks for something (``require``) or chooses (``one_of``).
+    whether it asks for something (``require``).
     """
 
     file: str
@@ -40,7 +40,6 @@ class Line(NamedTuple):
     last: int
     text: str
     asks: bool
-    chooses: bool
 
 
 def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
@@ -56,8 +55,7 @@ def lines_of(protocol: type[Protocol]) -> dict[str, list[Line]]:
 def place(protocol: type[Protocol], file: str, line: int) -> str:
     """A line for people, the same in every process: ``store/rules/adding.py:12: require(...)``."""
     folders = os.path.dirname(PACKAGE), os.path.dirname(os.path.abspath(inspect.getfile(protocol)))
-    above = next((folder for folder in folders if file.startswith(os.path.join(folder, ""))), "")
-    return f"{os.path.relpath(file, above) if above else file}:{line}: {linecache.getline(file, line).strip()}"
+    return f"{short(file, folders)}:{line}: {linecache.getline(file, line).strip()}"
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -119,14 +117,7 @@ def _statements(file: str, body: Sequence[ast.stmt]) -> Iterator[Line]:
             within = [statement.lineno for part in _parts(node) for statement in part]
             last = max(node.lineno, min(within) - 1) if within else node.end_lineno or node.lineno
             called = {call.func.id for call in _calls(node) if isinstance(call.func, ast.Name)}
-            yield Line(
-                file,
-                node.lineno,
-                last,
-                linecache.getline(file, node.lineno).strip(),
-                "require" in called,
-                "one_of" in called,
-            )
+            yield Line(file, node.lineno, last, linecache.getline(file, node.lineno).strip(), "require" in called)
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             for part in _parts(node):
                 yield from _statements(file, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from fencepost.conform.outcome import Explain, Outcome
 from fencepost.conform.tail import Tail
@@ -20,43 +21,32 @@ Tell = Callable[[list[Outcome]], None]
 """Takes verdicts as they become certain."""
 
 
+@dataclass
 class Following:
     """Runs that are watched, each by a :class:`fencepost.conform.watch.Watch`. ``runs``, ``subjects``: those that are
     wanted, empty for all.
     """
 
-    def __init__(
-        self,
-        validator: Validator,
-        limits: Limits,
-        explain: Explain | None,
-        runs: Collection[str] = (),
-        subjects: Collection[str] = (),
-    ) -> None:
-        self._validator = validator
-        self._limits = limits
-        self._explain = explain
-        self._runs = runs
-        self._subjects = subjects
-        self._is_known = re.compile(validator.conformance.subjects, re.DOTALL).fullmatch
-        self.watches: dict[str, Watch] = {}
+    validator: Validator
+    limits: Limits
+    explain: Explain | None
+    runs: Collection[str] = ()
+    subjects: Collection[str] = ()
+    watches: dict[str, Watch] = field(default_factory=dict)
 
     def feed(self, events: Iterable[TraceEvent], now: float) -> None:
         """Take events of any runs."""
+        is_known = re.compile(self.validator.conformance.subjects, re.DOTALL).fullmatch
+        is_wanted = self.subjects.__contains__ if self.subjects else is_known
         by_run: dict[str, list[TraceEvent]] = {}
         for event in events:
-            if (not self._runs or event.run in self._runs) and (
-                event.subject is None or self._is_wanted(event.subject)
-            ):
+            if (not self.runs or event.run in self.runs) and (event.subject is None or is_wanted(event.subject)):
                 by_run.setdefault(event.run, []).append(event)
         for run, some in by_run.items():
             watch = self.watches.get(run)
             if watch is None:
-                watch = self.watches[run] = Watch(self._validator, run, self._limits, explain=self._explain)
+                watch = self.watches[run] = Watch(self.validator, run, self.limits, explain=self.explain)
             watch.feed(map(decoded, some), now)
-
-    def _is_wanted(self, subject: str) -> bool:
-        return subject in self._subjects if self._subjects else self._is_known(subject) is not None
 
     def look(self, now: float) -> list[Outcome]:
         """The verdicts that are certain by now."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import types
-from difflib import get_close_matches
 from importlib import import_module
 
 from fencepost import loading
 from fencepost.conform.conformance import Conformance
 from fencepost.errors import NotAProtocol
+from fencepost.spec.text import meant
 
 SHIPPED = {
     "store": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
@@ -36,11 +36,9 @@ def shipped(protocol: str) -> type[Conformance]:
     """The conformance of a protocol by the protocol's name. Raises :class:`fencepost.NotAProtocol` if there is none."""
     place = SHIPPED.get(protocol)
     if place is None:
-        near = get_close_matches(protocol.lower(), SHIPPED, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SHIPPED)}"
         raise NotAProtocol(
-            f"no conformance of a protocol named {protocol} is shipped: {hint} (a conformance of your own is a file,"
-            " ending in .py)"
+            f"no conformance of a protocol named {protocol} is shipped:"
+            f" {meant(protocol.lower(), SHIPPED, 'there are')} (a conformance of your own is a file, ending in .py)"
         )
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)  # type: ignore[no-any-return]

@@ -139,25 +139,19 @@ class Validator:
         return verdict
 
 
+@dataclass
 class _Walk:
     """One walk along a trace. Steps that are refused wait for others that may come before them."""
 
-    def __init__(
-        self,
-        follower: Follower,
-        steps: Sequence[Step],
-        sources: Sequence[Event],
-        order: PartialOrder,
-        verdict: Verdict,
-        keep_path: bool,
-    ) -> None:
-        self.follower = follower
-        self.steps = steps
-        self.sources = sources
-        self.order = order
-        self.verdict = verdict
-        self.keep_path = keep_path
-        self.row = follower.initial()
+    follower: Follower
+    steps: Sequence[Step]
+    sources: Sequence[Event]
+    order: PartialOrder
+    verdict: Verdict
+    keep_path: bool
+
+    def __post_init__(self) -> None:
+        self.row = self.follower.initial()
 
     def run(self, shuffle: int | None) -> None:
         waits, after = self.order.waits, self.order.after

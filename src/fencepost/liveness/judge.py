@@ -61,6 +61,7 @@ def violation(graph: Graph, property: Property) -> Lasso | None:
     return Lasso(property, tuple(int(graph.fingerprints[n]) for n in (*stem, *loop)), len(stem) - 1)
 
 
+@dataclass
 class FairCycles:
     """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of
     ``must``.
@@ -69,11 +70,10 @@ class FairCycles:
     long as it has all those of every fair component that comes by ``must``.
     """
 
-    def __init__(self, graph: Graph, region: Array, must: Array | None, far: Array | None) -> None:
-        self.graph = graph
-        self.region = region
-        self.must = must
-        self.far = far
+    graph: Graph
+    region: Array
+    must: Array | None
+    far: Array | None
 
     def found(self) -> tuple[int, list[int]] | None:
         """A state nearest to the start in which to come to stay, and the states after it on a short loop (none if it

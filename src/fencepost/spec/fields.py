@@ -70,6 +70,10 @@ class Shape:
         """The whole variable as one immutable value."""
         raise NotImplementedError
 
+    def element(self, key: Any) -> Shape | None:
+        """The shape of the part under a key, or with the name of a field; None if there is none."""
+        return None
+
     def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
         """The path of the slot that plays the part of the one at ``path`` once model values are exchanged."""
         return tuple(permute(part, swap) for part in path)
@@ -109,6 +113,9 @@ class Struct(Shape):
     def __init__(self, record: type[Record], parts: dict[str, Shape]) -> None:
         self.record = record
         self.parts = parts
+
+    def element(self, key: Any) -> Shape | None:
+        return self.parts.get(key)
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         for name, part in self.parts.items():
@@ -160,7 +167,7 @@ class PerKeyShape(Shape):
         self._keys = {} if isinstance(elements, EachOf) else {key: (key, encode(key)) for key in elements}
 
     def element(self, key: Any) -> Shape | None:
-        """The shape of a key's element, None if it is no key: of the keys 1 and 2, True is none."""
+        """Of the keys 1 and 2, True is none."""
         if not self._keys:
             return self.elements.get(key)
         known = self._keys.get(key)
@@ -537,8 +544,13 @@ def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struc
         elif field.default_factory is not dataclasses.MISSING:
             initial = field.default_factory()
         else:
-            initial = _nested_default(record, field.name)
-        is_value = isinstance(initial, Record) and not _is_nested(record, field.name)
+            initial = _nested(record, field.name)
+            if initial is None:
+                raise FencepostError(
+                    f"{record.__name__}.{field.name} has no default: a record in the state needs an initial value for"
+                    " it"
+                )
+        is_value = isinstance(initial, Record) and _nested(record, field.name) is None
         try:
             parts[field.name] = Leaf(initial) if is_value else shape_of(initial, protocol)
         except NotAValue as error:
@@ -546,22 +558,10 @@ def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struc
     return Struct(record, parts)
 
 
-def _annotation(record: type[Record], name: str) -> Any:
+def _nested(record: type[Record], name: str) -> type[Record] | None:
+    """The record that a field of a record is, by its annotation; None if it is none."""
     try:
-        return typing.get_type_hints(record).get(name)
+        annotation = typing.get_type_hints(record).get(name)
     except NameError:
         return None
-
-
-def _is_nested(record: type[Record], name: str) -> bool:
-    annotation = _annotation(record, name)
-    return isinstance(annotation, type) and issubclass(annotation, Record)
-
-
-def _nested_default(record: type[Record], name: str) -> Any:
-    annotation = _annotation(record, name)
-    if isinstance(annotation, type) and issubclass(annotation, Record):
-        return annotation
-    raise FencepostError(
-        f"{record.__name__}.{name} has no default: a record in the state needs an initial value for it"
-    )
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Record) else None

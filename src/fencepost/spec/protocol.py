@@ -21,7 +21,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache, cached_property, partialmethod
 from types import FunctionType, MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -33,6 +32,7 @@ from fencepost.spec.context import Cursor
 from fencepost.spec.declarations import NO_VERDICT, Configuration, Declared, Fairness
 from fencepost.spec.fields import PerKeyOf, Shape, ShapeOf, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
+from fencepost.spec.text import meant
 from fencepost.spec.values import NotAValue, Value, show_parameters
 
 
@@ -320,10 +320,9 @@ def _check_settings(cls: type[Protocol]) -> None:
     for name, one in cls.configurations.items():
         if one.expect not in ("holds", "deadlock", *properties):
             known = [*properties, "holds", "deadlock"]
-            near = get_close_matches(str(one.expect), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise NotAProtocol(
-                f"configuration {name} expects {one.expect!r}, which is no property of {cls.name}: {hint}"
+                f"configuration {name} expects {one.expect!r}, which is no property of {cls.name}:"
+                f" {meant(str(one.expect), known, 'there are')}"
             )
 
 
@@ -373,7 +372,4 @@ def unknown_name(what: str, name: str, known: Iterable[str], owner: str) -> str:
     """The message for a name that is none of those ``known``, with the nearest of these: ``what`` it was to be, and who
     has none of this name, the ``owner``.
     """
-    names = list(known)
-    near = get_close_matches(name, names, n=1)
-    listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
-    return f"{owner} has no {what} named {name}: {listed}"
+    return f"{owner} has no {what} named {name}: {meant(name, known)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 MOST_DIGITS = 100
 """Digits of a whole number up to which all of them are shown."""
@@ -56,3 +58,10 @@ def whole_number(text: str) -> int:
     half = len(digits) // 2
     number: int = whole_number(digits[:-half]) * 10**half + whole_number(digits[-half:])
     return -number if sign == "-" else number
+
+
+def meant(name: str, known: Iterable[str], otherwise: str = "it has") -> str:
+    """``did you mean workers?``, for a name that is nearly one of those ``known``; else what they are."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names) or 'none'}"

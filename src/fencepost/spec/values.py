@@ -107,30 +107,6 @@ class Set(frozenset[T_co]):
     def __repr__(self) -> str:
         return show(self)
 
-    def __or__(self, other: Any) -> Any:
-        return _as_set(frozenset.__or__(self, other))
-
-    def __ror__(self, other: Any) -> Any:
-        return _as_set(frozenset.__or__(self, other))
-
-    def __and__(self, other: Any) -> Any:
-        return _as_set(frozenset.__and__(self, other))
-
-    def __rand__(self, other: Any) -> Any:
-        return _as_set(frozenset.__and__(self, other))
-
-    def __sub__(self, other: Any) -> Any:
-        return _as_set(frozenset.__sub__(self, other))
-
-    def __rsub__(self, other: Any) -> Any:
-        return Set(frozenset.difference(other, self)) if isinstance(other, frozenset) else NotImplemented
-
-    def __xor__(self, other: Any) -> Any:
-        return _as_set(frozenset.__xor__(self, other))
-
-    def __rxor__(self, other: Any) -> Any:
-        return _as_set(frozenset.__xor__(self, other))
-
     # The methods would return plain frozen sets, walked in an order that changes with the hash seed.
     def union(self, *others: Iterable[Any]) -> Any:
         return Set(frozenset.union(self, *others))
@@ -148,8 +124,20 @@ class Set(frozenset[T_co]):
         return (Set, (list(frozenset.__iter__(self)),))
 
 
-def _as_set(result: Any) -> Any:
-    return result if result is NotImplemented else Set(result)
+def _in_order(name: str) -> Any:
+    """An operator of frozen sets whose result, too, is walked in canonical order."""
+    plain = getattr(frozenset, name)
+
+    def combined(self: Any, other: Any) -> Any:
+        result = plain(self, other)
+        return result if result is NotImplemented else Set(result)
+
+    return combined
+
+
+for _operator in ("or", "and", "sub", "xor"):
+    for _name in (f"__{_operator}__", f"__r{_operator}__"):
+        setattr(Set, _name, _in_order(_name))
 
 
 class Map(Mapping[K, V]):

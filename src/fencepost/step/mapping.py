@@ -7,9 +7,8 @@ values are read when they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fencepost.errors import Misbehaved, NotAProtocol, OptionError
@@ -18,6 +17,7 @@ from fencepost.spec.context import Cursor, Event, Slot, slot_name
 from fencepost.spec.fields import PerKeyShape, Shape, Struct, TableShape
 from fencepost.spec.network import CONNECTED, IN_FLIGHT, LOST, PROCESSED, NetworkShape
 from fencepost.spec.protocol import Protocol
+from fencepost.spec.text import meant
 from fencepost.spec.values import Map, Message, NotAValue, Set, Value, freeze, show
 from fencepost.step.state import Store, encode_path
 
@@ -130,7 +130,7 @@ class StateMapping:
         unused = [given for given in self.given if given not in self._used]
         if unused:
             raise self._wrong(
-                f"maps {unused[0]}, which is no part of a state of {other.name}{_near(unused[0], self._places())}"
+                f"maps {unused[0]}, which is no part of a state of {other.name}: {meant(unused[0], self._places())}"
             )
         self._of: dict[int, _Source] = {}
         self._own_slots: dict[int, Slot] = {}
@@ -221,7 +221,7 @@ class StateMapping:
         if shape is None:
             raise self._wrong(
                 f"maps {name} to {given}, and {self.protocol.name} has no variable"
-                f" {first}{_near(first, self.protocol.shapes)}"
+                f" {first}: {meant(first, self.protocol.shapes)}"
             )
         path: tuple[Any, ...] = (first,)
         left = list(keys)
@@ -424,7 +424,7 @@ class StateMapping:
     def _shape_at(self, path: tuple[Any, ...]) -> Shape:
         shape: Any = self.other.shapes[path[0]]
         for part in path[1:]:
-            shape = shape.parts[part] if isinstance(shape, Struct) else shape.element(part)
+            shape = shape.element(part)
         return shape  # type: ignore[no-any-return]
 
     def compute(self, part: Part, cursor: Cursor) -> dict[int, int]:
@@ -577,9 +577,3 @@ def _kind(shape: Shape) -> str:
     return {PerKeyShape: "a map over keys", TableShape: "a table", NetworkShape: "a network"}.get(
         type(shape), "one value"
     )
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = get_close_matches(name, names, n=1)
-    return f": did you mean {near[0]}?" if near else f": it has {', '.join(names) or 'none'}"

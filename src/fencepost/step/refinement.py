@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from typing import Protocol as Interface
 
 from fencepost.errors import FencepostError, Misbehaved, OptionError
 from fencepost.spec import refinement as spec
@@ -27,6 +26,7 @@ from fencepost.spec.truths import truth
 from fencepost.spec.values import NotAValue, Value, encode, freeze, show_call
 from fencepost.step.choices import next_script
 from fencepost.step.mapping import Side, StateMapping, wrong
+from fencepost.step.roots import Root
 from fencepost.step.state import Store
 
 Row = Mapping[int, int]
@@ -79,15 +79,6 @@ class Changes:
 
 
 # -- a refinement with its constants known ----------------------------------------------------------------------------
-
-
-class Named(Interface):
-    """An action with its parameters bound, of either protocol."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def parameters(self) -> dict[str, Value]: ...
 
 
 class Action(NamedTuple):
@@ -251,7 +242,7 @@ class Refinement:
         change: Change,
         trail: Sequence[Any] | None,
         peek: Callable[[], Steps],
-        taken: Named | None = None,
+        taken: Root | Action | None = None,
     ) -> bool:
         """Whether a step is one of the other protocol, or changes nothing of it. ``taken``: the action that takes it,
         if it is known.
@@ -277,7 +268,7 @@ class Refinement:
             if way.refused is None and way.raised is None and way.effect == wanted:
                 return True
 
-    def in_order(self, taken: Named | None) -> list[Action]:
+    def in_order(self, taken: Root | Action | None) -> list[Action]:
         """The actions of the other protocol, those first that are called as one of this protocol is."""
         if taken is None:
             return self.actions

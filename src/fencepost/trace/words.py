@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.spec.context import Slot
-from fencepost.spec.fields import KEYS, PerKeyShape, Shape, Struct, TableShape
+from fencepost.spec.fields import KEYS, Shape, TableShape
 from fencepost.spec.kept import DICT, Kept
 from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.protocol import Protocol
@@ -55,13 +55,9 @@ def kind_of(protocol: Protocol, slot: Slot) -> str:
             return shape.part(slot)
         if isinstance(shape, TableShape):
             return "keys" if rest[0] is KEYS else "cell"
-        if isinstance(shape, PerKeyShape):
-            shape = shape.elements.get(rest[0])
-        elif isinstance(shape, Struct):
-            shape = shape.parts.get(rest[0])
-        else:
+        if not rest:
             return "value"
-        rest = rest[1:]
+        shape, rest = shape.element(rest[0]), rest[1:]
     return "view"
 
 

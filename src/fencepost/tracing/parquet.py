@@ -75,11 +75,8 @@ class File:
         """Add events; of ``run``, ``node`` and ``incarnation``, each is one value for all of them, or a sequence."""
         count = len(rows)
         columns = [
-            pa.array(run, pa.string()) if isinstance(run, list) else pa.repeat(pa.scalar(run, pa.string()), count),
-            pa.array(node, pa.string()) if isinstance(node, list) else pa.repeat(pa.scalar(node, pa.string()), count),
-            pa.array(incarnation, pa.int32())
-            if isinstance(incarnation, list)
-            else pa.repeat(pa.scalar(incarnation, pa.int32()), count),
+            pa.array(held, field.type) if isinstance(held, list) else pa.repeat(pa.scalar(held, field.type), count)
+            for held, field in zip((run, node, incarnation), SCHEMA, strict=False)
         ]
         for place, field in enumerate(list(SCHEMA)[3:]):
             values = [row[place] for row in rows]
