@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from fencepost.errors import SystemFailure
+from fencepost.storage import sync_folder
 from fencepost.store.disk.files import make_folder, private
 from fencepost.store.errors import NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
@@ -268,7 +269,7 @@ def _record(directory: str, name: str, data: bytes = b"") -> None:
             os.fsync(file.fileno())
         os.replace(temporary, current / name)
         for folder in (current, current.parent, current.parent.parent):
-            _sync_folder(folder)
+            sync_folder(folder)
     except OSError as error:
         raise SystemFailure(f"{current / name} can not be written: {error.strerror}") from error
 
@@ -278,17 +279,9 @@ def _remove(directory: str, name: str) -> None:
     current = Path(directory, CURRENT)
     try:
         (current / name).unlink(missing_ok=True)
-        _sync_folder(current)
+        sync_folder(current)
     except OSError as error:
         raise SystemFailure(f"{current / name} can not be removed: {error.strerror}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

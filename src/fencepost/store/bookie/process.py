@@ -11,7 +11,6 @@ import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -80,9 +79,12 @@ async def serve(
         except _AskedToEnd:
             return
         async with client:
-            process = await _Process.of(
-                settings, tls, users, directories, client, advertised(settings, bound), ended, storage_of
-            )
+            address = advertised(settings, bound)
+            bookie_id = settings.bookie_id or "{}:{}".format(*address)
+            repairs = settings.data_integrity_stamp_missing_cookies
+            cookie = await _check_cookies(client, directories, bookie_id, repairs)
+            process = _Process(settings, tls, users, directories, client, bookie_id, address, cookie, ended)
+            await process.take_storage(storage_of)
             try:
                 records = await process.boot(bound)
                 _log.info("bookie %s serves, with %d records of its ledgers and journal", process.bookie_id, records)
@@ -99,90 +101,66 @@ async def serve(
     ended.check()
 
 
-@dataclass
 class _Process:
     """The parts of a bookie with a session with the metadata service, from the opening of its storage to its end.
 
     ``cookie``: the one to stamp anew once all ledgers are marked, if a directory was lost.
     """
 
-    settings: Settings
-    directories: Directories
-    client: MetadataClient
-    bookie_id: str
-    cookie: Cookie | None
-    last_run: Run | None
-    counts: metrics.Metrics
-    trace: TraceWriter | None
-    server: Server
-    registration: Registration
-    storage: Storage
-    repair: Repair
-    ended: _Ended
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    end_metrics: Callable[[], None] | None = None
-    has_begun_run: bool = False
-
-    @classmethod
-    async def of(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
         tls: Tls | None,
         users: Users | None,
         directories: Directories,
         client: MetadataClient,
+        bookie_id: str,
         address: tuple[str, int],
+        cookie: Cookie | None,
         ended: _Ended,
-        storage_of: Callable[..., Storage],
-    ) -> _Process:
-        """Check the cookies, and make the parts; nothing serves yet. Raises :class:`SystemFailure`."""
-        host, port = address
-        bookie_id = settings.bookie_id or f"{host}:{port}"
-        cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
-        last_run = directories.last_run
-        if cookie is None and last_run is None:
+    ) -> None:
+        """Make all parts but the storage; nothing serves yet."""
+        self.settings = settings
+        self.directories = directories
+        self.client = client
+        self.bookie_id = bookie_id
+        self.cookie = cookie
+        self.ended = ended
+        self.last_run = directories.last_run
+        if cookie is None and self.last_run is None:
             _log.warning(
                 "%s/%s/%s is missing, damaged or an older copy, and does not say that the last run has ended cleanly",
                 directories.ledgers,
                 cookies.CURRENT,
                 cookies.RUNNING,
             )
-        counts = metrics.Metrics()
-        trace = None
+        self.counts = metrics.Metrics()
+        self.trace: TraceWriter | None = None
         if settings.trace_directory:
-            trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
-        role = Bookie(limits=settings.of_role(), traces=trace is not None)
-        server = Server(role, settings, counts, ended.fail, tls, users, trace=trace)
+            self.trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
+        role = Bookie(limits=settings.of_role(), traces=self.trace is not None)
+        self.server = server = Server(role, settings, self.counts, ended.fail, tls, users, trace=self.trace)
         server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
-        endpoint = Endpoint("bookie", host, port, extensions=("tls",) if tls is not None else ())
-        registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
-        storage = await asyncio.to_thread(
+        endpoint = Endpoint("bookie", *address, extensions=("tls",) if tls is not None else ())
+        self.registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.end_metrics: Callable[[], None] | None = None
+        self.has_begun_run = False
+
+    async def take_storage(self, storage_of: Callable[..., Storage]) -> None:
+        """Make the storage, which is not opened yet. Raises :class:`SystemFailure`."""
+        self.storage = await asyncio.to_thread(
             storage_of,
-            directories.of_storage(settings),
-            synced=server.synced,
-            failed=server.failed,
-            busy=server.busy,
-            full=registration.full,
-            took=counts.storage_took,
+            self.directories.of_storage(self.settings),
+            synced=self.server.synced,
+            failed=self.server.failed,
+            busy=self.server.busy,
+            full=self.registration.full,
+            took=self.counts.storage_took,
             compiled=lambda: loops.has(OF_STORAGE),
-            has_lost_files=cookie is not None,
+            has_lost_files=self.cookie is not None,
         )
-        repair = Repair(server, storage, client, bookie_id, directories, settings)
-        return cls(
-            settings,
-            directories,
-            client,
-            bookie_id,
-            cookie,
-            last_run,
-            counts,
-            trace,
-            server,
-            registration,
-            storage,
-            repair,
-            ended,
-        )
+        self.repair = Repair(self.server, self.storage, self.client, self.bookie_id, self.directories, self.settings)
 
     async def boot(self, bound: socket.socket) -> int:
         """Take the steps of a boot in their order, until the bookie serves; gives the number of records it has."""

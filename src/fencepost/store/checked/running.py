@@ -192,65 +192,59 @@ class RunningStore(Store):
     read_response: ClassVar[type[ReadResponse]] = EntryReadResponse
 
     stored: PerKey[ModelValue, PerKey[int, bool]] = per_key(
-        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.entry_ids, False)
+        bookies, per_key(lambda protocol: protocol.entry_ids, False)
     )
     pending: PerKey[ModelValue, PerKey[int, PendingAddOp | None]] = per_key(
-        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.entry_ids, None)
+        clients, per_key(lambda protocol: protocol.entry_ids, None)
     )
     failed: int = state(0)
-    gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
-    failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
-    writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(lambda protocol: protocol.clients, frozenset())
+    gave_up: PerKey[ModelValue, Bookies] = per_key(clients, frozenset())
+    failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(clients, frozenset())
+    writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(clients, frozenset())
     had: PerKey[ModelValue, PerKey[int, bool]] = per_key(
-        lambda protocol: protocol.bookies,
+        bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.crashes else (), False),
     )
     """The entries of a bookie that may have lost some: it finds, one by one, those that are still there."""
     without_power: int = state(0)
-    period: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.bookies, 1)
+    period: PerKey[ModelValue, int] = per_key(bookies, 1)
     """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that
     ended so.
     """
-    lost_periods: PerKey[ModelValue, frozenset[int]] = per_key(lambda protocol: protocol.bookies, frozenset())
+    lost_periods: PerKey[ModelValue, frozenset[int]] = per_key(bookies, frozenset())
     added_in: PerKey[ModelValue, PerKey[int, int]] = per_key(
-        lambda protocol: protocol.bookies,
+        bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.deferred_sync else (), 0),
     )
     """The period in which a bookie has confirmed an entry that was not durable; 0: it is."""
-    connection: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
-        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.bookies, 0)
-    )
+    connection: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(clients, per_key(bookies, 0))
     """The number of the connection of a client to a bookie; ``served``: the last one over which a bookie was asked,
     ``gone``: that ended when it lost power.
     """
-    served: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
-        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.clients, -1)
-    )
-    gone: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
-        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.clients, -1)
-    )
-    forces: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
+    served: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(bookies, per_key(clients, -1))
+    gone: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(bookies, per_key(clients, -1))
+    forces: PerKey[ModelValue, int] = per_key(clients, 0)
     force: PerKey[ModelValue, PerKey[int, Force | None]] = per_key(
-        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.force_numbers, None)
+        clients, per_key(lambda protocol: protocol.force_numbers, None)
     )
-    forced: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
+    forced: PerKey[ModelValue, int] = per_key(clients, 0)
     """Up to which entry an owner knows all to be durable."""
-    done_adding: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.clients, False)
+    done_adding: PerKey[ModelValue, bool] = per_key(clients, False)
     """Whether an owner has lost a connection over which it had sent what it has not forced: it can only close the
     ledger.
     """
-    follower: PerKey[ModelValue, Follower] = per_key(lambda protocol: protocol.followers, Follower)
-    denials: PerKey[ModelValue, frozenset[Denial]] = per_key(lambda protocol: protocol.followers, frozenset())
-    read_up_to: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.followers, 0)
-    misses: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.followers, False)
+    follower: PerKey[ModelValue, Follower] = per_key(followers, Follower)
+    denials: PerKey[ModelValue, frozenset[Denial]] = per_key(followers, frozenset())
+    read_up_to: PerKey[ModelValue, int] = per_key(followers, 0)
+    misses: PerKey[ModelValue, bool] = per_key(followers, False)
     """Whether a reader was answered that there is no entry which it had reason to take for committed."""
     shown: PerKey[ModelValue, PerKey[int, bool]] = per_key(
-        lambda protocol: protocol.bookies,
+        bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
     )
     """Whether a bookie has ever sent an entry to a reader; ``denied``: whether it has said that it has none."""
     denied: PerKey[ModelValue, PerKey[int, bool]] = per_key(
-        lambda protocol: protocol.bookies,
+        bookies,
         per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
     )
     network: Network = network(
