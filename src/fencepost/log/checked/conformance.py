@@ -254,11 +254,8 @@ class LogConformance(Conformance):
         """Infer the changes of the versions that no event has written from the lists that were read before and after:
         ledgers were attached.
         """
-        read = (
-            self.reads[self.first].parameters
-            if self.first
-            else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
-        )
+        nothing = {"length": 0, "trimmed": 0, "sealed": False, "last": None}
+        read = self.reads[self.first].parameters if self.first else nothing
         length: Any = read["length"]
         trimmed, sealed, end = read["trimmed"], read["sealed"], read["last"]
         untraced: list[int] = []
@@ -270,12 +267,8 @@ class LogConformance(Conformance):
                 before = end
             elif update is not None:
                 parameters = update.event.parameters
-                number, trims, ledgers = (
-                    parameters.get("ledger"),
-                    parameters.get("trims", 0),
-                    parameters.get("ledgers", ()),
-                )
-                added = (*ledgers, *([] if number is None else [number]))
+                number, trims = parameters.get("ledger"), parameters.get("trims", 0)
+                added = (*parameters.get("ledgers", ()), *([] if number is None else [number]))
                 sealed = sealed or not (added or trims)
                 length, trimmed, end = length + len(added), trimmed + trims, added[-1] if added else end
             if version not in self.reads:
@@ -561,7 +554,7 @@ class LogConformance(Conformance):
     def _is_done(self, event: Event) -> Iterator[Step]:
         version = event.parameters["version"]
         after = () if event.action == "seal" else (self._is(event, Status.HAS_OPEN_LEDGER),)
-        yield Step(event.action, self._who(event), writes=(CHAIN, version), after=(*after, (("version",), version)))
+        yield _change(event.action, version, self._who(event), after=after)
 
     def _is_refused(self, event: Event) -> Iterator[Step]:
         yield Step(event.action, self._who(event), after=(self._is(event, Status.LOOK_UP_CHAIN),))
@@ -572,13 +565,7 @@ class LogConformance(Conformance):
         if sent.action == "sends_trim":
             yield self._trim(sent, version)
         else:
-            yield Step(
-                "late_update",
-                self._who(sent),
-                receives=("late", by),
-                writes=(CHAIN, version),
-                after=((("version",), version),),
-            )
+            yield _change("late_update", version, self._who(sent), receives=("late", by))
 
     def _trims(self, event: Event) -> Iterator[Step]:
         update, version = self.answers.get(event.place), event.parameters["version"]
@@ -586,7 +573,7 @@ class LogConformance(Conformance):
             yield self._trim(update.event, version)
 
     def _trim(self, sent: Event, version: int) -> Step:
-        return Step("trim", (), (sent.parameters["trims"],), writes=(CHAIN, version), after=((("version",), version),))
+        return _change("trim", version, picks=(sent.parameters["trims"],))
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
@@ -627,18 +614,11 @@ class LogConformance(Conformance):
         update, version = self.answers.get(event.place), event.parameters["version"]
         if update is None:
             raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
-        last = self.numbers[update.event.parameters["last"]]
-        yield Step(event.action, self._who(event), (last,), writes=(CHAIN, version), after=((("version",), version),))
+        yield _change(event.action, version, self._who(event), (self.numbers[update.event.parameters["last"]],))
 
     def _withdraws(self, event: Event) -> Iterator[Step]:
-        version = event.parameters["made"]
-        yield Step(
-            event.action,
-            (),
-            self._some(event.parameters["ledgers"]),
-            writes=(CHAIN, version),
-            after=((("version",), version),),
-        )
+        parameters = event.parameters
+        yield _change(event.action, parameters["made"], picks=self._some(parameters["ledgers"]))
 
     def _deletes_superseded(self, event: Event) -> Iterator[Step]:
         if not self._has_untraced:
@@ -653,10 +633,7 @@ class LogConformance(Conformance):
             receives = ("closed", last, event.place)
         elif last is not None and not self.ledgers[last].is_of_batch:
             receives = ("ended", version)
-        picks = self._some(event.parameters["ledgers"])
-        yield Step(
-            event.action, (), picks, receives=receives, writes=(CHAIN, version), after=((("version",), version),)
-        )
+        yield _change(event.action, version, picks=self._some(event.parameters["ledgers"]), receives=receives)
 
     # -- entries -------------------------------------------------------------------------------------------------------
 
@@ -701,6 +678,14 @@ class LogConformance(Conformance):
             else ()
         )
         yield Step(event.action, self._who(event), picks, sends=sends, after=(confirmed,))
+
+
+def _change(
+    action: str, version: int, parameters: Any = (), picks: Any = (), after: Any = (), receives: Any = None
+) -> Step:
+    """A step by which the list of ledgers comes to have a version."""
+    after = (*after, (("version",), version))
+    return Step(action, parameters, picks, receives=receives, writes=(CHAIN, version), after=after)
 
 
 def _writer(event: Event) -> Writer:
