@@ -10,13 +10,11 @@ from itertools import pairwise
 import msgspec
 
 from fencepost.store.client.store import Store
+from fencepost.store.entries import Runs, runs_of
 from fencepost.store.messages import ListEntries, ListEntriesResponse, ReadEntry, ReadEntryResponse
 from fencepost.store.rules.codes import NEGATIVES, Code
 from fencepost.store.rules.ensembles import fragment_of, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
-
-Runs = tuple[tuple[int, int], ...]
-"""Entries as runs from a first to a last id, ascending and not adjacent."""
 
 PROBED = 240
 """Entries that a bookie that does not list them is asked for at the most, evenly over the ledger."""
@@ -73,17 +71,7 @@ def _filled(held: Sequence[int], probes: Sequence[int], expected: Sequence[int])
         start = bisect_left(expected, entry_id)
         stop = bisect_left(expected, ends[entry_id]) if entry_id in ends else start + 1
         entries += expected[start:stop]
-    return _as_runs(entries)
-
-
-def _as_runs(entries: Sequence[int]) -> Runs:
-    runs: list[tuple[int, int]] = []
-    for entry_id in entries:
-        if runs and runs[-1][1] == entry_id - 1:
-            runs[-1] = (runs[-1][0], entry_id)
-        else:
-            runs.append((entry_id, entry_id))
-    return tuple(runs)
+    return runs_of(entries)
 
 
 def _write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client import given
@@ -41,15 +41,7 @@ TRIES = 100
 """Ids that are tried for a new ledger, at most, when bookies know them already."""
 
 
-class _Handle(Protocol):
-    async def __aenter__(self) -> Any: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
-
-
-H = TypeVar("H", bound=_Handle)
+H = TypeVar("H", bound=AbstractAsyncContextManager[Any])
 
 
 class Opening(Generic[H]):
@@ -297,10 +289,8 @@ class Store:
 
         ledger, key = given.ledger_id(ledger), given.password(password)
         wanted = None if digest is None else _digest(digest)
-        prefetch, prefetch_bytes = (
-            given.whole("prefetch", prefetch, 1),
-            given.whole("prefetch_bytes", prefetch_bytes, 1),
-        )
+        prefetch = given.whole("prefetch", prefetch, 1)
+        prefetch_bytes = given.whole("prefetch_bytes", prefetch_bytes, 1)
         confirmed = given.whole("confirmed", confirmed, NO_ENTRY_YET)
 
         async def opened() -> LedgerReader:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from fencepost.store.protobuf import message_classes
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import NOT_CLOSED, DigestType, LedgerMetadata, LedgerStatus
+from fencepost.store.wire.varint import varint
 
 _HEADER = b"BookieMetadataFormatVersion\t"
 
@@ -61,7 +62,7 @@ def to_bytes(metadata: LedgerMetadata) -> bytes:
         message = _message(metadata)
         message.cToken = metadata.creation_token
         data: bytes = message.SerializeToString()
-        return _HEADER + b"3\n" + _varint(len(data)) + data
+        return _HEADER + b"3\n" + varint(len(data)) + data
     if metadata.format_version == 2:
         text: str = text_format.MessageToString(_message(metadata))
         return _HEADER + b"2\n" + text.encode()
@@ -140,15 +141,6 @@ def _metadata(message: Any, version: int) -> LedgerMetadata:
 
 def _fragments(segments: Any) -> tuple[Fragment, ...]:
     return tuple(Fragment(first, ensemble) for first, ensemble in sorted(segments))
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
 
 
 def _delimited(data: bytes) -> bytes:
