@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any, Protocol
 
@@ -171,7 +171,7 @@ class Connection:
     def send(self, asking: Asking, txn: int, request: Request) -> None:
         """Send a request. Its outcome is reported later, never before this returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up, asking, txn)
+            self.loop.call_soon(self._give_up, asking.unanswered, txn, self.bookie)
             return
         number = next(self.txns)
         frame = encode_request(number, request)
@@ -186,7 +186,7 @@ class Connection:
         """Send adds. The outcome of each is reported later, never before this returns."""
         adds, bookie = send.adds, self.bookie
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up_adds, asking, self._entries_of(send))
+            self.loop.call_soon(self._give_up, asking.adds_answered, bookie, self._entries_of(send), None)
         elif type(adds) is AddRows and not self._pipeline().is_full(len(adds)):
             deadline = self.now() + self.request_timeout
             place = send.place, send.ensemble_size, send.write_quorum
@@ -200,7 +200,7 @@ class Connection:
     def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
         """Ask for entries. The outcome of each is reported later, never before this returns."""
         if self.unanswered_size > self.unanswered_limit or self.is_closed:
-            self.loop.call_soon(self._give_up_reads, asking, entry_ids)
+            self.loop.call_soon(self._give_up, asking.entries_unanswered, self.bookie, entry_ids)
         elif LOOPS.module is None or not asking.by_rows or self._pipeline().is_full(len(entry_ids)):
             for entry_id in entry_ids:
                 self.send(asking, entry_id, ReadEntry(ledger, entry_id))
@@ -247,17 +247,10 @@ class Connection:
         if self.sweeping is None:
             self._sweep_later()
 
-    def _give_up(self, asking: Asking, txn: int) -> None:
+    def _give_up(self, tell: Callable[..., None], *what: Any) -> None:
+        """Tell who asks that there will be no answer."""
         self.client.failed(self.bookie)
-        asking.unanswered(txn, self.bookie)
-
-    def _give_up_adds(self, asking: AskingForAdds, entry_ids: Sequence[int]) -> None:
-        self.client.failed(self.bookie)
-        asking.adds_answered(self.bookie, entry_ids, None)
-
-    def _give_up_reads(self, asking: AskingForReads, entry_ids: Sequence[int]) -> None:
-        self.client.failed(self.bookie)
-        asking.entries_unanswered(self.bookie, entry_ids)
+        tell(*what)
 
     def _flush(self) -> None:
         self.is_flushing = False
