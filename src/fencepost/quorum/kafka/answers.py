@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fencepost.quorum.driver.admin import AGAIN
@@ -105,8 +106,8 @@ class Answers:
             API_VERSIONS.key: self._api_versions,
             DESCRIBE_CLUSTER.key: self._describe_cluster,
             DESCRIBE_QUORUM.key: self._describe_quorum,
-            ADD_RAFT_VOTER.key: self._add_voter,
-            REMOVE_RAFT_VOTER.key: self._remove_voter,
+            ADD_RAFT_VOTER.key: partial(self._answered, self._add),
+            REMOVE_RAFT_VOTER.key: partial(self._answered, self._remove),
         }
 
     async def to(self, request: Request) -> tuple[int, Body]:
@@ -189,22 +190,16 @@ class Answers:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    async def _add_voter(self, request: Request) -> Body:
-        return await self._answered(self._add, request.body)
-
-    async def _remove_voter(self, request: Request) -> Body:
-        return await self._answered(self._remove, request.body)
-
-    async def _answered(self, change: Callable[[Body], Awaitable[None]], body: Body) -> Body:
+    async def _answered(self, change: Callable[[Body], Awaitable[None]], request: Request) -> Body:
         """Make a change, once that is possible: as KIP-853 has it, a change waits for the one before it, for the first
         record of a new leader, and for a new voter to catch up."""
-        patience = min(self.patience, max(0, body.get("TimeoutMs", 1 << 31)) / 1_000)
+        patience = min(self.patience, max(0, request.body.get("TimeoutMs", 1 << 31)) / 1_000)
         clock = asyncio.get_running_loop().time
         end = clock() + patience
         while True:
             try:
                 async with asyncio.timeout_at(end):
-                    await change(body)
+                    await change(request.body)
             except _Refused as refused:
                 if refused.passes and clock() + AGAIN < end:
                     await asyncio.sleep(AGAIN)
