@@ -21,8 +21,7 @@ from fencepost.quorum.identity import Node
 from fencepost.quorum.log import Batch
 from fencepost.quorum.rules import ALL
 from fencepost.quorum.sim.case import Case
-from fencepost.quorum.sim.host import SimHost
-from fencepost.quorum.sim.hosts import Hosts
+from fencepost.quorum.sim.host import Hosts, SimHost
 from fencepost.simulation.schedule import Schedule
 from fencepost.simulation.trace import SimTrace
 from fencepost.world.process import World, WorldLoop
@@ -190,7 +189,7 @@ class Quorum(Hosts):
         self.schedule.at(arrives, arrive)
 
     def ended(self, host: SimHost) -> None:
-        """See :class:`.Environment`."""
+        """See :class:`.Hosts`."""
         self.schedule.after(int(1_000 + 400_000 * self.random() ** 2), self._start, host)
 
     def _start(self, host: SimHost) -> None:
@@ -198,4 +197,4 @@ class Quorum(Hosts):
             host.start()
 
     def acknowledged(self, record: bytes, end_offset: int) -> None:
-        """See :class:`.Environment`."""
+        """See :class:`.Hosts`."""

@@ -12,8 +12,7 @@ from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.messages import AddVoter, RemoveVoter, Response
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case, drawn
-from fencepost.quorum.sim.host import Report, SimHost
-from fencepost.quorum.sim.hosts import Hosts
+from fencepost.quorum.sim.host import Hosts, Report, SimHost
 from fencepost.quorum.sim.judge import Violation
 from fencepost.simulation import seeds
 from fencepost.simulation.disk import CAPACITY
@@ -160,7 +159,7 @@ class Cluster(Hosts):
         self.schedule.after(50_000, self._repair)
 
     def acknowledged(self, record: bytes, end_offset: int) -> None:
-        """See :class:`Environment`."""
+        """See :class:`Hosts`."""
         self.judge.acknowledges(record, end_offset)
         self.happened("client", f"hears that {record.split()[0].decode()} is committed, ahead of {end_offset}")
         if record == self.final:
@@ -262,7 +261,7 @@ class Cluster(Hosts):
             host.crash()
 
     def ended(self, host: SimHost) -> None:
-        """See :class:`Environment`."""
+        """See :class:`Hosts`."""
         self._start_later(host)
 
     def _start_later(self, host: SimHost) -> None:

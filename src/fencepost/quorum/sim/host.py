@@ -20,7 +20,7 @@ from fencepost.quorum.files.election import STATE, read_election
 from fencepost.quorum.files.snapshots import SUFFIX
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, FetchResponse, Request, Vote, VoteResponse
+from fencepost.quorum.messages import AnyRequest, FetchResponse, Request, Response, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
     Append,
     BecameLeader,
@@ -37,6 +37,7 @@ from fencepost.quorum.roles.replica import Replica
 from fencepost.quorum.rules import Error, Protections
 from fencepost.quorum.sim.case import Case
 from fencepost.quorum.sim.judge import Judge, Violation
+from fencepost.quorum.sim.network import SimNetwork
 from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
 from fencepost.simulation.disk import PowerLoss, SimDisk
@@ -58,9 +59,9 @@ Report = Callable[[int, str, str], None]
 """Takes a step of a run: the virtual time in microseconds, where it happens, and what."""
 
 
-class Environment:
-    """The surroundings of the hosts of a run: the case, the time, the judge, and who hears of its steps.
-    :class:`fencepost.quorum.sim.cluster.Cluster` carries messages and hears of records that are committed.
+class Hosts:
+    """The surroundings of the hosts of a run, which talk to each other: the case, the time, the judge, and who hears of
+    its steps. A subclass hears of records that are committed.
     """
 
     def __init__(
@@ -81,6 +82,9 @@ class Environment:
         self.slow_syncs = case.slow_syncs
         self.endpoints = tuple(f"h{number}:1" for number in range(1, case.hosts + 1))
         self._directories = 0
+        self.random = Random(f"{case.seed} cluster").random
+        self.network = SimNetwork(self.schedule, Random(f"{case.seed} network"), case.loss, case.slow_messages)
+        self.by_endpoint: dict[str, SimHost] = {}
 
     def new_directory(self) -> str:
         """The id of a directory that there was never before."""
@@ -92,10 +96,6 @@ class Environment:
         if self.report is not None:
             self.report(self.schedule.now, where, what)
 
-    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
-        """Send a request from a host to another, which answers it or not."""
-        raise NotImplementedError
-
     def acknowledged(self, record: bytes, end_offset: int) -> None:
         """A client hears that its record is committed."""
         raise NotImplementedError
@@ -103,6 +103,35 @@ class Environment:
     def ended(self, host: SimHost) -> None:
         """The process of a host is gone."""
         raise NotImplementedError
+
+    def join(self, voters: Sequence[SimHost]) -> None:
+        """Some hosts are the voters of the beginning."""
+        beginning = Snapshot(OffsetAndEpoch(0, 0), VoterSet.of(Node(host.key, host.endpoint) for host in voters))
+        for host in voters:
+            host.join(beginning)
+
+    def may_change(self, host: SimHost, request: Any) -> bool:
+        """Whether a request of an administrator may come to a host."""
+        return True
+
+    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
+        """Send a request from a host to another, which answers it or not."""
+        dest, loop, node = self.by_endpoint[endpoint], source.loop, source.node
+
+        def answered(response: Any) -> None:
+            loop.does(node.answered, response)
+
+        def reply(response: Response) -> None:
+            self.network.response(dest.endpoint, source.endpoint, response, answered)
+
+        def arrive(arrived: Any) -> None:
+            if dest.alive and self.may_change(dest, arrived):
+                dest.asked(arrived, reply)
+            elif not dest.alive and not loop.has_ended:
+                source.unreachable(endpoint)
+
+        if not self.network.request(source.endpoint, endpoint, request, arrive) and self.random() < 0.5:
+            source.unreachable(endpoint)
 
 
 class HostLoop(SimLoop):
@@ -307,7 +336,7 @@ class SimHost:
     loop: SimLoop
     node: SimNode
 
-    def __init__(self, environment: Environment, host_id: int, rate: float) -> None:
+    def __init__(self, environment: Hosts, host_id: int, rate: float) -> None:
         self.environment = environment
         self.host_id = host_id
         self.endpoint = f"h{host_id}:1"
