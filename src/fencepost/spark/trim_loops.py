@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.compiler.native import njit
+from fencepost.compiler.native import inner, njit
+
+
+@inner
+def any_of(numbers, begin, end, words):
+    """Whether some of the states with these numbers, from a place on up to another, is in a set."""
+    for i in range(begin, end):
+        number = np.int64(numbers[i])
+        if words[number >> 6] >> np.uint64(number & 63) & np.uint64(1) != 0:
+            return True
+    return False
 
 
 @njit
@@ -14,15 +24,7 @@ def trim_rows(rows, starts, others, first, alive):
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
-        if alive[n >> 6] & bit == 0:
-            continue
-        found = False
-        for i in range(starts[k], starts[k + 1]):
-            other = np.int64(others[i])
-            if alive[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
-                found = True
-                break
-        if not found:
+        if alive[n >> 6] & bit != 0 and not any_of(others, starts[k], starts[k + 1], alive):
             alive[n >> 6] &= ~bit
             removed += 1
     return removed
@@ -37,14 +39,9 @@ def grow_rows(rows, starts, others, first, within, grown):
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
-        if within[n >> 6] & bit == 0 or grown[n >> 6] & bit != 0:
-            continue
-        for i in range(starts[k], starts[k + 1]):
-            other = np.int64(others[i])
-            if grown[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
-                grown[n >> 6] |= bit
-                added += 1
-                break
+        if within[n >> 6] & ~grown[n >> 6] & bit != 0 and any_of(others, starts[k], starts[k + 1], grown):
+            grown[n >> 6] |= bit
+            added += 1
     return added
 
 
@@ -54,9 +51,5 @@ def one_step(rows, starts, others, first, within, before, after):
     for k in range(rows.size):
         n = first + np.int64(rows[k])
         bit = np.uint64(1) << np.uint64(n & 63)
-        if within[n >> 6] & bit != 0:
-            for i in range(starts[k], starts[k + 1]):
-                other = np.int64(others[i])
-                if before[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
-                    after[n >> 6] |= bit
-                    break
+        if within[n >> 6] & bit != 0 and any_of(others, starts[k], starts[k + 1], before):
+            after[n >> 6] |= bit
