@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.storage import Storage, reason
-from fencepost.store.cluster.identity import Identity, is_alive
+from fencepost.store.cluster.identity import Identity
 from fencepost.store.cluster.ports import HOST, free_ports, is_free
 
 FILE = "cluster.json"
@@ -50,10 +50,6 @@ class Plan(msgspec.Struct):
     def port(self, name: str) -> int:
         """The port of a part."""
         return self.metadata_port if name == METADATA else self.bookie_ports[int(name) - 1]
-
-    def leftovers(self) -> list[Identity]:
-        """Processes of a cluster that nobody runs any more which have not ended yet."""
-        return [process for process in self.processes.values() if is_alive(process)]
 
 
 def read(directory: Path) -> Plan | None:

@@ -122,7 +122,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start everything, and wait until all of it serves. Raises SystemFailure if a part ends before it serves."""
-        for process in self.plan.leftovers():
+        for process in self.plan.processes.values():
             kill(process)
             while is_alive(process):
                 await asyncio.sleep(LEFTOVER_TAKES)

@@ -410,9 +410,6 @@ class _Side(asyncio.Protocol):
             self._held.clear()
         self._pass_on(data, False)
 
-    def eof_received(self) -> bool:
-        return False
-
     def connection_lost(self, error: Exception | None) -> None:
         if self.link.is_over:
             return
