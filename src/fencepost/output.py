@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -171,16 +171,20 @@ def write_json(path: str, document: Mapping[str, Any]) -> None:
     """Write the file of the option ``--json``."""
     from fencepost.trace.json import dumps  # few commands need it
 
-    write_lines("json", path, iter([dumps(document, indent=2), "\n"]))
+    write_lines("json", path, [dumps(document, indent=2), "\n"])
 
 
-def write_lines(option: str, path: str, lines: Iterator[str]) -> None:
+def write_lines(option: str, path: str, lines: Iterable[str]) -> None:
+    """Write the file of an option, or to standard output."""
     if path == "-":
         for line in lines:
             put(line)
         return
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(lines)
     except OSError as error:
+        if not is_device(path):
+            with contextlib.suppress(OSError):
+                os.remove(path)  # half a file is worse than none
         raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error

@@ -19,6 +19,15 @@ def must_be(path: str | Path) -> None:
     _check(os.stat(path), path)
 
 
+def stamp(path: str | Path) -> tuple[int, ...]:
+    """Numbers that change when a file is replaced or written to, the last of them its mode; none if it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+
+
 def _opened(path: str, flags: int) -> int:
     file = os.open(path, flags | os.O_NONBLOCK)  # which changes nothing for a regular file
     try:

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost import tasks
+from fencepost import regular, tasks
 from fencepost.errors import OptionError
 
 HANDSHAKE = 10.0
@@ -77,14 +77,7 @@ class Tls:
         return self._context
 
     def _look(self) -> list[tuple[int, ...]]:
-        found: list[tuple[int, ...]] = []
-        for file in msgspec.structs.astuple(self.files):
-            try:
-                stat = os.stat(file)
-                found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-            except OSError:
-                found.append(())
-        return found
+        return [regular.stamp(file)[:3] for file in msgspec.structs.astuple(self.files)]
 
     def _make(self) -> ssl.SSLContext:
         files = self.files

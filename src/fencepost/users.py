@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from fencepost import sasl
+from fencepost import regular, sasl
 from fencepost.errors import OptionError
 
 REALM = "fencepost"
@@ -39,12 +39,12 @@ class Users:
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
-        self._stamp = self._look()
+        self._stamp = regular.stamp(path)
         self._secrets = _secrets(path)
 
     def secret_of(self, user: str) -> bytes | None:
         """The secret of a user, see :func:`fencepost.sasl.secret`; None for a stranger."""
-        stamp = self._look()
+        stamp = regular.stamp(self.path)
         if stamp != self._stamp or not stamp:
             self._stamp = stamp
             try:
@@ -53,13 +53,6 @@ class Users:
                 self._secrets = {}
                 _log.error("nobody can authenticate: %s", error)
         return self._secrets.get(user)
-
-    def _look(self) -> tuple[int, ...]:
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return ()
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 class Credentials(NamedTuple):

@@ -6,14 +6,14 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.commandline import COUNTER, RAISING, Ran, environment
 
-from fencepost import SystemFailure, check
+from fencepost import SystemFailure, check, output
 
 Run = Callable[..., Ran]
 
@@ -272,6 +272,17 @@ def test_a_file_that_fails_half_way_is_not_left_behind(
     assert ran.out.startswith("VIOLATED")
     assert not (tmp_path / "r.json").exists()
     assert (tmp_path / "r.itf").exists()
+
+
+def test_half_of_a_file_is_not_left(tmp_path: Path) -> None:
+    def rows() -> Iterator[str]:
+        yield "half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "rows.csv"
+    with pytest.raises(SystemFailure, match=r"--csv .*rows\.csv could not be written: No space left on device"):
+        output.write_lines("csv", str(path), rows())
+    assert not path.exists()
 
 
 def test_a_report_that_fails_loses_nothing_else(here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

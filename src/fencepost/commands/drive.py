@@ -69,11 +69,8 @@ def run(given: argparse.Namespace) -> int:
     if given.sequence is not None and trace is not None:
         from fencepost.report.sequence import sequence
 
-        output.write_lines(
-            "sequence",
-            given.sequence,
-            iter([sequence(trace, "; ".join(line.strip() for line in report.difference(driven.found[0])))]),
-        )
+        differs = "; ".join(line.strip() for line in report.difference(driven.found[0]))
+        output.write_lines("sequence", given.sequence, [sequence(trace, differs)])
     story = report.story(space, driven, trace, seconds, given.without, output.width())
     output.show(given, story, report.data(space, driven, trace, seconds, given.without))
     complain_if_not_complete(space)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import errors, loading, output
 from fencepost.arguments import option
-from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.errors import OptionError, ProtocolRaised
 from fencepost.spec.declarations import NO_VERDICT
 from fencepost.spec.protocol import Protocol, declarations_of, unknown_name
 
@@ -159,14 +158,7 @@ class Results:
             if not self.json_alone:
                 output.say(f"\nThere is no counterexample, so --{option} {path} was not written.")
             return
-        try:
-            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except OSError as error:
-            if not output.is_device(path):
-                with contextlib.suppress(OSError):
-                    os.remove(path)  # half a file is worse than none
-            raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
+        output.write_lines(option, path, [text])
         if option == "html" and not self.json_alone:
             output.say(f"\nThe whole story as a page: {path}")
 

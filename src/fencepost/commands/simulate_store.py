@@ -117,5 +117,5 @@ def _replay(given: argparse.Namespace, campaign: Campaign) -> int:
     for name, draw in (("sequence", report.sequence), ("html", report.html)):
         path = getattr(given, name)
         if path is not None:
-            output.write_lines(name, path, iter([draw(outcome, story)]))
+            output.write_lines(name, path, [draw(outcome, story)])
     return errors.HOLDS if outcome.violation is None else errors.SAFETY_VIOLATED

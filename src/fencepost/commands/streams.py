@@ -12,13 +12,15 @@ import struct
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fencepost import output
 from fencepost.arguments import option
 from fencepost.errors import FencepostError, OptionError, SystemFailure
+from fencepost.log.reader import LogEntry
 from fencepost.progress import Entries
 from fencepost.store.client.appender import Appender, Place, Several
+from fencepost.store.client.reading import LedgerEntry
 from fencepost.store.errors import StoreError
 
 LINES, PREFIXED = "lines", "length-prefixed"
@@ -43,16 +45,7 @@ def format_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Entry(Protocol):
-    """An entry of a ledger or of a log."""
-
-    @property
-    def data(self) -> bytes:
-        """The bytes that were appended."""
-        ...
-
-
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", LedgerEntry, LogEntry)
 
 
 def shown_as(given: argparse.Namespace, as_json: Callable[[E], bytes]) -> Callable[[E], bytes]:

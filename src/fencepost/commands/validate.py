@@ -314,7 +314,7 @@ def _tell(
         output.write_json(given.json, document)
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if given.sequence is not None and drawn is not None:
-        output.write_lines("sequence", given.sequence, iter([drawn]))
+        output.write_lines("sequence", given.sequence, [drawn])
     if given.json != "-":
         if given.follow and outcomes:
             output.say("")
