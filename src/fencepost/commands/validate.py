@@ -7,7 +7,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +16,7 @@ from fencepost import arguments, errors, extras, output, tracing
 from fencepost.arguments import option
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Explain, Observer, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, RAISED, REJECTED, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
@@ -38,9 +38,6 @@ _LIMITS = Limits()
 
 Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
 """The coverage of the protocol by traces, and that of a state space."""
-
-Report = Callable[[int, int, int], None]
-"""Takes how many traces are done, with how many steps, of how many."""
 
 
 # -- what is typed ----------------------------------------------------------------------------------------------------
@@ -191,12 +188,17 @@ def _here(
 
     collect_rarely()
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects, conformance.subjects)
-    explain = explaining(given.last, output.width())
-    coverage = Coverage()
+    validator, explain, coverage = Validator(conformance), explaining(given.last, output.width()), Coverage()
     on_verdict = coverage.add if given.coverage else None
+    found: list[Outcome] = []
+    steps, names = 0, traces.names()
     with TracesLine(sys.stderr) as line:
-        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, on_verdict, line.report)
-    return outcomes, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
+        for run, subject in names:
+            events = partial(traces.events, (run, subject))
+            found.append(judged(validator, run, subject, events, given.shuffle, explain, on_verdict))
+            steps += found[-1].steps
+            line.report(len(found), steps, len(names))
+    return found, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
 
 
 def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace) -> SpaceCoverage:
@@ -207,25 +209,6 @@ def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace)
         if subject:
             within.follow(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
     return in_space(space, within.visited)
-
-
-def _judged(
-    traces: Traces,
-    validator: Validator,
-    shuffle: int | None,
-    explain: Explain,
-    on_verdict: Observer | None,
-    report: Report,
-) -> list[Outcome]:
-    names = traces.names()
-    found, steps = [], 0
-    for run, subject in names:
-        events = partial(traces.events, (run, subject))
-        outcome = judged(validator, run, subject, events, shuffle, explain, on_verdict)
-        found.append(outcome)
-        steps += outcome.steps
-        report(len(found), steps, len(names))
-    return found
 
 
 def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:

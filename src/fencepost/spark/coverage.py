@@ -7,7 +7,7 @@ taken, up to a number. So the table may be larger than any memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +244,20 @@ def in_space(
                 break
             reached = reached.union(beyond)
             frontier, distance = _broadcast_if_small(beyond, count), distance + 1
-        return _coverage(space, counts, levels, actions, nearest(found, most))
+        edges = space.manifest.edges
+        return SpaceCoverage(
+            str(space.directory),
+            space.title,
+            counts["traces"] or 0,
+            counts["fitting"] or 0,
+            sum(level.states for level in levels),
+            sum(level.visited for level in levels),
+            edges,
+            sum(action.taken for action in actions) if edges is not None else 0,
+            levels,
+            actions,
+            nearest(found, most),
+        )
     finally:
         for frame in frames:
             frame.unpersist()
@@ -255,26 +268,3 @@ def _broadcast_if_small(frame: Any, rows: int) -> Any:
     from pyspark.sql import functions as f
 
     return f.broadcast(frame) if rows <= SMALL else frame
-
-
-def _coverage(
-    space: StateSpace,
-    counts: Mapping[str, Any],
-    levels: list[LevelVisits],
-    actions: list[ActionVisits],
-    never: list[Unvisited],
-) -> SpaceCoverage:
-    edges = space.manifest.edges
-    return SpaceCoverage(
-        str(space.directory),
-        space.title,
-        counts["traces"] or 0,
-        counts["fitting"] or 0,
-        sum(level.states for level in levels),
-        sum(level.visited for level in levels),
-        edges,
-        sum(action.taken for action in actions) if edges is not None else 0,
-        levels,
-        actions,
-        never,
-    )
