@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 import signal
 from collections.abc import Callable, Mapping
@@ -23,8 +22,6 @@ from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.kafka.listener import KafkaListener
 from fencepost.store.disk.files import Lock, OsFiles
 from fencepost.tracing import TraceWriter
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -336,7 +336,6 @@ AS_CHAINING: Mapping[str, Any] = {
 }
 """The variables of `ledger-chaining` in a state of `log`. Its list has the ledgers that were trimmed, too."""
 
-ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
 BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}
 
 

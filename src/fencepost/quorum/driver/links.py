@@ -10,7 +10,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, cast
 
 from fencepost.errors import SystemFailure
@@ -333,6 +333,7 @@ class _Outgoing(_Link):
         self.links.handler.disconnected(self.endpoint)
 
 
+@dataclass(eq=False)
 class Links:
     """All connections of a process.
 
@@ -344,26 +345,17 @@ class Links:
     each voter. Nobody keeps those of another kind out.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        hello: Callable[[], tuple[str | None, ReplicaKey | None]],
-        *,
-        max_frame: int = 32 << 20,
-        max_waiting: int = 64 << 20,
-        connect_timeout: float = 1.0,
-        first_frame: float = FIRST_FRAME,
-        user_timeout: int = 2_000,
-        tls: PeerTls | None = None,
-    ) -> None:
-        self.handler = handler
-        self.hello = hello
-        self.tls = tls
-        self.max_frame = max_frame
-        self.max_waiting = max_waiting
-        self.connect_timeout = connect_timeout
-        self.first_frame = first_frame
-        self.user_timeout = user_timeout
+    handler: Handler
+    hello: Callable[[], tuple[str | None, ReplicaKey | None]]
+    _: KW_ONLY
+    max_frame: int = 32 << 20
+    max_waiting: int = 64 << 20
+    connect_timeout: float = 1.0
+    first_frame: float = FIRST_FRAME
+    user_timeout: int = 2_000
+    tls: PeerTls | None = None
+
+    def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.outgoing: dict[str, _Outgoing] = {}
         self.strangers: Places[_Incoming] = Places(MAX_STRANGERS, _Incoming.give_way)

@@ -19,6 +19,7 @@ import struct
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 import msgspec
@@ -58,19 +59,16 @@ class Held:
         self.place = place
 
 
+@dataclass(slots=True)
 class _Write:
-    """A change of the log that is not durable yet: a batch, or the place at which the log goes on."""
+    """A change of the log that is not durable yet: a batch, or the place at which the log goes on. ``anew``: nothing
+    ahead of that place is left.
+    """
 
-    __slots__ = ("anew", "begin", "held", "record")
-
-    def __init__(
-        self, record: bytes, held: Held | None = None, begin: OffsetAndEpoch | None = None, anew: bool = False
-    ) -> None:
-        self.record = record
-        self.held = held
-        self.begin = begin
-        self.anew = anew
-        """Whether nothing ahead of that place is left."""
+    record: bytes
+    held: Held | None = None
+    begin: OffsetAndEpoch | None = None
+    anew: bool = False
 
 
 class ReplicatedLog:

@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,29 +59,22 @@ class Copied:
     lacking: int = 0
 
 
+@dataclass
 class Copier:
     """Copies entries of one ledger, with its digests and from its write sets, at a pace. ``gone``: bookies that are
     asked last."""
 
-    def __init__(
-        self,
-        store: Store,
-        ledger: int,
-        metadata: LedgerMetadata,
-        pace: Pace,
-        copied: Copied,
-        *,
-        gone: Collection[str] = (),
-        at_once: int = AT_ONCE,
-    ) -> None:
-        self.store = store
-        self.ledger = ledger
-        self.metadata = metadata
-        self.pace = pace
-        self.copied = copied
-        self.gone = gone
-        self.at_once = at_once
-        self._digests = Digests(metadata.digest_type, metadata.password or b"")
+    store: Store
+    ledger: int
+    metadata: LedgerMetadata
+    pace: Pace
+    copied: Copied
+    _: KW_ONLY
+    gone: Collection[str] = ()
+    at_once: int = AT_ONCE
+
+    def __post_init__(self) -> None:
+        self._digests = Digests(self.metadata.digest_type, self.metadata.password or b"")
 
     async def copy(
         self, entries: NDArray[np.int64], without: str, put: Callable[[int, int, bytes], Awaitable[object]]
