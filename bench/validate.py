@@ -138,7 +138,7 @@ def in_one_process(files: list[Path]) -> None:
         events = {name: traces.events(name) for name in traces.names()}
     count = sum(map(len, events.values()))
     line(f"reading {len(events):,} traces", timed.told(count))
-    validator = Validator(registry.shipped("store"), keep_path=False)
+    validator = Validator(registry.shipped("store"))
     for what in ("one process, traces that are new to it", "one process, traces that it knows"):
         with Timed() as timed:
             for (run, subject), some in events.items():
@@ -223,7 +223,7 @@ def most_memory() -> float:
 
 def follow_long(path: Path) -> None:
     """Validate one trace, and tell its time and its memory: what the process has more than at its beginning."""
-    validator = Validator(registry.shipped("store"), keep_path=False)
+    validator = Validator(registry.shipped("store"))
     before = most_memory()
     with Timed() as timed:
         traces = Traces(tracing.read(path))

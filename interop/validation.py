@@ -13,7 +13,7 @@ from fencepost.conform.validate import Validator
 
 def verdicts(folder: Path) -> dict[int, Outcome]:
     """The verdict on each ledger of a recording."""
-    traces, validator = Traces(tracing.read([str(folder)])), Validator(registry.shipped("store"), keep_path=False)
+    traces, validator = Traces(tracing.read([str(folder)])), Validator(registry.shipped("store"))
     return {
         int(subject): judged(validator, run, subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
         for run, subject in traces.names()

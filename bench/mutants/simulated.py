@@ -53,7 +53,7 @@ def validate(subject: Subject, events: list[Any]) -> str:
     from fencepost.conform.validate import Validator
 
     module, name = CONFORMANCES[subject.simulator]
-    validator = Validator(getattr(import_module(module), name), keep_path=False)
+    validator = Validator(getattr(import_module(module), name))
     each = sorted((Event(*event) for event in events), key=lambda event: (event.node, event.incarnation, event.seq))
     for about in {event.subject for event in each} - {None}:
         # What is about no subject is about all: a connection, a start.

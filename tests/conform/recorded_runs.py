@@ -29,7 +29,7 @@ from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import LENGTH_SIZE
 
 LEDGER = "7"
-VALIDATOR = Validator(RecordedConformance, keep_path=False)
+VALIDATOR = Validator(RecordedConformance)
 
 
 class Recording:

@@ -138,7 +138,7 @@ def test_every_event_of_the_ledger_is_a_step_but_for_those_that_are_known() -> N
                 constants = dict(conformance.constants())
             except NotCovered:
                 continue
-            conformance.bind(VALIDATOR.follower(constants).protocol)
+            conformance.bind(VALIDATOR.follower(constants, StoreConformance).protocol)
             for event in events:
                 if event.subject is None:
                     continue

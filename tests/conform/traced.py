@@ -19,7 +19,7 @@ from fencepost.store.sim.workload import simulate
 
 LEDGER = "7"
 
-VALIDATOR = Validator(StoreConformance, keep_path=False)
+VALIDATOR = Validator(StoreConformance)
 """One for all: what it has learnt of one trace serves the next."""
 
 

@@ -44,7 +44,7 @@ def is_a_behaviour(folder: Path) -> None:
     """What was traced of the log is a behaviour of its protocol."""
     traces = Traces(read(folder), kind=LogConformance.subjects)
     (name,) = traces.names()
-    verdict = Validator(LogConformance, keep_path=False).validate(name[1], traces.events(name))
+    verdict = Validator(LogConformance).validate(name[1], traces.events(name))
     assert verdict.accepted, (verdict.problem, [f"{each.event}: {each.why}" for each in verdict.refusals])
 
 

@@ -179,7 +179,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order(
     run(tmp_path, test)
     traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects)
     (name,) = traces.names()
-    verdict = Validator(LogConformance, keep_path=False).validate(name[1], traces.events(name))
+    verdict = Validator(LogConformance).validate(name[1], traces.events(name))
     assert verdict.accepted and verdict.steps > 0, verdict.problem or verdict.refusals
 
 

@@ -21,7 +21,7 @@ from fencepost.log.sim.environment import LOG, Broken
 from fencepost.log.sim.world import World
 from fencepost.simulation.trace import SimTrace
 
-VALIDATOR = Validator(LogConformance, keep_path=False)
+VALIDATOR = Validator(LogConformance)
 SEEDS = 150
 
 FAULTS: list[tuple[str, int, str, str]] = [

@@ -27,7 +27,7 @@ from fencepost.quorum.sim.cluster import Cluster, simulate
 from fencepost.quorum.sim.host import TRACED_AS
 from fencepost.simulation.trace import SimTrace
 
-VALIDATOR = Validator(QuorumConformance, keep_path=False)
+VALIDATOR = Validator(QuorumConformance)
 SEEDS = (*range(1, 9), 20)
 
 PROTECTIONS: list[tuple[str, int, str, str]] = [

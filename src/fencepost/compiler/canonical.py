@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost.compiler.arrays import Array
+from fencepost.compiler.encoding import MAX_SLOTS
 from fencepost.compiler.instructions import load
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.native import field, inner, mixed, njit
@@ -56,9 +57,9 @@ class Scratch(NamedTuple):
     row: Array
 
 
-def scratch(slots: int = 1 << 16) -> Scratch:
+def scratch() -> Scratch:
     """Room to label states in."""
-    members = MOST_MEMBERS + 2
+    slots, members = MAX_SLOTS + 2, MOST_MEMBERS + 2
     return Scratch(
         most=np.array([labelling.MOST_LABELLINGS]),
         colours=np.zeros((REST + 2 * members, members), np.int64),

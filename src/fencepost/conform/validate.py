@@ -32,7 +32,7 @@ class Verdict:
 
     ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none
     of it can; ``problem``: why the trace could not be followed at all, which says nothing about the system if it is not
-    ``covered`` by the conformance. ``path``: the steps that were taken, by number, if it was asked for. ``follower``:
+    ``covered`` by the conformance. ``path``: the steps that were taken. ``follower``:
     who has followed it, ``refused``: how often an action was refused at a line, for the time being or for good;
     ``names``: what the model values stand for, as far as the trace got there.
     """
@@ -70,26 +70,21 @@ class Validator:
     ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
     """
 
-    def __init__(
-        self, conformance: type[Conformance], keep_path: bool = True, follower: Follower | None = None
-    ) -> None:
+    def __init__(self, conformance: type[Conformance], follower: Follower | None = None) -> None:
         self.conformance = conformance
-        self.keep_path = keep_path
         self.most_learnt = MOST_LEARNT
         self._fixed = follower
         self.followers: dict[tuple[Any, ...], Follower] = {}
         """By protocol and constants; that which was asked for last is the last."""
 
-    def follower(self, constants: dict[str, Any], conformance: type[Conformance] | None = None) -> Follower:
-        """The protocol of a conformance, by default of this one, with some constants; or the one with those that were
-        given.
-        """
+    def follower(self, constants: dict[str, Any], conformance: type[Conformance]) -> Follower:
+        """The protocol of a conformance with some constants; or the one with those that were given."""
         if self._fixed is not None:
             return self._fixed
         learnt = sum(follower.evaluations for follower in self.followers.values())
         while learnt > self.most_learnt:
             learnt -= self.followers.pop(next(iter(self.followers))).evaluations
-        made = (conformance or self.conformance).protocol
+        made = conformance.protocol
         key = (made, encode(freeze(tuple(sorted(constants.items())))))
         follower = self.followers.pop(key, None)
         if follower is None:
@@ -135,7 +130,7 @@ class Validator:
                 f" {circular}"
             )
             return verdict
-        _Walk(follower, steps, sources, order, verdict, self.keep_path).run(shuffle)
+        _Walk(follower, steps, sources, order, verdict).run(shuffle)
         return verdict
 
 
@@ -148,7 +143,6 @@ class _Walk:
     sources: Sequence[Event]
     order: PartialOrder
     verdict: Verdict
-    keep_path: bool
 
     def __post_init__(self) -> None:
         self.row = self.follower.initial()
@@ -209,8 +203,7 @@ class _Walk:
             self.follower.apply(self.row, tuple(before))
             return False
         self.verdict.taken += 1
-        if self.keep_path:
-            self.verdict.path.append((self.sources[number], step, taken))
+        self.verdict.path.append((self.sources[number], step, taken))
         return True
 
     def _differs(self, step: Step, taken: Taken) -> str:

@@ -201,15 +201,12 @@ class Workspace:
 
     # -- laying states out --------------------------------------------------------------------------------------------
 
-    def place_initial(self) -> list[int]:
+    def place_initial(self) -> None:
         """Lay out the initial states, parked, in the level being built; judge them by what is refined."""
-        positions = []
         for state in self.search.initial_states():
             position = self._place(state)
             if position is not None:
-                positions.append(position)
                 self._judge_initial(state, position)
-        return positions
 
     def number_initial(self) -> None:
         """Number the initial states as :meth:`place_initial` does, for paths that begin with them."""
@@ -224,19 +221,11 @@ class Workspace:
         self.fit()
         low, high, images = self._identify(state)
         t = int(kernel.owner(np.uint64(low), self.workers))
-        work, counts = self.work[t], self.work[t].counts
-        if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
+        if not kernel.insert(self.work[t].table, self.work[t].counts, np.uint64(low), np.uint64(high), self.wide):
             return None
-        position = t * self.region + int(counts[encoding.COUNT])
-        self.new.cells[position, : self.tables.layout.words] = self.tables.rows([state.ids])[0]
-        self.new.fp[position], self.new.fp_high[position] = low, high
-        if images is not None:
-            self._keep_images(slice(position, position + 1), images)
+        lows, highs = np.array([[low], [high]], np.uint64)
+        position = int(self.lay_out(lows, highs, self.tables.rows([state.ids]), images)[0])
         self.new.ref[position] = encoding.pack_reference(len(self.starts), encoding.INITIAL)
-        self.new.meta[position] = encoding.PARKED
-        work.parked[counts[encoding.PARKS]] = position
-        counts[encoding.COUNT] += 1
-        counts[encoding.PARKS] += 1
         self.starts.append(state)
         return position
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fencepost.liveness.lasso import fair_violation
+from fencepost.liveness.lasso import Choice, Row, fair_violation
 from fencepost.spec.values import Value
 from fencepost.step import FairnessCondition, Outcome, Root, Stepper
 
-Row = tuple[int, ...]
 Wanted = tuple[Root, tuple[Value, ...]]
 """A step to be taken: its root, and what it chooses."""
-Path = Sequence[tuple[int, tuple[int, ...]]]
+Path = Sequence[Choice]
 
 MOST_CALLS = 20_000
 """Calls of the author's Python that shortening may take: a second or two."""
@@ -109,10 +108,10 @@ class _Shortening(_Walker):
                 size //= 2
         return best
 
-    def replay(self, wanted: Sequence[Wanted]) -> list[tuple[Wanted, tuple[int, tuple[int, ...]]]] | None:
+    def replay(self, wanted: Sequence[Wanted]) -> list[tuple[Wanted, Choice]] | None:
         """Take those of the steps that can be taken, until something is wrong; None if nothing is."""
         row = self.initial
-        taken: list[tuple[Wanted, tuple[int, tuple[int, ...]]]] = []
+        taken: list[tuple[Wanted, Choice]] = []
         for root, labels in wanted:
             step = self.step(root, labels, row)
             if step is None:
@@ -173,9 +172,7 @@ class _LassoShortening(_Walker):
             for at in range(len(places) - size, -1, -max(1, size // 2)):
                 yield set(places[at : at + size])
 
-    def turned(
-        self, wanted: list[Wanted], loop: int, at: int
-    ) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+    def turned(self, wanted: list[Wanted], loop: int, at: int) -> tuple[list[Wanted], list[Choice], int] | None:
         """The lasso that comes into the loop at its state number ``at`` already, and goes round it from there."""
         rows = self.rows(wanted)
         if at >= loop or rows[at] not in rows[loop:]:
@@ -191,15 +188,13 @@ class _LassoShortening(_Walker):
             rows.append(step[1])
         return rows
 
-    def replay(
-        self, wanted: Sequence[Wanted], loop: int
-    ) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+    def replay(self, wanted: Sequence[Wanted], loop: int) -> tuple[list[Wanted], list[Choice], int] | None:
         """Take those of the steps that can be taken: as they are wanted, as a path, and where the loop begins; None
         unless they violate the property.
         """
         rows, begins = [self.initial], 0
         taken: list[Wanted] = []
-        links: list[tuple[int, tuple[int, ...]]] = []
+        links: list[Choice] = []
         for place, (root, labels) in enumerate(wanted):
             begins = len(taken) if place <= loop else begins
             step = self.step(root, labels, rows[-1])
