@@ -22,10 +22,16 @@ WRONG_OPTIONS = 151
 NOT_COMPLETE = 152
 SYSTEM_FAILED = 153
 
+READ_OTHERWISE = (
+    "read the state in another order the second time: it depends on something besides its state (run with {checking} to"
+    " find out what)"
+)
 NOT_REPLAYED = (
     "can not be replayed: the protocol reads something besides its state (run again with {checking} to find out what)"
 )
-"""The end of a sentence about a behaviour that an engine has found; the option that it names is ``checking``."""
+"""The ends of a sentence about an action or a property, and of one about a behaviour that an engine has found. The
+option that they name is ``checking``.
+"""
 
 
 _spelling: Callable[[str], str] = str

@@ -17,7 +17,7 @@ from fencepost.compiler.arrays import Array, Compiled, Entries, Growing
 from fencepost.compiler.layout import Layout, packed
 from fencepost.compiler.memory import reserve
 from fencepost.compiler.programs import Programs
-from fencepost.errors import SystemFailure
+from fencepost.errors import READ_OTHERWISE, SystemFailure
 from fencepost.liveness.graph import mask
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
 from fencepost.step.roots import MAPPING
@@ -234,11 +234,7 @@ class Tables:
                 return
             first = encoding.fork_test(len(branch.branches)) if isinstance(branch, Fork) else branch.slot
             if held > 0 and pool[held] != first:
-                raise SystemFailure(
-                    f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
-                    "something besides its state (run with {checking} to find out what)",
-                    "checking",
-                )
+                raise SystemFailure(f"{self.stepper.roots[root].title} {READ_OTHERWISE}", "checking")
             if isinstance(branch, Fork):
                 self.forks.add(root)
                 if held <= 0:

@@ -18,7 +18,7 @@ from fencepost.engines.interface import Exploration
 from fencepost.engines.options import SearchOptions
 from fencepost.engines.reference import Expanded, Link, Reference, Row
 from fencepost.engines.search import Search
-from fencepost.errors import SystemFailure
+from fencepost.errors import READ_OTHERWISE, SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
 from fencepost.step.roots import MAPPING
 from fencepost.step.slots import CHANGE, reads_after, slot_of_step
@@ -149,11 +149,7 @@ class Interpreted(Reference):
         at = self.tries.setdefault(root.index, (reads[0][0], {}))
         for i, (slot, value) in enumerate(reads):
             if not isinstance(at, tuple) or at[0] != slot:
-                raise SystemFailure(
-                    f"{root.title} read the state in another order the second time: it depends on something besides its"
-                    " state (run with {checking} to find out what)",
-                    "checking",
-                )
+                raise SystemFailure(f"{root.title} {READ_OTHERWISE}", "checking")
             last = i + 1 == len(reads)
             at = at[1].setdefault(value, evaluation if last else (reads[i + 1][0], {}))
 

@@ -25,38 +25,33 @@ def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
     return value
 
 
+def _parts(value: Value) -> Iterator[Value]:
+    """The values that a value is made of."""
+    if isinstance(value, (tuple, frozenset)):
+        yield from value
+    elif isinstance(value, Record):
+        yield from (getattr(value, name) for name in value._fields)
+    elif isinstance(value, Map):
+        for item in value.items():
+            yield from item
+
+
 def model_values_in(value: Value) -> Iterator[ModelValue]:
     """Every model value that stands somewhere in a value."""
     if isinstance(value, ModelValue):
         yield value
-    elif isinstance(value, (tuple, frozenset)):
-        for part in value:
-            yield from model_values_in(part)
-    elif isinstance(value, Record):
-        for name in value._fields:
-            yield from model_values_in(getattr(value, name))
-    elif isinstance(value, Map):
-        for key, part in value.items():
-            yield from model_values_in(key)
-            yield from model_values_in(part)
+    for part in _parts(value):
+        yield from model_values_in(part)
 
 
 def classes_in(value: Value) -> Iterator[type]:
     """Every class by whose name something in a value, or in the path of a slot, is encoded."""
     if isinstance(value, type):
         yield value
-    elif isinstance(value, enum.Enum):
+    elif isinstance(value, (enum.Enum, Record)):
         yield type(value)
-    elif isinstance(value, (tuple, frozenset)):
-        for part in value:
-            yield from classes_in(part)
-    elif isinstance(value, Record):
-        yield type(value)
-        for name in value._fields:
-            yield from classes_in(getattr(value, name))
-    elif isinstance(value, Map):
-        for item in value.items():
-            yield from classes_in(item)
+    for part in _parts(value):
+        yield from classes_in(part)
 
 
 def content_of(cell: CellType) -> Any:

@@ -15,6 +15,7 @@ from fencepost.spec.truths import truth
 from fencepost.spec.values import MAX_MEMBERS, Value, canonical, finite, freeze
 
 F = TypeVar("F", bound=Callable[..., Any])
+When = Callable[[Any], bool] | None
 Condition = TypeVar("Condition", bound=Callable[..., bool])
 Pair = TypeVar("Pair", bound=Callable[..., tuple[bool, bool]])
 
@@ -27,7 +28,7 @@ class Declared:
     function: Callable[..., Any]
     domains: Mapping[str, Any] = field(default_factory=dict)
     by: Any = None
-    when: Callable[[Any], bool] | None = None
+    when: When = None
     name: str = ""
 
     @property
@@ -98,7 +99,7 @@ def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
 @overload
 def invariant(function: Condition, /) -> Condition: ...
 @overload
-def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Condition], Condition]: ...
+def invariant(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's
     are).
@@ -112,9 +113,7 @@ def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
 @overload
 def step_invariant(function: Condition, /) -> Condition: ...
 @overload
-def step_invariant(
-    *, when: Callable[[Any], bool] | None = None, **domains: Any
-) -> Callable[[Condition], Condition]: ...
+def step_invariant(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for
     every binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
@@ -125,7 +124,7 @@ def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any)
 @overload
 def sometimes(function: Condition, /) -> Condition: ...
 @overload
-def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Condition], Condition]: ...
+def sometimes(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one
     of its own.
@@ -147,9 +146,7 @@ JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
 @overload
 def always_eventually(function: Condition, /) -> Condition: ...
 @overload
-def always_eventually(
-    *, when: Callable[[Any], bool] | None = None, **domains: Any
-) -> Callable[[Condition], Condition]: ...
+def always_eventually(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its
     parameters.
@@ -162,9 +159,7 @@ def always_eventually(function: Any = None, /, *, when: Any = None, **domains: A
 @overload
 def eventually_always(function: Condition, /) -> Condition: ...
 @overload
-def eventually_always(
-    *, when: Callable[[Any], bool] | None = None, **domains: Any
-) -> Callable[[Condition], Condition]: ...
+def eventually_always(*, when: When = None, **domains: Any) -> Callable[[Condition], Condition]: ...
 def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from
     there on.
@@ -175,7 +170,7 @@ def eventually_always(function: Any = None, /, *, when: Any = None, **domains: A
 @overload
 def leads_to(function: Pair, /) -> Pair: ...
 @overload
-def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[Pair], Pair]: ...
+def leads_to(*, when: When = None, **domains: Any) -> Callable[[Pair], Pair]: ...
 def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
     """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then
     or later.

@@ -12,7 +12,7 @@ written can become one of another kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.spec.text import decimal
@@ -72,24 +72,17 @@ def merged(one: Kind, other: Kind) -> Kind:
         return other
     if other is None:
         return one
-    if isinstance(one, dict) and isinstance(other, dict):
-        if "set" in one and "set" in other:
-            return {"set": merged(one["set"], other["set"])}
-        if "list" in one and "list" in other:
-            return {"list": merged(one["list"], other["list"])}
-        if "map" in one and "map" in other:
-            return {"map": [merged(a, b) for a, b in zip(one["map"], other["map"], strict=True)]}
-        if (
-            "struct" in one
-            and "struct" in other
-            and one["of"] == other["of"]
-            and list(one["struct"]) == list(other["struct"])
-        ):
-            return {
-                "struct": {name: merged(kind, other["struct"][name]) for name, kind in one["struct"].items()},
-                "of": one["of"],
-            }
+    if isinstance(one, dict) and isinstance(other, dict) and _outline(one) == _outline(other):
+        parts = [merged(a, b) for a, b in zip(inner(one), inner(other), strict=True)]
+        if "struct" in one:
+            return {**one, "struct": dict(zip(one["struct"], parts, strict=True))}
+        return {name: parts if name == "map" else parts[0] for name in one}
     return "text"
+
+
+def _outline(kind: dict[str, Any]) -> tuple[Any, ...]:
+    """What two kinds that are made of others have in common if they go together."""
+    return (*kind, kind.get("of"), *kind.get("struct", ()))
 
 
 def agree(one: Kind, other: Kind) -> bool:
@@ -131,48 +124,44 @@ def is_keyed_by_parts(kind: Kind) -> bool:
     return isinstance(kind, dict) and "map" in kind and isinstance(kind["map"][0], dict)
 
 
+def _mapped(value: Plain, kind: dict[str, Any], change: Callable[[Any, Kind], Any]) -> Any:
+    """A value of a kind that is made of others, with its parts changed: a dict, a list of pairs or a list."""
+    if "struct" in kind:
+        return {name: change(value[name], part) for name, part in kind["struct"].items()}
+    if "map" in kind:
+        return [tuple(map(change, pair, kind["map"])) for pair in value]
+    return [change(part, *inner(kind)) for part in value]
+
+
 def to_column(value: Plain, kind: Kind) -> Any:
     """A plain value as Arrow takes it."""
     if value is None or not isinstance(kind, dict):
         return value
-    if "struct" in kind:
-        return {name: to_column(value[name], part) for name, part in kind["struct"].items()}
-    if "map" in kind:
-        pairs = [(to_column(key, kind["map"][0]), to_column(part, kind["map"][1])) for key, part in value]
-        return [{"key": key, "value": part} for key, part in pairs] if is_keyed_by_parts(kind) else pairs
-    return [to_column(part, kind.get("set", kind.get("list"))) for part in value]
+    found = _mapped(value, kind, to_column)
+    return [{"key": key, "value": part} for key, part in found] if is_keyed_by_parts(kind) else found
 
 
 def from_column(value: Any, kind: Kind) -> Plain:
     """A plain value as Arrow, Spark or JSON give it."""
     if value is None or not isinstance(kind, dict):
         return value
-    if "struct" in kind:
-        return {name: from_column(value[name], part) for name, part in kind["struct"].items()}
-    if "map" in kind:
-        if is_keyed_by_parts(kind):
-            pairs = [(entry["key"], entry["value"]) for entry in value]
-        else:
-            pairs = list(value.items()) if isinstance(value, dict) else value
-        return [(from_column(key, kind["map"][0]), from_column(part, kind["map"][1])) for key, part in pairs]
-    return [from_column(part, kind.get("set", kind.get("list"))) for part in value]
+    if is_keyed_by_parts(kind):
+        value = [(entry["key"], entry["value"]) for entry in value]
+    elif "map" in kind and isinstance(value, dict):
+        value = value.items()
+    return _mapped(value, kind, from_column)
 
 
 def text(value: Plain, kind: Kind) -> str:
     """A plain value as it is printed, but with strings as they are: ``{b1, b2}``, ``Entry(id=1, data=1)``."""
     if value is None or not isinstance(kind, dict):
         return value if isinstance(value, str) else show(value)
-    if "set" in kind:
-        return "{" + ", ".join(text(part, kind["set"]) for part in value) + "}"
+    parts = _mapped(value, kind, text)
+    if "struct" in kind:
+        return f"{kind['of']}({', '.join(f'{name}={part}' for name, part in parts.items())})"
     if "list" in kind:
-        return "⟨" + ", ".join(text(part, kind["list"]) for part in value) + "⟩"
-    if "map" in kind:
-        return (
-            "{" + ", ".join(f"{text(key, kind['map'][0])}: {text(part, kind['map'][1])}" for key, part in value) + "}"
-        )
-    return (
-        f"{kind['of']}(" + ", ".join(f"{name}={text(value[name], part)}" for name, part in kind["struct"].items()) + ")"
-    )
+        return f"⟨{', '.join(parts)}⟩"
+    return f"{{{', '.join(parts if 'set' in kind else [f'{key}: {part}' for key, part in parts])}}}"
 
 
 def _order(value: Plain) -> tuple[Any, ...]:
