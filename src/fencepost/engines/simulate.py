@@ -46,7 +46,7 @@ from fencepost.spec.values import Value, encode
 from fencepost.step import Root, Stepper
 from fencepost.step.roots import MAPPING, STEP_PROPERTIES
 from fencepost.step.state import LOW
-from fencepost.trace.shorten import shortened, shortened_lasso
+from fencepost.trace.shorten import LassoShortening, Shortening
 from fencepost.trace.words import kind_of
 
 WALKS = 10_000
@@ -426,9 +426,8 @@ class Simulation:
                 if one.kind in TEMPORAL:
                     found = self._lasso(found, one)
                 elif self.only is None:
-                    found = replace(
-                        found, path=shortened(self.stepper, found.kind, found.name, found.initial.ids, found.path)
-                    )
+                    shortening = Shortening(self.stepper, found.kind, found.name, found.initial.ids)
+                    found = replace(found, path=shortening.run(found.path))
                 result.add(found)
         if self.raised is not None and result.raised is not None and result.raised_at is None:
             result.raised_at = self._found("raised", result.raised.where, *self.raised)
@@ -445,7 +444,8 @@ class Simulation:
         found = self._fair(replace(found, loop=violation.loop), parts)
         if self.only is not None or found.loop is None:
             return found
-        path, loop = shortened_lasso(stepper, parts, self.terms.conditions, found.initial.ids, found.path, found.loop)
+        shortening = LassoShortening(stepper, parts, self.terms.conditions, found.initial.ids)
+        path, loop = shortening.run(found.path, found.loop)
         return self._fair(replace(found, path=path, loop=loop), parts)
 
     def _fair(self, found: Found, parts: Sequence[Root]) -> Found:

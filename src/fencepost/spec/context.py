@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, overload
 from fencepost.errors import FencepostError
 from fencepost.spec.text import printable
 from fencepost.spec.truths import truth
-from fencepost.spec.values import Map, Set, Value, canonical, show
+from fencepost.spec.values import Map, NotAValue, Set, Value, canonical, show
 
 T = TypeVar("T")
 
@@ -91,6 +91,21 @@ class Cursor(Protocol):
     def choose(self, options: Sequence[Value]) -> Value: ...
 
     def emit(self, event: Event) -> None: ...
+
+
+class Looking:
+    """A cursor with which nothing can be done but read."""
+
+    disabled = False
+
+    def write(self, slot: Slot, value: Value) -> None:
+        raise NotAValue(f"{slot.name} can not be assigned here: this state is only looked at")
+
+    def choose(self, options: Sequence[Value]) -> Value:
+        raise NotAValue("nothing can be chosen here: this state is only looked at")
+
+    def emit(self, event: Event) -> None:
+        raise NotAValue("nothing can be sent here: this state is only looked at")
 
 
 current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None)

@@ -594,10 +594,6 @@ def _frozen_field(record: Record, name: str, value: Value) -> Value:
         raise NotAValue(f"a {type(record).__name__} whose field {name} is {error}") from None
 
 
-def _member(value: enum.Enum) -> str:
-    return value.name or repr(value)  # no flag at all has no name
-
-
 def show(value: Value) -> str:
     """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``.
 
@@ -606,7 +602,7 @@ def show(value: Value) -> str:
     if type(value) is int:
         return abbreviated(value)
     if isinstance(value, enum.Enum):
-        return printable(_member(value))
+        return printable(value.name or repr(value))  # no flag at all has no name
     if isinstance(value, ModelValue):
         return printable(value.name)
     if isinstance(value, tuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from fencepost.spec.context import Event, Slot
+from fencepost.spec.context import Looking, Slot
 from fencepost.spec.fields import PerKeyView, RecordView, TableView, path_of
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value
 
 
 def picked_parts(view: Callable[..., Any], protocol: Protocol) -> list[tuple[Any, ...]] | None:
@@ -52,25 +51,15 @@ class _PickedCell:
         return _Picked(self.path)
 
 
-class _Picker:
+class _Picker(Looking):
     """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
 
     def __init__(self) -> None:
         self.read_paths: set[tuple[Any, ...]] = set()
-        self.disabled = False
 
     def read(self, slot: Slot) -> Any:
         self.read_paths.add(slot.path)
         return _Picked(slot.path) if slot.constant else _PickedCell(slot.path)
-
-    def write(self, slot: Slot, value: Value) -> None:
-        raise TypeError
-
-    def choose(self, options: Sequence[Value]) -> Value:
-        raise TypeError
-
-    def emit(self, event: Event) -> None:
-        raise TypeError
 
 
 def _only_picks(view: Callable[..., Any]) -> bool:

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fencepost.spec.context import Event, Slot
+from fencepost.spec.context import Looking, Slot
 from fencepost.spec.declarations import JUDGED, TEMPORAL, Declared
-from fencepost.spec.values import NotAValue, Value, same, show_call
+from fencepost.spec.values import Value, same, show_call
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.words import held, kind_of
 
 
-class Reader:
+class Reader(Looking):
     """A cursor over one finished state, which can be read and nothing else. ``seen`` are the slots that were."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.seen: dict[Slot, Value] = {}
-        self.disabled = False
 
     def read(self, slot: Slot) -> Value:
         value = self.state.read(slot)
         self.seen.setdefault(slot, value)
         return value
-
-    def write(self, slot: Slot, value: Value) -> None:
-        raise NotAValue(f"{slot.name} can not be assigned here: this state is only looked at")
-
-    def choose(self, options: Sequence[Value]) -> Value:
-        raise NotAValue("nothing can be chosen here: this state is only looked at")
-
-    def emit(self, event: Event) -> None:
-        raise NotAValue("nothing can be sent here: this state is only looked at")
 
 
 @dataclass(frozen=True)

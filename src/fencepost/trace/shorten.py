@@ -16,35 +16,6 @@ MOST_CALLS = 20_000
 """Calls of the author's Python that shortening may take: a second or two."""
 
 
-def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) -> Path:
-    """A behaviour from ``initial`` that violates the same property, of no more steps than ``path``, which does.
-
-    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a
-    witness. Runs of steps, ever shorter ones, are left out, together with what can not be taken without them; what
-    still goes wrong is kept. No single step of the result can be left out (unless :data:`MOST_CALLS` ended it), but a
-    shorter behaviour of other steps may exist.
-    """
-    return _Shortening(stepper, kind, name, initial).run(path)
-
-
-def shortened_lasso(
-    stepper: Stepper,
-    parts: Sequence[Root],
-    fairness: Sequence[FairnessCondition],
-    initial: Row,
-    path: Path,
-    loop: int,
-) -> tuple[Path, int]:
-    """A lasso from ``initial`` that violates the same temporal property, is as fair, and has no more steps than
-    ``path``, which does and which repeats from its state number ``loop`` on; its path, and the number of the state from
-    which on it repeats.
-
-    ``parts`` are the predicates of the property, ``fairness``: its fairness conditions. As for :func:`shortened`, a
-    shorter lasso may exist.
-    """
-    return _LassoShortening(stepper, parts, fairness, initial).run(path, loop)
-
-
 class _Walker:
     """Takes steps in the author's Python, and remembers the outcomes."""
 
@@ -86,7 +57,15 @@ class _Walker:
         return None if any(self.outcomes(c, row, after) for c in self.step_constraints) else (outcome, after)
 
 
-class _Shortening(_Walker):
+class Shortening(_Walker):
+    """Makes of a behaviour from ``initial`` that goes wrong one of no more steps that violates the same property.
+
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a
+    witness. Runs of steps, ever shorter ones, are left out, together with what can not be taken without them; what
+    still goes wrong is kept. No single step of the result can be left out (unless :data:`MOST_CALLS` ended it), but a
+    shorter behaviour of other steps may exist.
+    """
+
     def __init__(self, stepper: Stepper, kind: str, name: str, initial: Row) -> None:
         super().__init__(stepper, initial)
         self.stepwise = kind in ("step_invariant", "refinement")
@@ -94,6 +73,7 @@ class _Shortening(_Walker):
         self.broken = [r for r in stepper.of_kind(kind) if r.reported == name]
 
     def run(self, path: Path) -> Path:
+        """The shorter path."""
         wanted = self.wanted(path)
         best = list(path)
         size = len(wanted)
@@ -133,8 +113,13 @@ class _Shortening(_Walker):
         return any(self.outcomes(r, after) for r in self.broken)
 
 
-class _LassoShortening(_Walker):
-    """The steps that close a loop may be spread over it, so runs of the steps of one action are left out too."""
+class LassoShortening(_Walker):
+    """Makes of a lasso from ``initial`` one of no more steps that violates the same temporal property and is as fair.
+
+    ``parts`` are the predicates of the property, ``fairness``: its fairness conditions. The steps that close a loop may
+    be spread over it, so runs of the steps of one action are left out too. As for :class:`Shortening`, a shorter lasso
+    may exist.
+    """
 
     def __init__(
         self, stepper: Stepper, parts: Sequence[Root], fairness: Sequence[FairnessCondition], initial: Row
@@ -144,6 +129,7 @@ class _LassoShortening(_Walker):
         self.fairness = fairness
 
     def run(self, path: Path, loop: int) -> tuple[Path, int]:
+        """The shorter path, and the number of the state from which on it repeats: ``loop`` on the given one."""
         wanted, best = self.wanted(path), (list(path), loop)
         size = len(wanted)
         while size and self.stepper.evaluations < self.most:
