@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.log.chain import Batch, Chain, seen_fields
+from fencepost.log.chain import Batch
 from fencepost.log.roles.leader import (
+    Chaining,
     ChainRead,
     ChainWritten,
-    CloseLedger,
     Closing,
     LedgerClosed,
     ReadChain,
@@ -29,7 +29,7 @@ from fencepost.log.rules import (
     before_attaching,
     with_batch,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
+from fencepost.store.roles.interface import Effect, Event, Outcome
 
 
 class ReadPending(Effect, frozen=True, gc=False):
@@ -57,29 +57,21 @@ class PendingRead(Event, frozen=True, gc=False):
     are_trimmed: bool = False
 
 
-class Attacher:
+class Attacher(Chaining):
     """Puts the ``ledgers`` of a batch into a log, in their order. They are closed. ``batch``: None if the log is not to
     remember it.
-
-    With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
     """
 
     def __init__(
         self, batch: Batch | None, ledgers: tuple[int, ...], protections: Protections = ALL, traces: bool = False
     ) -> None:
+        super().__init__(protections, traces)
         self.batch = batch
         self.ledgers = ledgers
-        self.protections = protections
-        self.traces = traces
-        self.status = Status.WAITING
-        self.chain = Chain()
-        self.version = -1
         self.found: Attaching | None = None
         """The outcome, once it is over. ``ATTACH``: it has put the ledgers into the log."""
         self.is_in_log = False
         """Whether these ledgers are in the log, once it is over: perhaps by an update that was not answered."""
-        self.txn = 0
-        """The number of what it waits for."""
         self._was_sent = False
         """Whether an update was sent that may have been done, refused or not: it is refused, too, if it is sent twice
         by a client that lost its connection.
@@ -95,7 +87,7 @@ class Attacher:
     def receive(self, event: Event, now: int = 0) -> list[Effect]:
         """Take an answer; what is to be done next, nothing once it is over."""
         effects: list[Effect] = []
-        if getattr(event, "txn", None) != self.txn:
+        if getattr(event, "txn", None) != self._txn:
             return effects
         match event:
             case ChainRead():
@@ -121,14 +113,6 @@ class Attacher:
 
     # -- the steps ----------------------------------------------------------------------------------------------------
 
-    def _next(self) -> int:
-        self.txn += 1
-        return self.txn
-
-    def _trace(self, effects: list[Effect], action: str, **fields: Any) -> None:
-        if self.traces:
-            effects.append(Trace(action, None, fields))
-
     def _read(self, effects: list[Effect]) -> None:
         self.status = Status.GET_MD_FOR_CLOSING
         effects.append(ReadChain(self._next()))
@@ -139,19 +123,12 @@ class Attacher:
             return
         self.chain, self.version = event.chain, event.version
         step = after_reading(self.chain, protections=self.protections)
-        if self.traces:
-            fields = {**seen_fields(self.chain, self.version), "status": None if step is None else step.value}
-            effects.append(Trace("get_last_ledger", None, fields))
+        self._trace_read(effects, "get_last_ledger", event, status=None if step is None else step.value)
         if step is Status.CLOSE_LAST_LEDGER:
             self.status = step
             self._close_last(effects)
         else:
             self._look_up(effects)
-
-    def _close_last(self, effects: list[Effect]) -> None:
-        assert self.chain.last is not None
-        self._trace(effects, "fence_last_ledger", ledger=self.chain.last)
-        effects.append(CloseLedger(self._next(), self.chain.last, is_own=False))
 
     def _ledger_closed(self, event: LedgerClosed, effects: list[Effect]) -> None:
         if event.closing is Closing.FAILED:

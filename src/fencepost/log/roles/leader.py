@@ -303,26 +303,55 @@ class Waits(Effect, frozen=True, gc=False):
 # -- the writer -------------------------------------------------------------------------------------------------------
 
 
-class Leader:
-    """The writer of one log.
+class Chaining:
+    """A role that changes the list of ledgers of a log, as it has read it last.
 
-    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way
-    there, and there are ``appended``. With ``traces`` it has :class:`.Trace` effects, named as the actions of the
-    protocol `log` where there is one.
+    With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
     """
 
-    def __init__(self, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
-        self.settings = settings
+    def __init__(self, protections: Protections, traces: bool) -> None:
         self.protections = protections
         self.traces = traces
         self.status = Status.WAITING
+        self.chain = Chain()
+        self.version = -1
+        self._txn = 0
+        """The number of what it waits for."""
+
+    def _next(self) -> int:
+        self._txn += 1
+        return self._txn
+
+    def _trace(self, effects: list[Effect], action: str, **fields: Any) -> None:
+        if self.traces:
+            effects.append(Trace(action, None, fields))
+
+    def _trace_read(self, effects: list[Effect], action: str, event: ChainRead, **fields: Any) -> None:
+        """Tell of the chain as it was read."""
+        if self.traces:
+            effects.append(Trace(action, None, {**seen_fields(event.chain, event.version), **fields}))
+
+    def _close_last(self, effects: list[Effect]) -> None:
+        assert self.chain.last is not None
+        self._trace(effects, "fence_last_ledger", ledger=self.chain.last)
+        effects.append(CloseLedger(self._next(), self.chain.last, is_own=False))
+
+
+class Leader(Chaining):
+    """The writer of one log.
+
+    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way
+    there, and there are ``appended``.
+    """
+
+    def __init__(self, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
+        super().__init__(protections, traces)
+        self.settings = settings
         self.is_elected = False
         self.ended: Reason | None = None
         """Why the writer does nothing more."""
         self.last_wish: Reason | None = None
         """``SEALED`` or ``CLOSED``: what it is to end with."""
-        self.chain = Chain()
-        self.version = -1
         self.ledger: int | None = None
         """The ledger that it has created and not closed."""
         self.created = 0
@@ -338,7 +367,6 @@ class Leader:
         """The sizes of the entries that are written and not acknowledged."""
         self._waiting: deque[int] = deque()
         """Those of the ones that are not written."""
-        self._txn = 0
         self._retries: Handler = None
         """The step that is tried again when the timer fires."""
         self._failing_since: int | None = None
@@ -363,19 +391,6 @@ class Leader:
         effects: list[Effect] = []
         _EVENTS[type(event)](self, event, now, effects)
         return effects
-
-    def _next(self) -> int:
-        self._txn += 1
-        return self._txn
-
-    def _trace(self, effects: list[Effect], action: str, **fields: Any) -> None:
-        if self.traces:
-            effects.append(Trace(action, None, fields))
-
-    def _trace_read(self, effects: list[Effect], action: str, event: ChainRead, **fields: Any) -> None:
-        """Tell of the chain as it was read."""
-        if self.traces:
-            effects.append(Trace(action, None, {**seen_fields(event.chain, event.version), **fields}))
 
     # -- being leader -------------------------------------------------------------------------------------------------
 
@@ -481,11 +496,6 @@ class Leader:
     def _seals(self) -> bool:
         """Whether nothing is left to be written before the log is sealed."""
         return self.last_wish is Reason.SEALED and not self.unacknowledged
-
-    def _close_last(self, effects: list[Effect]) -> None:
-        assert self.chain.last is not None
-        self._trace(effects, "fence_last_ledger", ledger=self.chain.last)
-        effects.append(CloseLedger(self._next(), self.chain.last, is_own=False))
 
     def _ledger_closed(self, event: LedgerClosed, now: int, effects: list[Effect]) -> None:
         if event.txn != self._txn:
