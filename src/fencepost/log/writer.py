@@ -418,7 +418,8 @@ class LogWriter(Appender[Position]):
             metadata = await self._store.recover_ledger(effect.ledger, password=self._password)
             self._forget(effect.ledger)
             if not effect.is_own:
-                await self._learn_time(effect.ledger, metadata.last_entry)
+                last_time = await time_of_last_entry(self._store, effect.ledger, metadata.last_entry, self._password)
+                self._time = max(self._time, last_time)  # no later entry is earlier, even if this clock is behind
             answer = role.LedgerClosed(effect.txn, role.Closing.CLOSED, metadata.last_entry)
         except errors.NoSuchLedgerError:
             answer = role.LedgerClosed(effect.txn, role.Closing.GONE)
@@ -426,12 +427,6 @@ class LogWriter(Appender[Position]):
             self._trouble = error
             answer = role.LedgerClosed(effect.txn, role.Closing.FAILED)
         self._deliver(answer)
-
-    async def _learn_time(self, ledger: int, last: int) -> None:
-        """Learn the time of the last entry of a ledger: later entries have no earlier time, even if this clock is
-        behind.
-        """
-        self._time = max(self._time, await time_of_last_entry(self._store, ledger, last, self._password))
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
         with contextlib.suppress(errors.StoreError):

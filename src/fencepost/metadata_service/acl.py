@@ -129,14 +129,14 @@ def _is_valid(identity: Id) -> bool:
         return len(parts) == 2
     if identity.scheme == "ip":
         address, _, bits = text.partition("/")
-        return _address(address) is not None and ("/" not in text or _bits(bits) is not None)
+        return _address(address) is not None and ("/" not in text or _number(bits, 32) is not None)
     return identity.scheme == "sasl" and text != ""
 
 
 @functools.lru_cache(4_096)
 def _in_network(address: str, network: str) -> bool:
     base, slash, width = network.partition("/")
-    own, others, bits = _address(address), _address(base), _bits(width) if slash else 32
+    own, others, bits = _address(address), _address(base), _number(width, 32) if slash else 32
     if own is None or others is None or bits is None:
         return False
     return own >> (32 - bits) == others >> (32 - bits)
@@ -150,10 +150,6 @@ def _address(text: str) -> int | None:
     for part in parts:
         value = value << 8 | (part or 0)
     return value
-
-
-def _bits(text: str) -> int | None:
-    return _number(text, 32)
 
 
 def _number(text: str, most: int) -> int | None:

@@ -97,10 +97,6 @@ class Judge:
         if self.chained.get(offset) != state:
             raise Violation("state machines are equal", f"that of {key} at {offset}")
 
-    def acknowledges(self, record: bytes, end_offset: int) -> None:
-        """The commit of a record, ahead of an offset, is acknowledged to its client."""
-        self.acknowledged[record] = end_offset
-
     def at_the_end(self) -> None:
         """Everything that was acknowledged is committed, once, and nothing else that nobody proposed."""
         records = [record for batch in self.committed for record in batch.records]
