@@ -81,6 +81,7 @@ from fencepost import (
 )
 from fencepost.protocols.bookkeeper.ledger import Bookies, write_set
 from fencepost.protocols.types import Test, at_least, each, one_of_kind, typed
+from fencepost.spec.declarations import Configuration
 from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")
@@ -304,6 +305,11 @@ def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
 
 CLOSED_STORY: Mapping[str, Any] = {"send_limit": 2, "stored_at_first": 1, "sends_when": frozenset({"closed"})}
 """An entry is everywhere, and the writer sends the next one once the ledger is closed."""
+
+
+def cuts_off(doc: str, **constants: Any) -> Configuration:
+    """A configuration in which the ledger is cut off before an entry that was acknowledged."""
+    return configuration(CUT_OFF, doc, **constants)
 
 
 class BookKeeperBoot(Protocol):
@@ -1224,7 +1230,8 @@ class BookKeeperBoot(Protocol):
             fix_cookies=False,
             doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
         ),
-        "scenario-1": configuration(
+        "scenario-1": cuts_off(
+            "scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
             bookies=3,
             **CLOSED_STORY,
             crashes_when=frozenset({"closed"}),
@@ -1232,97 +1239,76 @@ class BookKeeperBoot(Protocol):
             phase_one_fences=False,
             disk_loss=False,
             clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
         ),
-        "scenario-1-closed-ledger": configuration(
+        "scenario-1-closed-ledger": cuts_off(
+            "scenario 1 by an empty disk: phase one leaves closed ledgers alone",
             bookies=3,
             crashes_when=frozenset({"closed"}),
             fence_closed_ledgers=False,
             clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
         ),
-        "scenario-2": configuration(
+        "scenario-2": cuts_off(
+            "scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
             bookies=3,
             sends_when=frozenset({"open"}),
             crashes_when=frozenset({"in recovery"}),
             phase_one_sets_limbo=False,
             disk_loss=False,
             clean_shutdown=False,
-            expect=CUT_OFF,
-            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
         ),
-        "fences-not-journaled": configuration(
+        "fences-not-journaled": cuts_off(
+            "with the journal, but a fence is answered before it is in there",
             journal_adds=True,
             detect_unclean_shutdown=False,
             fix_cookies=False,
             journal_fences=False,
-            expect=CUT_OFF,
-            doc="with the journal, but a fence is answered before it is in there",
         ),
-        "unclean-shutdown-not-detected": configuration(
-            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+        "unclean-shutdown-not-detected": cuts_off(
+            "a crash is taken for a clean shutdown", detect_unclean_shutdown=False
         ),
-        "mark-lost": configuration(
-            disk_loss=False,
-            mark_loss=True,
-            expect=CUT_OFF,
-            doc="the mark of a crash is lost, which leaves what a clean shutdown leaves",
+        "mark-lost": cuts_off(
+            "the mark of a crash is lost, which leaves what a clean shutdown leaves", disk_loss=False, mark_loss=True
         ),
-        "marked-late": configuration(
-            mark_before_serving=False,
-            expect=CUT_OFF,
-            doc="a bookie serves before it sets the mark of an unclean shutdown",
+        "marked-late": cuts_off(
+            "a bookie serves before it sets the mark of an unclean shutdown", mark_before_serving=False
         ),
-        "journal-turned-on": configuration(
+        "journal-turned-on": cuts_off(
+            "a bookie that journals adds from now on does not look at the mark",
             journal_adds_varies=True,
             detect_while_journaling=False,
-            expect=CUT_OFF,
-            doc="a bookie that journals adds from now on does not look at the mark",
         ),
-        "phase-one-not-awaited": configuration(
-            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
+        "phase-one-not-awaited": cuts_off(
+            "a bookie serves before the ledger is marked", phase_one_before_serving=False
         ),
-        "cookies-not-checked": configuration(
-            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
+        "cookies-not-checked": cuts_off("an empty disk has no mark that tells of a crash", check_cookies=False),
+        "one-cookie-is-enough": cuts_off(
+            "the other disk has its cookie, the one with the ledger not", disks=2, check_every_disk=False
         ),
-        "one-cookie-is-enough": configuration(
-            disks=2,
-            check_every_disk=False,
-            expect=CUT_OFF,
-            doc="the other disk has its cookie, the one with the ledger not",
+        "any-cookie-will-do": cuts_off(
+            "a disk has a cookie that was replaced since", old_disks=True, compare_cookies=False
         ),
-        "any-cookie-will-do": configuration(
-            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
-        ),
-        "cookie-on-disks-only": configuration(
+        "cookie-on-disks-only": cuts_off(
+            "a bookie that has lost all its disks is taken for a new one",
             cookie_in_metadata=False,
             phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="a bookie that has lost all its disks is taken for a new one",
         ),
-        "taken-for-new": configuration(
+        "taken-for-new": cuts_off(
+            "an operator makes it a new bookie, and it serves as one",
             fix_cookies=False,
             operator_deletes_cookies=True,
             phase_one_of_new_bookies=False,
-            expect=CUT_OFF,
-            doc="an operator makes it a new bookie, and it serves as one",
         ),
-        "cookies-before-marks": configuration(
+        "cookies-before-marks": cuts_off(
+            "cookies are replaced, and a crash comes before the ledger is marked",
             max_crashes=2,
             cookie_after_marks=False,
-            expect=CUT_OFF,
-            doc="cookies are replaced, and a crash comes before the ledger is marked",
         ),
-        "limbo-denies": configuration(
-            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
+        "limbo-denies": cuts_off("a bookie in limbo says no such entry", limbo_answers_unknown=False),
+        "limbo-in-memory": cuts_off(
+            "a clean shutdown forgets limbo before the ledger is recovered", limbo_in_index=False
         ),
-        "limbo-in-memory": configuration(
-            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
-        ),
-        "limbo-left-unrecovered": configuration(
-            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
+        "limbo-left-unrecovered": cuts_off(
+            "limbo ends before the ledger is recovered", recovery_before_leaving_limbo=False
         ),
         "limbo-left-early": configuration(
             max_crashes=2,
