@@ -13,7 +13,7 @@ is enough to tell whether the log keeps its order.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import combinations
 from typing import ClassVar
 
@@ -37,7 +37,7 @@ from fencepost import (
     step_invariant,
     weak,
 )
-from fencepost.protocols.types import Test, at_least, each, or_none, typed
+from fencepost.protocols.types import Types, at_least, each, or_none, typed
 
 NO_ENTRY = -1
 
@@ -95,7 +95,7 @@ def _are_of_the_ids_given_out(protocol: LedgerChaining, ledgers: PerKey[int, Led
     )
 
 
-TYPES: Mapping[str, Test] = {
+TYPES: Types = {
     "c_state.llist": each(at_least(1)),
     "c_state.llist_version": at_least(-1),
     "c_state.ledger.version": at_least(-1),
@@ -323,7 +323,7 @@ class LedgerChaining(Protocol):
         """Bounds the number of ledgers, and with it the number of states."""
         return self.md_next_lid < self.next_ledger_limit
 
-    type_ok = typed(lambda: TYPES, "md_ledgers")
+    type_ok = typed(lambda: TYPES, whole=("md_ledgers",))
 
     @invariant(ledger_id=_ledger_ids)
     def all_non_empty_ledgers_in_ledger_list(self, ledger_id: int) -> bool:

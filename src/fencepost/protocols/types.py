@@ -1,7 +1,7 @@
 """The parts of a type invariant: every part of a state by its path, and tests for the values there.
 
-The type of a record's field is the one that it is declared with, unless there is a test for it; a whole number that has
-none counts something, and is not below 0.
+The type of a record's field is the one that it is declared with, unless there is a test for the field; and there may be
+one for the type. A whole number without any counts something, and is not below 0.
 
 A type invariant over a whole state would have to be evaluated anew in every state. Asked part by part
 (``@invariant(part=...)``), it is evaluated once for each value that a part ever holds.
@@ -24,18 +24,25 @@ Test = Callable[[Any, Any], bool]
 """Whether a state (the first argument) may hold a value (the second)."""
 
 
-def typed(types: Callable[[], Mapping[str, Test]], *whole: str) -> Any:
-    """The invariant that every part of the variables that ``types`` names holds a value of its type. ``types`` gives
-    the tests of parts by their names, such as ``bookie.entries``; those that are ``whole`` are maps that are not looked
-    at key by key.
+Types = Mapping[Any, Test]
+"""Tests by the names of parts, such as ``bookie.entries``, and by types."""
+
+
+def typed(types: Callable[[], Types], *others: str, whole: Collection[str] = ()) -> Any:
+    """The invariant that every part of the variables that ``types`` names, and of ``others``, holds a value of its
+    type. Those that are ``whole`` are maps that are not looked at key by key.
     """
 
-    @invariant(part=lambda protocol: parts(protocol, types(), whole))
+    @invariant(part=lambda protocol: parts(protocol, [*filter(_is_name, types()), *others], whole))
     def type_ok(self: Any, part: Path) -> bool:
         """Every part of the state holds a value of its type."""
         return is_typed(self, part, types())
 
     return type_ok
+
+
+def _is_name(key: Any) -> bool:
+    return isinstance(key, str)
 
 
 def parts(protocol: Any, names: Iterable[str], whole: Collection[str] = ()) -> Iterator[Path]:
@@ -55,36 +62,34 @@ def _parts(path: Path, shape: Any) -> Iterator[Path]:
         yield from _parts((*path, key), part)
 
 
-def is_typed(state: Any, part: Path, types: Mapping[str, Test]) -> bool:
-    """Whether the part of ``state`` at ``part`` passes the test for its name, or is of the type of its field."""
-    names = [key for key in part if isinstance(key, str)]
+def is_typed(state: Any, part: Path, types: Types) -> bool:
+    """Whether the part of ``state`` at ``part`` passes the test for its name, or for the type of its field."""
+    names = [*filter(_is_name, part)]
     owner = value = state
     for key in part:
         if isinstance(key, str):
             owner, value = value, getattr(value, key)
         else:
             value = value[key]
-    test = types.get(".".join(names))
-    if test is None:
-        record: Any = record_shape(owner).record
-        test = _of_field(record, names[-1])
+    test = types.get(".".join(names)) or _of_type(_fields(record_shape(owner).record)[names[-1]], types)
     return test(state, value)
 
 
-@cache
-def _of_field(record: Any, name: str) -> Test:
-    return _of_type(get_type_hints(record)[name])
+_fields: Callable[[Any], Mapping[str, Any]] = cache(get_type_hints)
+"""The types of the fields of a record."""
 
 
-def _of_type(kind: Any) -> Test:
+def _of_type(kind: Any, types: Types) -> Test:
     """The test for values of a type."""
     of, whole = get_args(kind), get_origin(kind)
+    if kind in types:
+        return types[kind]
     if whole is PerKey:
-        return _of_type(of[1])
+        return _of_type(of[1], types)
     if whole is UnionType and of[1:] == (type(None),):
-        return or_none(_of_type(of[0]))
-    if whole is tuple:
-        return each(_of_type(of[0]))
+        return or_none(_of_type(of[0], types))
+    if whole in (tuple, frozenset):
+        return each(_of_type(of[0], types))
     return at_least(0) if kind is int else one_of_kind(kind)
 
 

@@ -64,7 +64,7 @@ from fencepost.log.rules import (
 )
 from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
 from fencepost.protocols.protections import switched_on
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, typed
+from fencepost.protocols.types import Types, at_least, each, one_of_kind, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.rules.metadata import LedgerStatus
 
@@ -145,7 +145,7 @@ def _entry_ids(protocol: Log) -> Iterable[int]:
     return range(1, protocol.entries + 1)
 
 
-TYPES: Mapping[str, Test] = {
+TYPES: Types = {
     "client.chain.settings": lambda protocol, settings: settings == (),
     "client.version": at_least(-1),
     "client.again": each(at_least(1)),

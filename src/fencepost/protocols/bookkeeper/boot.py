@@ -79,8 +79,8 @@ from fencepost import (
     subsets,
     weak,
 )
-from fencepost.protocols.bookkeeper.ledger import Bookies, write_set
-from fencepost.protocols.types import Test, at_least, each, one_of_kind, typed
+from fencepost.protocols.bookkeeper.ledger import Bookies, are_bookies, write_set
+from fencepost.protocols.types import Types, at_least, each, one_of_kind, typed
 from fencepost.spec.declarations import Configuration
 from fencepost.store.rules.metadata import LedgerStatus
 
@@ -1030,7 +1030,7 @@ class BookKeeperBoot(Protocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: TYPES, "bookie")
 
     @invariant
     def no_divergence_between_writer_and_meta_data(self) -> bool:
@@ -1366,10 +1366,10 @@ def _is_position(protocol: BookKeeperBoot, value: int) -> bool:
     return type(value) is int and 0 <= value <= protocol.send_limit
 
 
-TYPES: Mapping[str, Test] = {
+TYPES: Types = {
+    Entries: each(_is_entry_id),
+    Bookies: are_bookies,
     "meta.last_entry": _is_position,
-    "bookie.entries": each(_is_entry_id),
-    "bookie.lost": each(_is_entry_id),
     "cookie_of": one_of_kind(bool),
     "writer.lap": _is_position,
     "writer.lac": _is_position,
@@ -1382,7 +1382,6 @@ TYPES: Mapping[str, Test] = {
     "recovery.unknown": _counts_bookies,
     "recovery.written_back": _counts_bookies,
     "reader.entry_id": _is_position,
-    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
     "reader.unknown": _counts_bookies,
     "crashes": at_least(0),
 }

@@ -55,21 +55,19 @@ from fencepost.protocols.bookkeeper.ledger import (
     Fragment,
     LedgerMetadata,
     SingleLedger,
-    are_bookies,
     changed_fragments,
     clear_timeout,
     covers,
     earliest_add,
     fragment_of,
     has_timed_out,
-    is_fragment,
     is_pending,
     lac_after,
     newly_asked,
     one_to_resend,
     write_set,
 )
-from fencepost.protocols.types import Test, at_least, each, or_none, typed
+from fencepost.protocols.types import Types, at_least, each, or_none, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_KNOWN = -1
@@ -704,7 +702,7 @@ class BookKeeper(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: TYPES, "meta", "bookie")
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:
@@ -916,18 +914,11 @@ class BookKeeper(SingleLedger):
 
 # -- types of the parts of the state ----------------------------------------------------------------------------------
 
-TYPES: Mapping[str, Test] = {
+TYPES: Types = {
     **LEDGER_TYPES,
+    PendingAddOp: is_pending,
     "client.meta_version": or_none(at_least(1)),
-    "client.fragments": each(is_fragment),
-    "client.curr_fragment.ensemble": are_bookies,
-    "client.pending_add_ops": each(is_pending),
-    "client.confirmed": are_bookies,
-    "client.fenced": are_bookies,
-    "client.recovery_ensemble": are_bookies,
-    "client.no_such_entry": are_bookies,
     "client.last_recoverable_entry": at_least(NOT_KNOWN),
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "reader.asked": are_bookies,
 }

@@ -6,7 +6,7 @@ Nothing but the names of statuses is shared with the store, whose rules are chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
@@ -22,7 +22,7 @@ from fencepost import (
     step_invariant,
     subsets,
 )
-from fencepost.protocols.types import Test, each
+from fencepost.protocols.types import Types
 from fencepost.store.rules.metadata import LedgerStatus
 
 Bookies = frozenset[ModelValue]
@@ -233,9 +233,12 @@ def is_pending(protocol: Any, op: PendingAddOp) -> bool:
     return is_entry(protocol, op.entry) and op.fragment_id >= 1 and is_ensemble(protocol, op.ensemble)
 
 
-LEDGER_TYPES: Mapping[str, Test] = {
-    "meta.fragments": each(is_fragment),
-    "bookie.entries": each(is_entry),
+LEDGER_TYPES: Types = {
+    Bookies: are_bookies,
+    Ensemble: are_bookies,
+    Entry: is_entry,
+    Fragment: is_fragment,
+    PendingAddOp: is_pending,
 }
 
 

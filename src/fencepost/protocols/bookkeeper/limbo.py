@@ -68,22 +68,18 @@ from fencepost.protocols.bookkeeper.ledger import (
     LedgerMetadata,
     PendingAddOp,
     SingleLedger,
-    are_bookies,
     changed_fragments,
     clear_timeout,
     covers,
     fragment_of,
     has_timed_out,
-    is_entry,
-    is_fragment,
-    is_pending,
     lac_after,
     newly_asked,
     one_to_resend,
     why_bookies_differ,
 )
 from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
-from fencepost.protocols.types import Test, at_least, each, or_none, typed
+from fencepost.protocols.types import at_least, typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 
@@ -637,7 +633,7 @@ class BookKeeperLimbo(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: {**LEDGER_TYPES, "crashes": at_least(0)}, "meta", "bookie", "client")
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
@@ -767,19 +763,3 @@ class Read(NamedTuple):
 
 def _ends(kind: type[Add], c: ModelValue, b: ModelValue) -> tuple[ModelValue, ModelValue]:
     return (c, b) if kind is AddEntryRequest else (b, c)
-
-
-# -- types of the parts of the state -----------------------------------------------------------------------------------
-
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    "client.fragments": each(is_fragment),
-    "client.pending_add_ops": each(is_pending),
-    "client.confirmed": are_bookies,
-    "client.fenced": are_bookies,
-    "client.curr_read_entry": or_none(is_entry),
-    "client.has_entry": are_bookies,
-    "client.no_such_entry": are_bookies,
-    "client.is_unknown": are_bookies,
-    "crashes": at_least(0),
-}

@@ -24,7 +24,7 @@ Two defects were found in the protocol, and both can be found here:
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from fencepost import (
@@ -55,21 +55,18 @@ from fencepost.protocols.bookkeeper.ledger import (
     LedgerOnBookie,
     PendingAddOp,
     SingleLedger,
-    are_bookies,
     changed_fragments,
     clear_timeout,
     covers,
     earliest_add,
     fragment_of,
     has_timed_out,
-    is_entry,
-    is_pending,
     lac_after,
     newly_asked,
     one_to_resend,
     why_bookies_differ,
 )
-from fencepost.protocols.types import Test, each, or_none, typed
+from fencepost.protocols.types import typed
 from fencepost.store.rules.metadata import LedgerStatus
 
 W1 = ModelValue("w1", 0)
@@ -570,7 +567,7 @@ class BookKeeper413(SingleLedger):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: LEDGER_TYPES, "meta", "bookie", "w1", "w2")
 
     @invariant
     def only_valid_fragments(self) -> bool:
@@ -674,23 +671,3 @@ class Read(NamedTuple):
     has_entry: Bookies
     no_such_entry: Bookies
     over: bool
-
-
-# -- types of the parts of the state ----------------------------------------------------------------------------------
-
-
-WRITER_TYPES: Mapping[str, Test] = {
-    "curr_fragment.ensemble": are_bookies,
-    "pending_add_ops": each(is_pending),
-    "confirmed": are_bookies,
-}
-
-TYPES: Mapping[str, Test] = {
-    **LEDGER_TYPES,
-    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
-    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
-    "w2.fenced": are_bookies,
-    "w2.curr_read_entry": or_none(is_entry),
-    "w2.has_entry": are_bookies,
-    "w2.no_such_entry": are_bookies,
-}

@@ -50,7 +50,7 @@ from fencepost.protocols.bookkeeper import boot
 from fencepost.protocols.bookkeeper.boot import WRITER, BookKeeperBoot
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Entry
-from fencepost.protocols.types import Test, each, typed
+from fencepost.protocols.types import Types, each, typed
 from fencepost.spec.declarations import varied
 from fencepost.store.checked import store
 from fencepost.store.checked.store import LOSS, RESULTS, UNPROTECTED, Ensemble, Status, Store, Those
@@ -178,7 +178,7 @@ def _recoverers(protocol: BootingStore) -> tuple[ModelValue, ...]:
     return protocol.clients[1:]
 
 
-TYPES: Mapping[str, Test] = {
+TYPES: Types = {
     **store.TYPES,
     "bookie.lost": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "failed": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
@@ -942,7 +942,7 @@ class BootingStore(Store):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: TYPES, "meta")
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids)
     def every_acknowledged_entry_has_a_copy(self, entry_id: int) -> bool:

@@ -72,7 +72,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     earliest_add,
     is_entry,
 )
-from fencepost.protocols.types import Test, at_least, each, or_none, typed
+from fencepost.protocols.types import Types, at_least, each, or_none, typed
 from fencepost.spec.declarations import Configuration, varied
 from fencepost.store.checked.protections import Protected
 from fencepost.store.rules.adding import (
@@ -299,23 +299,17 @@ def _is_pending(protocol: Any, op: PendingAddOp) -> bool:
     return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble) and op.lac >= 0
 
 
-TYPES: Mapping[str, Test] = {
-    "meta.metadata": or_none(_is_metadata),
-    "bookie.entries": each(is_entry),
-    "client.seen": or_none(_is_metadata),
+TYPES: Types = {
+    Bookies: are_bookies,
+    Ensemble: are_bookies,
+    Entry: is_entry,
+    LedgerMetadata: _is_metadata,
+    PendingAddOp: _is_pending,
+    Update: lambda protocol, update: _is_metadata(protocol, update.metadata),
     "client.version": or_none(at_least(1)),
-    "client.update": or_none(lambda protocol, update: _is_metadata(protocol, update.metadata)),
-    "client.pending_add_ops": each(_is_pending),
-    "client.confirmed": are_bookies,
-    "client.fenced": are_bookies,
-    "client.recovery_ensemble": are_bookies,
-    "client.no_such_entry": are_bookies,
-    "client.found": each(is_entry),
     "client.last_recoverable_entry": at_least(NOT_KNOWN),
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "reader.asked": are_bookies,
-    "reader.answered": are_bookies,
     "crashed": at_least(0),
 }
 
@@ -1348,7 +1342,7 @@ class Store(Protected, LedgerProtocol):
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    type_ok = typed(lambda: TYPES)
+    type_ok = typed(lambda: TYPES, "meta", "bookie")
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
         """The status of a client in `bookkeeper`. A client that has closed the ledger is closed, whether it knows that
