@@ -783,8 +783,7 @@ class BootingStore(Store):
         self._is_done(bookie)
 
     def _mark(self, b: ModelValue) -> Mark:
-        who: Any = b  # rules have the names of bookies
-        return mark_of(self.metadata, who, self.protections)
+        return mark_of(self.metadata, b, self.protections)
 
     @action(b=Store.bookies, by="b")
     def bookie_stamps_directories(self, b: ModelValue) -> None:
@@ -825,8 +824,7 @@ class BootingStore(Store):
         metadata = self.metadata
         if metadata.status is not LedgerStatus.CLOSED:
             return ()
-        who: Any = b  # rules have the names of bookies
-        return [entry_id for entry_id in belonging(metadata, who) if self._stored(b, entry_id) is None]
+        return [entry_id for entry_id in belonging(metadata, b) if self._stored(b, entry_id) is None]
 
     def _repairing(self, b: ModelValue) -> Bookie:
         bookie = self._serving(b)
@@ -839,8 +837,7 @@ class BootingStore(Store):
         self._repairing(b)
         source = self._serving(peer)
         entry_id = one_of(self._missing(b))
-        who: Any = b  # rules have the names of bookies
-        require(peer in sources(self.metadata, entry_id, who))
+        require(peer in sources(self.metadata, entry_id, b))
         entry = self._stored(peer, entry_id)
         require(outcome_of_read(self._answer_to_read(source, entry is not None), is_intact=True) is ReadOutcome.FOUND)
         assert entry is not None

@@ -879,8 +879,7 @@ class RunningStore(Store):
         that changed.
         """
         require(self.meta.metadata is not None)
-        who: Any = b  # rules have the names of bookies
-        due = mark_of(self.metadata, who, self.protections)
+        due = mark_of(self.metadata, b, self.protections)
         bookie = self.bookie[b]
         require(mark is due or mark is Mark.LIMBO)
         require(fenced if mark is not Mark.NOTHING else bookie.fenced or not fenced)
@@ -912,8 +911,7 @@ class RunningStore(Store):
 
     def _belonging(self, b: ModelValue) -> Collection[int]:
         metadata = self.meta.metadata
-        who: Any = b  # rules have the names of bookies
-        return belonging(metadata, who) if metadata is not None and metadata.status is LedgerStatus.CLOSED else ()
+        return belonging(metadata, b) if metadata is not None and metadata.status is LedgerStatus.CLOSED else ()
 
     @action(b=Store.bookies)
     def bookie_leaves_limbo(self, b: ModelValue) -> None:

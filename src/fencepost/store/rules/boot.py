@@ -85,7 +85,7 @@ def steps_of_boot(
     return (*steps, *(last if protections.run_precedes_answers else reversed(last)))
 
 
-def mark_of(metadata: LedgerMetadata, bookie: str, protections: Protections = ALL) -> Mark:
+def mark_of(metadata: LedgerMetadata, bookie: object, protections: Protections = ALL) -> Mark:
     """The mark that a bookie that may have lost entries puts on a ledger.
 
     BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was

@@ -6,10 +6,12 @@ Functions of a fragment hold for closed fragments: the ledger is closed, or anot
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.store.rules.ensembles import fragment_of, is_in_write_set, write_set
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
+
+B = TypeVar("B")
 
 
 def is_closed_fragment(metadata: LedgerMetadata, fragment: int) -> bool:
@@ -26,7 +28,7 @@ def span(metadata: LedgerMetadata, fragment: int) -> range:
     return range(first, max(first, min(ends)))
 
 
-def belonging(metadata: LedgerMetadata, bookie: str) -> list[int]:
+def belonging(metadata: LedgerMetadata, bookie: object) -> list[int]:
     """The entries of a closed ledger that a bookie should have, in order."""
     found: list[int] = []
     for fragment in fragments_on(metadata, bookie):
@@ -36,7 +38,7 @@ def belonging(metadata: LedgerMetadata, bookie: str) -> list[int]:
     return found
 
 
-def fragments_on(metadata: LedgerMetadata, bookie: str) -> list[int]:
+def fragments_on(metadata: LedgerMetadata, bookie: object) -> list[int]:
     """The fragments that have a bookie in their ensemble, by their places."""
     return [place for place, fragment in enumerate(metadata.fragments) if bookie in fragment.ensemble]
 
@@ -74,7 +76,7 @@ def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[i
     ]
 
 
-def sources(metadata: LedgerMetadata, entry_id: int, without: str, gone: Collection[str] = ()) -> tuple[str, ...]:
+def sources(metadata: LedgerMetadata, entry_id: int, without: B, gone: Collection[B] = ()) -> tuple[B, ...]:
     """The bookies that an entry is asked of to be copied, in order: those of its write set ``without`` the one that
     lacks it, the ``gone`` last."""
     ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
