@@ -23,7 +23,7 @@ from fencepost import (
     state,
 )
 from fencepost.source import source_digest
-from fencepost.spec.protocol import variables_of
+from fencepost.spec.protocol import constants_of, variables_of
 
 
 class Bounded:
@@ -62,6 +62,13 @@ def test_what_a_plain_base_declares_is_checked(engine: str) -> None:
     assert (result.verdict, result.violations[0].kind) == ("small", "invariant")
     assert [count.name for count in result.actions] == ["see", "tick"]
     assert check(counter(Bounded)(top=20, who=1), engine="reference").distinct_states == 20
+
+
+def test_constants_of_plain_bases_come_last() -> None:
+    class Counter(Bounded, Protocol):
+        step: int = constant(1)
+
+    assert [*constants_of(Counter)] == ["step", "top", "who"]
 
 
 def test_show_names_what_a_plain_base_declares() -> None:
