@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.store.entries import Digests
 from fencepost.store.messages import AddEntry
-from fencepost.store.roles.adds import PLAIN, Masks
+from fencepost.store.roles.adds import PLAIN, Masks, PlainLoops
 from fencepost.store.roles.interface import AddBatch
 from fencepost.store.rows import ready
 from fencepost.store.rules.protections import Protections
@@ -157,14 +157,13 @@ class AddRows:
         return int(self.table[index, -1])
 
 
-class RowLoops:
+class RowLoops(PlainLoops, frozen=True):
     """The work that is done for many entries at once, by the loops once they are loaded."""
 
-    def __init__(self, loops: Loops) -> None:
-        self.loops = loops
+    loops: Loops
 
     def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
-        """See :class:`fencepost.store.roles.adds.AddLoops`."""
+        """See :class:`fencepost.store.roles.adds.PlainLoops`."""
         loops = self.loops.module
         if loops is None:
             self.loops.carried(len(entries))
@@ -204,7 +203,7 @@ class RowLoops:
         pending: tuple[int, int],
         quorums: tuple[int, int],
     ) -> None:
-        """See :class:`fencepost.store.roles.adds.AddLoops`."""
+        """See :class:`fencepost.store.roles.adds.PlainLoops`."""
         loops = self.loops.module
         if loops is None or len(entry_ids) < 8 or isinstance(masks, list):
             PLAIN.confirm(masks, _plain(entry_ids), number, place, pending, quorums)
@@ -216,7 +215,7 @@ class RowLoops:
     def reached(
         self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
     ) -> int:
-        """See :class:`fencepost.store.roles.adds.AddLoops`."""
+        """See :class:`fencepost.store.roles.adds.PlainLoops`."""
         loops = self.loops.module
         if loops is None or changing_ensemble or isinstance(masks, list) or pending[1] - pending[0] < 8:
             return PLAIN.reached(masks, pending, ack_quorum, changing_ensemble, protections)

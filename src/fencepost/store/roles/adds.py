@@ -8,7 +8,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -73,40 +73,13 @@ class PlainAdds:
         return self.lengths[index]
 
 
-class AddLoops(Protocol):
-    """The work on many entries at once."""
+class PlainLoops(msgspec.Struct, frozen=True):
+    """The work on many entries at once, done for one after another. There are others that do more at once."""
 
     def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
         """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of
         the ledger before.
         """
-
-    def confirm(
-        self,
-        masks: Masks,
-        entry_ids: Sequence[int],
-        number: int,
-        place: int,
-        pending: tuple[int, int],
-        quorums: tuple[int, int],
-    ) -> None:
-        """Set the bit ``number`` of entries that the bookie at a place has confirmed, of those that count.
-
-        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write
-        quorum.
-        """
-
-    def reached(
-        self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
-    ) -> int:
-        """How far all entries are committed, as :func:`lac_reached` says."""
-
-
-class PlainLoops(msgspec.Struct, frozen=True):
-    """One entry after another."""
-
-    def batch(self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]) -> AddBatch:
-        """See :class:`AddLoops`."""
         requests, lengths = [], []
         for entry_id, data in enumerate(entries, first.entry_id):
             length += len(data)
@@ -126,7 +99,11 @@ class PlainLoops(msgspec.Struct, frozen=True):
         pending: tuple[int, int],
         quorums: tuple[int, int],
     ) -> None:
-        """See :class:`AddLoops`."""
+        """Set the bit ``number`` of entries that the bookie at a place has confirmed, of those that count.
+
+        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write
+        quorum.
+        """
         confirmed, pushed = pending
         for entry_id in entry_ids:
             if confirmed < entry_id <= pushed and is_in_write_set(place, entry_id, *quorums):
@@ -135,7 +112,7 @@ class PlainLoops(msgspec.Struct, frozen=True):
     def reached(
         self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
     ) -> int:
-        """See :class:`AddLoops`."""
+        """How far all entries are committed, as :func:`lac_reached` says."""
 
         def committed(entry_id: int) -> bool:
             return is_committed(masks[entry_id & len(masks) - 1].bit_count(), ack_quorum)
@@ -180,7 +157,7 @@ class Adds:
         confirmed: int,
         length: int,
         protections: Protections = ALL,
-        loops: AddLoops = PLAIN,
+        loops: PlainLoops = PLAIN,
         attempt: int = 0,
     ) -> None:
         self.attempt = attempt

@@ -18,7 +18,7 @@ import msgspec
 
 from fencepost.store.entries import Digests, master_key, runs_of
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
-from fencepost.store.roles.adds import PLAIN, AddLoops, Adds, trace_of_answer
+from fencepost.store.roles.adds import PLAIN, Adds, PlainLoops, trace_of_answer
 from fencepost.store.roles.interface import (
     AddsAnswered,
     Append,
@@ -148,7 +148,7 @@ class Writer(OfLedger):
         ledger: int,
         settings: WriterSettings,
         protections: Protections = ALL,
-        loops: AddLoops = PLAIN,
+        loops: PlainLoops = PLAIN,
         traces: bool = False,
     ) -> None:
         quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
