@@ -77,11 +77,10 @@ from fencepost.store.roles.interface import (
     Trace,
 )
 from fencepost.store.roles.requests import is_plain_read
-from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, key_matches, lac_of_bookie
+from fencepost.store.rules.adding import answer_to_add, answer_to_key, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
-    answer_to_list_entries,
     answer_to_poll,
     answer_to_read,
     answer_to_read_lac,
@@ -90,7 +89,7 @@ from fencepost.store.rules.reading import (
     is_readable,
     size_of_batch,
 )
-from fencepost.store.rules.recovery import answer_to_fence, is_fenced_by_read
+from fencepost.store.rules.recovery import is_fenced_by_read
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -263,9 +262,7 @@ class Bookie:
 
     def _write_lac(self, asked: Asked, request: WriteLac, effects: list[Effect]) -> None:
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
-        code = answer_to_write_lac(
-            key_matches=key_matches(ledger.master_key, request.master_key), protections=self.protections
-        )
+        code = answer_to_key(ledger.master_key, request.master_key, self.protections)
         if code is Code.OK:
             ledger = self._learn(request.ledger, request.master_key, effects)
             self._journal(LacWritten(request.ledger, request.lac, request.body), effects)
@@ -326,12 +323,7 @@ class Bookie:
             if self.traces and (event.body is not None or not _is_piggyback(request)):
                 self._trace_read(asked, request, event, response.code, (since, after), effects)
         else:
-            code = answer_to_read_lac(
-                known_ledger=ledger is not _UNKNOWN,
-                limbo=ledger.limbo,
-                unreadable=event.code is Code.IO_ERROR,
-                protections=self.protections,
-            )
+            code = self._answer_to_read_lac(ledger, event.code)
             response = ReadLacResponse(request.ledger, code)
             if code is Code.OK:
                 response = ReadLacResponse(request.ledger, code, ledger.lac_body, event.body)
@@ -386,6 +378,14 @@ class Bookie:
             protections=self.protections,
         )
 
+    def _answer_to_read_lac(self, ledger: Ledger, found: Code) -> Code:
+        return answer_to_read_lac(
+            known_ledger=ledger is not _UNKNOWN,
+            limbo=ledger.limbo,
+            unreadable=found is Code.IO_ERROR,
+            protections=self.protections,
+        )
+
     def _read_response(self, request: ReadEntry, ledger: Ledger, event: Found) -> ReadEntryResponse:
         code = self._answer_to_read(ledger, event.code)
         if code is Code.OK:
@@ -414,12 +414,7 @@ class Bookie:
         self.asked_at.pop(event.number, 0)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
-        code = answer_to_list_entries(
-            known_ledger=ledger is not _UNKNOWN,
-            limbo=ledger.limbo,
-            unreadable=event.code is Code.IO_ERROR,
-            protections=self.protections,
-        )
+        code = self._answer_to_read_lac(ledger, event.code)
         response = ListEntriesResponse(request.ledger, code, event.runs if code is Code.OK else ())
         self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
 
@@ -591,9 +586,7 @@ class Bookie:
         """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it
         may.
         """
-        code = answer_to_fence(
-            key_matches=key_matches(ledger.master_key, request.master_key), protections=self.protections
-        )
+        code = answer_to_key(ledger.master_key, request.master_key, self.protections)
         of_last = request.entry_id == NO_ENTRY_YET
         if code is Code.OK and is_fenced_by_read(request.fence, self.protections, is_of_last_entry=of_last):
             ledger = self._learn(request.ledger, request.master_key, effects)

@@ -46,9 +46,11 @@ def is_journalled(journals_adds: bool, recovery: bool) -> bool:
     return journals_adds or recovery
 
 
-def answer_to_write_lac(*, key_matches: bool, protections: Protections = ALL) -> Code:
-    """The answer of a bookie to an explicit LAC. The LAC is true whether the ledger is fenced or not."""
-    return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
+def answer_to_key(known: bytes | None, given: bytes | None, protections: Protections = ALL) -> Code:
+    """The answer of a bookie to what depends on the master key alone. An explicit LAC is true whether the ledger is
+    fenced or not; and it need not have heard of a ledger before that is to be fenced.
+    """
+    return Code.OK if key_matches(known, given) or not protections.keys_are_checked else Code.UNAUTHORIZED
 
 
 def lac_of_bookie(known: int, carried: int) -> int:

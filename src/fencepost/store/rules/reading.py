@@ -38,7 +38,9 @@ def answer_to_read(
 def answer_to_read_lac(
     *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
 ) -> Code:
-    """The answer of a bookie to a read of its LAC. In limbo the bookie may have lost a higher LAC."""
+    """The answer of a bookie to a read of its LAC, or of its list of entries. In limbo it may have lost a higher LAC
+    and entries, and must not answer that it lacks them.
+    """
     if limbo and protections.limbo_is_unknown:
         return Code.UNKNOWN_LEDGER_STATE
     if unreadable:
@@ -59,15 +61,6 @@ def answer_to_poll(code: Code) -> Code:
     The LAC was asked for. Where entries are striped, the one after the reader's LAC may be elsewhere.
     """
     return Code.OK if code is Code.NO_ENTRY else code
-
-
-def answer_to_list_entries(
-    *, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
-) -> Code:
-    """The answer of a bookie to a request for its list of entries. In limbo it may have lost entries, and must not
-    answer that it lacks them.
-    """
-    return answer_to_read_lac(known_ledger=known_ledger, limbo=limbo, unreadable=unreadable, protections=protections)
 
 
 BATCH_HEADER, BATCH_ENTRY = 36, 4

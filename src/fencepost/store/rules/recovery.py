@@ -15,11 +15,6 @@ from fencepost.store.rules.protections import ALL, Protections
 B = TypeVar("B")
 
 
-def answer_to_fence(*, key_matches: bool, protections: Protections = ALL) -> Code:
-    """Whether a bookie takes a read as one that fences. It need not have heard of the ledger before."""
-    return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
-
-
 def is_fenced_by_read(asked_to_fence: bool, protections: Protections = ALL, *, is_of_last_entry: bool = False) -> bool:
     """Whether a read fences the ledger: if it asks for that. The read of the last entry, with which a recovery begins,
     always did; those of single entries that follow it did not before BookKeeper 4.14.
