@@ -80,7 +80,6 @@ def test_coverage_is_unknown_when_nobody_who_can_still_answer_helps(
         expected = POSITIVE
     assert ensembles.coverage(members, failed, *sizes) is expected
     assert recovery.fencing(members, failed, *sizes) is expected
-    assert reading.lac_read(members, failed, *sizes) is expected
 
 
 @given(quorum_sizes(), SOME)

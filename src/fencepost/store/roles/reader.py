@@ -48,12 +48,11 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.roles.reading import Readings
 from fencepost.store.rules.codes import Verdict
-from fencepost.store.rules.ensembles import Ensemble
+from fencepost.store.rules.ensembles import Ensemble, coverage
 from fencepost.store.rules.metadata import DigestType, current_ensemble, end_of, may_open
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
     is_readable,
-    lac_read,
     last_readable,
     says_lac,
 )
@@ -316,7 +315,8 @@ class Reader(OfLedger):
                 asked.lacs.append(last.lac)
         metadata = self.view.known()
         quorums = (metadata.write_quorum, metadata.ack_quorum)
-        verdict = lac_read(asked.answered, asked.failed, asked.ensemble, *quorums)
+        # One of every ack quorum is enough: none has a LAC that is far ahead of the answer.
+        verdict = coverage(asked.answered, asked.failed, asked.ensemble, *quorums)
         if verdict is Verdict.WAITING:
             return
         del self.lac_reads[number]

@@ -202,7 +202,8 @@ class Writer(OfLedger):
 
     def _called(self, event: Call, effects: list[Effect]) -> None:
         if event.operation == "create" and self.status is WriterStatus.NEW:
-            self._create(event, effects)
+            self.status, self.creation = WriterStatus.CREATING, event.token
+            self._create_metadata(effects)
         elif event.operation == "adopt" and self.status is WriterStatus.NEW:
             self.status, self.creation, self.adopts = WriterStatus.CREATING, event.token, True
             effects.append(self.view.read())
@@ -212,10 +213,6 @@ class Writer(OfLedger):
             self._close(event, effects)
         else:
             effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
-
-    def _create(self, event: Call, effects: list[Effect]) -> None:
-        self.status, self.creation = WriterStatus.CREATING, event.token
-        self._create_metadata(effects)
 
     def _append(self, event: Append, effects: list[Effect]) -> None:
         if self.status is WriterStatus.OPEN:

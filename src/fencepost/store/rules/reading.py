@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
-from fencepost.store.rules.ensembles import Ensemble, coverage, covers
+from fencepost.store.rules.ensembles import Ensemble, covers
 from fencepost.store.rules.protections import ALL, Protections
 
 B = TypeVar("B")
@@ -212,15 +212,6 @@ def next_to_ask(asked: Collection[B], answered: Collection[B], write_set: Ensemb
     if len(answered) < len(asked) and not has_waited:
         return None
     return next((b for b in write_set if b not in asked), None)
-
-
-def lac_read(
-    answered: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
-) -> Verdict:
-    """Whether a reader has asked enough bookies for their LAC: one of every ack quorum, so that none is far ahead of
-    the answer.
-    """
-    return coverage(answered, failed, ensemble, write_quorum, ack_quorum)
 
 
 def says_lac(code: Code | None) -> bool:
