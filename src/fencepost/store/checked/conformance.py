@@ -238,7 +238,7 @@ class StoreConformance(Conformance):
         self.client_of[event.place] = client
         before = self.last_of.get(client)
         if before is not None and before.action in _TURNS:
-            self.next_of[before.node, before.incarnation, before.seq] = event.action
+            self.next_of[before.place] = event.action
         self.last_of[client] = event
         if event.action in WRITES or event.action in _TELL_METADATA or event.action in _RESENDS:
             self.of_client.setdefault(client, []).append(event)
@@ -738,9 +738,7 @@ class StoreConformance(Conformance):
             return
         other = self._writer_of(event)
         metadata = other.parameters["metadata"]
-        place = (other.node, other.incarnation, other.seq)
-        c = self.c[self.client_of[place]]
-        sent = ("write", place)
+        c, sent = self._client(other), ("write", other.place)
         after = ((("meta", "version"), version + 1),)
         if version == 0:
             created = tuple(self._metadata(metadata).fragments[0].ensemble)

@@ -280,7 +280,8 @@ class RecordedConformance(Conformance):
 
     def _waits(self, event: Event) -> bool:
         """Whether a response answers a long poll, which is about the LAC."""
-        return "previous_lac" in self.request_of[event.seq].parameters
+        request = self.request_of.get(event.seq)
+        return request is not None and "previous_lac" in request.parameters
 
     def _response(self, event: Event) -> Iterator[Step]:
         yield from self._answered(event, heard=True)
@@ -335,14 +336,8 @@ class RecordedConformance(Conformance):
             runs = tuple((first, last) for first, last in parameters["entries"])
             yield Step("bookie_shows_batch", (*who, ("runs", runs)))
             return
-        found, request = parameters["found"], self.request_of.get(event.seq)
-        if request is not None and "previous_lac" in request.parameters and found is None:
-            return
-        asked = (
-            found
-            if parameters["entry"] == LAST or (request is not None and "previous_lac" in request.parameters)
-            else parameters["entry"]
-        )
+        found = parameters["found"]
+        asked = found if parameters["entry"] == LAST or self._waits(event) else parameters["entry"]
         if asked is not None:
             about = (("found", found), ("lac", parameters["lac"]), ("length", parameters["length"]))
             yield Step("bookie_shows_entry", (*who, ("entry_id", asked), *about))

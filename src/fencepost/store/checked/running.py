@@ -527,10 +527,12 @@ class RunningStore(Store):
             pass
 
     def _may_change_ensemble(self, c: ModelValue) -> bool:
+        return not self.deferred_sync and self._may_write(c)
+
+    def _may_write(self, c: ModelValue) -> bool:
+        """Whether an owner may write metadata: it has no answer yet to a change of the ensemble, if it makes one."""
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
-        if self.deferred_sync:
-            return False
         return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
 
     def _end_change(self, c: ModelValue) -> None:
@@ -553,9 +555,7 @@ class RunningStore(Store):
         """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given
         up must not arrive.
         """
-        client = self.client[c]
-        unheard = client.update is None or client.update.answer is Answer.LOST
-        require(client.status is Status.CHANGING_ENSEMBLE and unheard)
+        require(self.client[c].status is Status.CHANGING_ENSEMBLE and self._may_write(c))
         self._write(c, self.seen(c))
 
     @action(c=Store.clients)
@@ -563,9 +563,7 @@ class RunningStore(Store):
         """The owner wants to close the ledger at its LAC, also while a change of the ensemble that it has given up may
         still arrive: one of the two comes first, and the other is refused.
         """
-        client = self.client[c]
-        unheard = client.update is None or client.update.answer is Answer.LOST
-        require(client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard))
+        require(self._may_write(c))
         self._close(c)
 
     # -- deferred sync -----------------------------------------------------------------------------------------------
