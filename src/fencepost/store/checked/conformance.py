@@ -268,7 +268,7 @@ class StoreConformance(Conformance):
             if event.action == "reader_learns_lac":
                 at = bisect_left(lacs, event.parameters["lac"])
                 if at < len(moved):
-                    found[moved[at][1]].append(("lac", event.node, event.incarnation, event.seq))
+                    found[moved[at][1]].append(("lac", *event.place))
         return found
 
     def _connection(self, event: Event, bookie: str) -> str:
@@ -797,8 +797,7 @@ class StoreConformance(Conformance):
         return False
 
     def _client_writes(self, event: Event) -> Iterator[Step]:
-        place = event.place
-        c, sends = self._client(event), (("write", place),)
+        c, sends = self._client(event), (("write", event.place),)
         if event.action == "client_creates_ledger":
             yield Step(None, sends=sends)
             return
@@ -869,13 +868,12 @@ class StoreConformance(Conformance):
         return ()
 
     def _client_receives_metadata(self, event: Event) -> Iterator[Step]:
-        place = event.place
         version = ("metadata", event.parameters["version"])
         begun = self._last_write(event)
         if begun is None or begun.action == "client_creates_ledger":
             yield Step(None, reads=version, after=self._are(event))
             return
-        sends, c = tuple(self._sends(event)), self.c[self.client_of[place]]
+        sends, c = tuple(self._sends(event)), self._client(event)
         before: tuple[tuple[tuple[Any, ...], Value], ...] = self._are(event)
         if event.parameters["written"]:
             written = Update(
@@ -993,7 +991,7 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("f", self._follower(event)),), reads=reads, before=are)
 
     def _reader_learns_lac(self, event: Event) -> Iterator[Step]:
-        receives = ("lac", event.node, event.incarnation, event.seq)
+        receives = ("lac", *event.place)
         yield Step(event.action, (("f", self._follower(event)),), (event.parameters["lac"] + 1,), receives=receives)
 
     def _reader_receives_answer(self, event: Event) -> Iterator[Step]:

@@ -29,7 +29,7 @@ from fencepost.store.driven.mapping import (
     name,
     protocol_response,
 )
-from fencepost.store.driven.system import Channel, Difference, Number, System
+from fencepost.store.driven.system import Difference, Number, System
 from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred, write_set
@@ -249,9 +249,12 @@ def _client_receives(system: System, step: Taken, c: ModelValue, b: ModelValue) 
     system.answered(name(c), name(b), number, message, response)
 
 
-def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
-    kinds = {(c, b): AddEntryRequest, (b, c): AddEntryResponse}
-    return [channel for channel in system.lost if isinstance(channel[2], kinds.get(channel[:2], ()))]
+def _time_out_adds(system: System, c: str, failed: Sequence[str]) -> None:
+    """A client gives up waiting for the adds that were lost to some bookies or from them."""
+    for b in failed:
+        kinds = {(c, b): AddEntryRequest, (b, c): AddEntryResponse}
+        for channel in [channel for channel in system.lost if isinstance(channel[2], kinds.get(channel[:2], ()))]:
+            system.time_out(c, channel)
 
 
 def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Sequence[ModelValue]) -> list[str]:
@@ -277,9 +280,7 @@ def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None
     metadata = step.after.meta.metadata if update is None else update.metadata
     assert metadata is not None
     failed = _replace_bookies(system, step, c, current_ensemble(metadata))
-    for b in failed:
-        for channel in _lost_adds(system, who, b):
-            system.time_out(who, channel)
+    _time_out_adds(system, who, failed)
     if len(failed) > 1 and who in system.writes:
         view = system.roles[who].view
         seen = view.metadata, view.version
@@ -370,9 +371,7 @@ def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> No
         metadata = client.seen if client.update is None else client.update.metadata
         assert metadata is not None
         failed = _replace_bookies(system, step, c, current_ensemble(metadata))
-    for b in failed:
-        for channel in _lost_adds(system, who, b):
-            system.time_out(who, channel)
+    _time_out_adds(system, who, failed)
     if client.update is not None or step.after.meta.version != step.before.meta.version:
         _take_write(system, step, c)
 

@@ -9,7 +9,7 @@ from fencepost import errors, numbers
 from fencepost.numbers import plural
 from fencepost.report.text import trace_story
 from fencepost.states.manifest import StateSpace
-from fencepost.store.driven.actions import REASONS
+from fencepost.store.driven.actions import HANDLERS, REASONS
 from fencepost.store.driven.walk import Driver, DriveResult, Edge, Found
 from fencepost.trace import Trace, replay
 from fencepost.trace.json import states
@@ -80,6 +80,7 @@ def story(
     if skipped or result.beyond:
         lines.append("")
     covered, edges = sum(result.covered.values()), space.manifest.edges
+    never_taken = [action for action in HANDLERS if not result.covered[action]]
     rows = [
         ("behaviours", numbers.count(result.behaviours), ""),
         ("steps", numbers.count(result.steps), numbers.rate(result.steps / (seconds or 1e-9))),
@@ -91,22 +92,13 @@ def story(
         (
             "actions",
             numbers.count(sum(1 for count in result.covered.values() if count)),
-            ", ".join(never_taken(space, result)) and "never taken: " + ", ".join(never_taken(space, result)),
+            f"never taken: {', '.join(never_taken)}" if never_taken else "",
         ),
         ("time", numbers.seconds(seconds), ""),
     ]
     column = max(len(value) for _, value, _ in rows)
     lines += [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
     return "\n".join(lines)
-
-
-def never_taken(space: StateSpace, result: DriveResult) -> list[str]:
-    """The actions of the protocol of which no transition was driven."""
-    from fencepost.store.checked.store import Store
-    from fencepost.store.driven.actions import HANDLERS
-
-    assert space.manifest.protocol == Store.name
-    return [action for action in HANDLERS if not result.covered[action]]
 
 
 def data(
