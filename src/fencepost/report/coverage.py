@@ -37,31 +37,19 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
         parts.append(aligned(("action", "taken", "parameters", "effects", "lines run", "refused by lines"), rows))
     never = [name for name in names if name not in visits.taken]
     if never:
-        parts.append("\n".join(["Never taken:", *(f"  {name}" for name in never)]))
+        parts.append(_list("Never taken:", never))
     not_run = _not_run(protocol, visits)
     if taken and not_run:
-        parts.append(
-            "\n".join(
-                [
-                    f"Lines of actions that were taken, which no step has run: {len(not_run):,}",
-                    *(f"  {place}" for place in not_run[:MOST_LINES]),
-                ]
-            )
-        )
+        heading = f"Lines of actions that were taken, which no step has run: {len(not_run):,}"
+        parts.append(_list(heading, not_run[:MOST_LINES]))
         if len(not_run) > MOST_LINES:
             parts[-1] += f"\n  and {len(not_run) - MOST_LINES:,} more"
     passed_over = {
         place: [option for option, count in options.items() if not count] for place, options in visits.choices.items()
     }
     if any(passed_over.values()):
-        parts.append(
-            "\n".join(
-                [
-                    "Options of choices that no step has taken:",
-                    *(f"  {place}\n    {_some(of)}" for place, of in passed_over.items() if of),
-                ]
-            )
-        )
+        options = [f"{place}\n    {_some(of)}" for place, of in passed_over.items() if of]
+        parts.append(_list("Options of choices that no step has taken:", options))
     if space is not None:
         parts += _of_space(space)
     return "\n\n".join(parts)
@@ -69,6 +57,10 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
 
 MOST_LINES = 20
 """Lines that no step has run, and options that none has taken, that are listed in text."""
+
+
+def _list(heading: str, items: Sequence[str]) -> str:
+    return "\n".join([heading, *(f"  {item}" for item in items)])
 
 
 def _some(options: Sequence[str]) -> str:

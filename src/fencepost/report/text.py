@@ -131,18 +131,14 @@ class _Story:
         if result.error is not None:
             yield from self.error(result)
         elif result.walk is not None and not result.violations:
-            yield Line()
-            yield self.heading(f"The walk: {numbers.plural(len(result.walk), 'state')}")
+            yield from self.section(f"The walk: {numbers.plural(len(result.walk), 'state')}")
             yield from self.steps(result.walk)
-        explored = result.generated_states > 0
-        if explored:
-            yield Line()
-            yield from self.statistics(result)
-        if explored and result.actions:
-            yield Line()
-            yield from self.coverage(result)
+        if result.generated_states > 0:
+            yield from self.section("Statistics")
+            yield from self.table(statistics(result))
+            if result.actions:
+                yield from self.coverage(result)
         if result.walks is not None and result.walks.unseen:
-            yield Line()
             yield from self.unseen(result.walks)
         if profile and result.profile:
             yield Line()
@@ -177,8 +173,7 @@ class _Story:
         if seen is not None and seen.slots:
             yield from self.seen(seen)
         if violation.fairness and trace.loop is not None:
-            yield Line()
-            yield self.heading("The loop is fair")
+            yield from self.section("The loop is fair")
             yield from self.rows(fairness(violation.fairness, trace.loop))
 
     def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
@@ -225,8 +220,7 @@ class _Story:
 
     def end(self, trace: Trace) -> Iterator[Line]:
         """The state that a behaviour ends in."""
-        yield Line()
-        yield self.heading(f"The state it ends in, number {len(trace)}")
+        yield from self.section(f"The state it ends in, number {len(trace)}")
         yield from self.state(trace.states[-1])
 
     def steps(self, trace: Trace) -> Iterator[Line]:
@@ -323,23 +317,17 @@ class _Story:
 
     def error(self, result: Findings) -> Iterator[Line]:
         if result.error_trace is not None:
-            yield Line()
-            yield self.heading(
+            yield from self.section(
                 f"The {'' if result.walks else 'shortest '}way to where it was raised:"
                 f" {numbers.plural(len(result.error_trace), 'state')}"
             )
             yield from self.steps(result.error_trace)
         state = getattr(result.error, "state", None)
         if isinstance(state, State):
-            yield Line()
-            yield self.heading("The state it was raised in")
+            yield from self.section("The state it was raised in")
             yield from self.state(state)
 
     # -- statistics ---------------------------------------------------------------------------------------------------
-
-    def statistics(self, result: Findings) -> Iterator[Line]:
-        yield self.heading("Statistics")
-        yield from self.table(statistics(result))
 
     def table(self, rows: list[tuple[str, str, str]]) -> Iterator[Line]:
         """Names, numbers flush right, and remarks."""
@@ -358,6 +346,7 @@ class _Story:
         names = max(max(len(a.name) for a in result.actions), len("Actions") - 2)
         names = max(12, min(names, self.width - 2 - 2 - taken - 2 - new - 2 - len(flag)))
         heading = f"  {'taken':>{taken}}" + (f"  {'new states':>{new}}" if new else "")
+        yield Line()
         yield Line(((f"{'Actions':<{names + 2}}", "heading"), (heading, "dim")))
         for action in result.actions:
             head = f"  {action.name:<{names}}"
@@ -373,7 +362,7 @@ class _Story:
                 yield Line(((head + numbers_, "warning"), (f"  {flag}", "warning")))
 
     def unseen(self, walks: Walks) -> Iterator[Line]:
-        yield self.heading("Values never seen")
+        yield from self.section("Values never seen")
         shown = [(name, ", ".join(map(show, values))) for name, values in walks.unseen.items()]
         yield from self.rows(shown[:MAX_EVIDENCE], 2)
         if len(walks.unseen) > MAX_EVIDENCE:
@@ -390,7 +379,7 @@ class _Story:
 
     def _seconds(self, phases: object) -> Iterator[Line]:
         if isinstance(phases, Mapping) and phases:
-            yield self.heading("Where the time went")
+            yield Line((("Where the time went", "heading"),))
             whole = sum(phases.values())
             shares = [numbers.percent(round(1e6 * v), round(1e6 * whole)) for v in phases.values()]
             yield from self.table(
@@ -403,8 +392,7 @@ class _Story:
             taken, steps, parked, seconds = (
                 sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds")
             )
-            yield Line()
-            yield self.heading(f"Rounds on Spark: {numbers.count(len(rounds))}")
+            yield from self.section(f"Rounds on Spark: {numbers.count(len(rounds))}")
             yield from self.table(
                 [
                     ("walks", numbers.count(int(taken)), ""),
@@ -421,8 +409,7 @@ class _Story:
         done = [one for one in levels if "job" in one] if isinstance(levels, Sequence) else []
         if not done:
             return
-        yield Line()
-        yield self.heading(f"Levels on Spark: {numbers.count(len(done))}")
+        yield from self.section(f"Levels on Spark: {numbers.count(len(done))}")
         names = ("states", "found", "seconds", "expand", "duplicates", "build", "parked", "bytes")
         least = sorted((one["states"] for one in done), reverse=True)[:most][-1]
         rows = [
@@ -446,8 +433,7 @@ class _Story:
     def _ranked(self, title: str, counts: object, total: int, most: int) -> Iterator[Line]:
         if isinstance(counts, Mapping) and counts:
             whole = total or sum(counts.values())
-            yield Line()
-            yield self.heading(f"{title}: {numbers.count(whole)}")
+            yield from self.section(f"{title}: {numbers.count(whole)}")
             ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             yield from self.table([(self.shortened(n), numbers.count(c), "") for n, c in ranked[:most] if c])
             if len(ranked) > most:
@@ -459,8 +445,7 @@ class _Story:
     def _values(self, result: Findings, counts: object, most: int) -> Iterator[Line]:
         if not isinstance(counts, Mapping) or not counts:
             return
-        yield Line()
-        yield self.heading(f"Values by part of the state: {numbers.plural(len(counts), 'part')}")
+        yield from self.section(f"Values by part of the state: {numbers.plural(len(counts), 'part')}")
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         exploding = [(n, c) for n, c in ranked if c > EXPLODING]
         shown = ranked[: max(most, len(exploding))]
@@ -473,8 +458,10 @@ class _Story:
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
-    def heading(self, text: str) -> Line:
-        return Line(((text, "heading"),))
+    def section(self, title: str) -> Iterator[Line]:
+        """The heading of what is apart from all before it."""
+        yield Line()
+        yield Line(((title, "heading"),))
 
     def shortened(self, text: str) -> str:
         room = max(20, self.width - 30)

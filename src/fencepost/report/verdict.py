@@ -166,7 +166,7 @@ def described(result: Findings, kind: str, name: str) -> tuple[str, ...]:
 def _listed(names: Sequence[str]) -> str:
     if len(names) > 4:
         return f"all {len(names)} temporal properties"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return listed(names)
 
 
 def never_taken(result: Findings) -> str:
