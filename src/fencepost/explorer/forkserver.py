@@ -158,20 +158,17 @@ def ended_by(number: int) -> str:
     return f"its process was ended by signal {number} ({signal.strsignal(number)})"
 
 
-class Copy:
-    """The session within a worker, where nodes go by the numbers that they have outside."""
+class Copy(dict[int, Node]):
+    """The nodes of a session within a worker, by the numbers that they have outside."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__((node.number, node) for node in session.nodes)
         self.session = session
-        self._nodes = {node.number: node for node in session.nodes}
 
     def learn(self, links: Sequence[Link]) -> None:
         """Walk to nodes that were sent."""
         for number, parent, move in links:
-            self._nodes[number] = self.session.child(self._nodes[parent], move)
-
-    def __getitem__(self, number: int) -> Node:
-        return self._nodes[number]
+            self[number] = self.session.child(self[parent], move)
 
 
 def _forked() -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.spec.declarations import TEMPORAL
@@ -179,9 +179,8 @@ class Session:
             raise OptionError(
                 f"{protocol.name} has no initial state with these constants, so there is nothing to walk through"
             )
-        self._expressions: dict[str, Expression] = {}
-        self._judged: dict[int, list[Judgement]] = {}
-        self._sought: dict[int, list[Sought]] = {}
+        self.judge, self.sought = cache(self._judge), cache(self._sought)
+        self._expression = lru_cache(MAX_EXPRESSIONS)(lambda text: Expression(text, protocol))
         self._temporal: dict[int, list[Promise]] = {}
 
     def node(self, number: int) -> Node:
@@ -328,16 +327,10 @@ class Session:
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def judge(self, node: Node) -> list[Judgement]:
+    def _judge(self, node: Node) -> list[Judgement]:
         """Every invariant at a node, and every step invariant and refinement over the step that leads to it. Those that
         are off by default are left out.
         """
-        found = self._judged.get(node.number)
-        if found is None:
-            found = self._judged[node.number] = self._judge(node)
-        return found
-
-    def _judge(self, node: Node) -> list[Judgement]:
         false: dict[str, list[str]] = {}
         errors: dict[str, str] = {}
         for root in self._properties:
@@ -373,21 +366,18 @@ class Session:
             found.setdefault(root.name, root)
         return found
 
-    def sought(self, node: Node) -> list[Sought]:
+    def _sought(self, node: Node) -> list[Sought]:
         """The properties that are to be sometimes true, with the bindings for which they are true at a node. A property
         that raises is not true there. Those that are off by default are left out.
         """
-        found = self._sought.get(node.number)
-        if found is None:
-            true: dict[str, tuple[str, ...]] = {}
-            docs: dict[str, str] = {}
-            for root in self.stepper.of_kind("sometimes"):
-                docs.setdefault(root.name, root.declared.doc.split("\n\n")[0])
-                with suppress(ProtocolRaised):
-                    if self.stepper.outcomes(root, node.state.ids):
-                        true[root.name] = (*true.get(root.name, ()), root.title.removeprefix(root.name))
-            found = self._sought[node.number] = [Sought(name, doc, true.get(name, ())) for name, doc in docs.items()]
-        return found
+        true: dict[str, tuple[str, ...]] = {}
+        docs: dict[str, str] = {}
+        for root in self.stepper.of_kind("sometimes"):
+            docs.setdefault(root.name, root.declared.doc.split("\n\n")[0])
+            with suppress(ProtocolRaised):
+                if self.stepper.outcomes(root, node.state.ids):
+                    true[root.name] = (*true.get(root.name, ()), root.title.removeprefix(root.name))
+        return [Sought(name, doc, true.get(name, ())) for name, doc in docs.items()]
 
     def temporal(self, tip: Node) -> list[Promise]:
         """The temporal properties, and what is said of each if the line of ``tip`` is a lasso. Those that are off by
@@ -417,12 +407,7 @@ class Session:
 
         Raises :class:`OptionError` if it can not be read.
         """
-        expression = self._expressions.get(text)
-        if expression is None:
-            expression = Expression(text, self.protocol)
-            if len(self._expressions) >= MAX_EXPRESSIONS:
-                self._expressions.clear()
-            self._expressions[text] = expression
+        expression = self._expression(text)
         return [_evaluation(expression.at(node.state)) for node in nodes]
 
     # -- keeping ------------------------------------------------------------------------------------------------------

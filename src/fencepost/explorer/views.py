@@ -5,6 +5,7 @@ same.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -183,9 +184,7 @@ def _effects(step: Step) -> str:
 
 def _card(card: Card) -> str:
     rows, group = [], ""
-    counts: dict[str, int] = {}
-    for row in card.rows:
-        counts[_group(row)] = counts.get(_group(row), 0) + 1
+    counts = Counter(map(_group, card.rows))
     for row in card.rows:
         inner = "" if card.network or counts[_group(row)] < 2 else _group(row)
         if inner != group and inner:
