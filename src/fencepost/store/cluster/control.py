@@ -17,11 +17,10 @@ import msgspec
 from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.storage import reason
 from fencepost.store.cluster.plan import CONTROL
-from fencepost.store.cluster.supervisor import Supervisor
+from fencepost.store.cluster.supervisor import ACTIONS, Supervisor
 
 STATUS = "status"
 DOWN = "down"
-ACTIONS = ("kill", "stop", "start", "pause", "resume")
 
 
 class Request(msgspec.Struct):

@@ -172,17 +172,10 @@ class Supervisor:
         parts = [self._part(name) for name in dict.fromkeys(names)]
         for part in parts:
             self._check(action, part)
-        actions: dict[str, Callable[[Part], Awaitable[None]]] = {
-            "kill": _kill,
-            "stop": _stop,
-            "start": _start,
-            "pause": Part.pause,
-            "resume": Part.resume,
-        }
 
         async def act(part: Part) -> None:
             self._check(action, part)  # again: somebody else may have asked for the same before this task began
-            await actions[action](part)
+            await ACTIONS[action](part)
 
         await asyncio.gather(*map(act, parts))
 
@@ -226,10 +219,16 @@ async def _kill(part: Part) -> None:
     await part.ended()
 
 
-async def _stop(part: Part) -> None:
-    await part.stop(STOP_PATIENCE)
-
-
 async def _start(part: Part) -> None:
     await part.start()
     await part.serving()
+
+
+ACTIONS: dict[str, Callable[[Part], Awaitable[None]]] = {
+    "kill": _kill,
+    "stop": lambda part: part.stop(STOP_PATIENCE),
+    "start": _start,
+    "pause": Part.pause,
+    "resume": Part.resume,
+}
+"""What can be done to a part."""
