@@ -26,7 +26,7 @@ from fencepost.report.validation import explaining
 from fencepost.spark import coverage as on_spark
 from fencepost.spark import validate
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.validate import Request, Told, ValidateTask, stretches_of, subjects_of, told_by, traces_of
+from fencepost.spark.validate import Request, Told, stretches_of, told_by, traces_of, validate_task, visit_task
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
@@ -116,7 +116,7 @@ def batches(rows: Sequence[tuple[str, str, str, int, int, str, str, str, str]], 
 
 
 def told(events: Iterator[pa.RecordBatch]) -> list[Told]:
-    return told_by([row for batch in ValidateTask(Request(CONFORMANCE))(events) for row in batch.to_pylist()])
+    return told_by([row for batch in validate_task(Request(CONFORMANCE), events) for row in batch.to_pylist()])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
@@ -191,15 +191,15 @@ def test_a_join_with_the_table_counts_as_one_process_does(
 
 
 def test_what_is_visited_is_emitted_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_spark, "MOST_HELD", 3)
+    monkeypatch.setattr("fencepost.spark.validate.MOST_HELD", 3)
     fencepost.check(
         loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space"
     )
     rows = [
         ("r1", subject, "a", 1, n, "", "writes", subject, f'{{"value": {n}}}') for subject in "123" for n in (1, 2, 3)
     ]
-    visiting = on_spark.VisitTask(subjects_of, Request(CONFORMANCE).find, str(tmp_path / "space"))
-    told = [row for batch in visiting(batches(rows, 2)) for row in batch.to_pylist()]
+    request = Request(CONFORMANCE, states=str(tmp_path / "space"))
+    told = [row for batch in visit_task(request, batches(rows, 2)) for row in batch.to_pylist()]
     assert sum(row["traces"] or 0 for row in told) == sum(row["fitting"] or 0 for row in told) == 3
     assert (
         len([row for row in told if row["action"]]) == 9 and len({row["target"] for row in told if row["target"]}) == 4

@@ -7,7 +7,7 @@ taken, up to a number. So the table may be larger than any memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 from fencepost.conform.space import (
     MOST_UNVISITED,
     ActionVisits,
-    InSpace,
     LevelVisits,
     SpaceCoverage,
     Unvisited,
@@ -46,9 +45,6 @@ how many ``traces`` there were, of which so many were ``fitting``.
 
 VISITS = "source bigint, target bigint, action string, parameters string, traces bigint, fitting bigint"
 
-MOST_HELD = 100_000
-"""Steps that a task collects before it emits them."""
-
 SMALL = 200_000
 """Fingerprints that the driver broadcasts, at most; more are shuffled to be joined with the table."""
 
@@ -66,30 +62,6 @@ def rows_of(visited: Visited) -> pa.RecordBatch:
         [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)],
         schema=SCHEMA,
     )
-
-
-class VisitTask:
-    """Emits the states and steps that the traces of a partition visit; ``traces_of``: the traces in its batches, each
-    with its subject and its events.
-    """
-
-    def __init__(
-        self,
-        traces_of: Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[str, Callable[[], Any]]]],
-        find: Callable[[], Any],
-        states: str,
-    ) -> None:
-        self.traces_of = traces_of
-        self.find = find
-        self.states = states
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        within = InSpace(self.find(), StateSpace(self.states))
-        for subject, events in self.traces_of(batches):
-            within.follow(subject, events)
-            if len(within.visited.steps) >= MOST_HELD:
-                yield rows_of(within.take())
-        yield rows_of(within.take())
 
 
 class InTable:

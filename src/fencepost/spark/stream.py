@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,37 +160,33 @@ def verdicts(spark: Any, sources: Sequence[str], request: Request, limits: Limit
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)
     return shared.groupBy("run", "share").applyInPandasWithState(
-        WatchTask(request, limits), TOLD, "kept binary", "append", "ProcessingTimeTimeout"
+        partial(watch_task, request, limits), TOLD, "kept binary", "append", "ProcessingTimeTimeout"
     )
 
 
 _COLUMNS = ("node", "incarnation", "seq", "actor", "action", "subject", "parameters")
 
 
-class WatchTask:
-    """Takes the events of a share of the subjects of a run, and gives the verdicts that are certain; or what the
+def watch_task(
+    request: Request, limits: Limits, key: tuple[Any, ...], frames: Iterator[Any], state: Any
+) -> Iterator[Any]:
+    """Take the events of a share of the subjects of a run, and give the verdicts that are certain; or what the
     conformance raises when it is asked what is over.
     """
-
-    def __init__(self, request: Request, limits: Limits) -> None:
-        self.request = request
-        self.limits = limits
-
-    def __call__(self, key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        kept = _decode(state.get[0]) if state.exists else None
-        explain = explaining(self.request.last, self.request.width)
-        watch = Watch(validator_of(self.request), str(key[0]), self.limits, kept, explain)
-        now = state.getCurrentProcessingTimeMs() / 1000
-        if not state.hasTimedOut:
-            for frame in frames:
-                rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
-                watch.feed((event_of(*row) for row in rows), now)
-        try:
-            told = [row_of(Told(outcome)) for outcome in watch.look(now)]
-        except ProtocolRaised as error:
-            told = [row_of(Told(raised=str(error)))]
-        state.update((_encode(watch.kept),))
-        if watch.is_waiting:
-            state.setTimeoutDuration(int(EVERY * 1000))
-        for row in told:
-            yield row.to_pandas()
+    kept = _decode(state.get[0]) if state.exists else None
+    explain = explaining(request.last, request.width)
+    watch = Watch(validator_of(request), str(key[0]), limits, kept, explain)
+    now = state.getCurrentProcessingTimeMs() / 1000
+    if not state.hasTimedOut:
+        for frame in frames:
+            rows = zip(*(frame[name].tolist() for name in _COLUMNS), strict=True)
+            watch.feed((event_of(*row) for row in rows), now)
+    try:
+        told = [row_of(Told(outcome)) for outcome in watch.look(now)]
+    except ProtocolRaised as error:
+        told = [row_of(Told(raised=str(error)))]
+    state.update((_encode(watch.kept),))
+    if watch.is_waiting:
+        state.setTimeoutDuration(int(EVERY * 1000))
+    for row in told:
+        yield row.to_pandas()

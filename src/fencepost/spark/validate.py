@@ -23,18 +23,21 @@ from fencepost.conform import registry
 from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage, Visits
 from fencepost.conform.outcome import Outcome, judged
-from fencepost.conform.space import SpaceCoverage
+from fencepost.conform.space import InSpace, SpaceCoverage
 from fencepost.conform.traces import must_be_there, natural
 from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
-from fencepost.spark.coverage import VISITS, VisitTask, in_space
+from fencepost.spark.coverage import VISITS, in_space, rows_of
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing.event import STOPPED, TraceError, named
 from fencepost.tracing.folder import SPOOL
 
 TASKS_PER_CORE = 4
 """Tasks of a core: traces differ in length, and the last task is waited for."""
+
+MOST_HELD = 100_000
+"""Steps in a state space that a task collects before it emits them."""
 
 BATCH = 16_384
 """Events that Spark hands to a worker at once."""
@@ -256,13 +259,13 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 def verdicts(whole: Any, request: Request) -> Any:
     """A row for each trace, as :data:`TOLD` has it."""
-    return traces(whole, request).mapInArrow(ValidateTask(request), TOLD)
+    return traces(whole, request).mapInArrow(partial(validate_task, request), TOLD)
 
 
 def visited(whole: Any, request: Request) -> Any:
     """The states and steps of a state space that traces visit, as :mod:`fencepost.spark.coverage` has them."""
     assert request.states is not None
-    return traces(whole, request).mapInArrow(VisitTask(subjects_of, request.find, request.states), VISITS)
+    return traces(whole, request).mapInArrow(partial(visit_task, request), VISITS)
 
 
 def traces(whole: Any, request: Request) -> Any:
@@ -301,24 +304,30 @@ def validator_of(request: Request) -> Validator:
     return validators[request.conformance]
 
 
-class ValidateTask:
-    """Validates the traces of a partition, whose events are sorted by trace, node, incarnation and number."""
+def validate_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Validate the traces of a partition, whose events are sorted by trace, node, incarnation and number."""
+    collect_rarely()
+    validator = validator_of(request)
+    explain = explaining(request.last, request.width)
+    coverage = Coverage() if request.coverage else None
+    on_verdict = coverage.add if coverage is not None else None
+    for run, subject, rows in traces_of(batches):
+        trace = partial(_events_of, rows)
+        yield row_of(Told(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
+    if coverage is not None:
+        yield row_of(Told(visits=coverage.visits))
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        request = self.request
-        collect_rarely()
-        validator = validator_of(request)
-        explain = explaining(request.last, request.width)
-        coverage = Coverage() if request.coverage else None
-        on_verdict = coverage.add if coverage is not None else None
-        for run, subject, rows in traces_of(batches):
-            trace = partial(_events_of, rows)
-            yield row_of(Told(judged(validator, run, subject, trace, request.shuffle, explain, on_verdict)))
-        if coverage is not None:
-            yield row_of(Told(visits=coverage.visits))
+def visit_task(request: Request, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Emit the states and steps of a state space that the traces of a partition visit."""
+    assert request.states is not None
+    within = InSpace(request.find(), StateSpace(request.states))
+    for _, subject, rows in traces_of(batches):
+        if subject:
+            within.follow(subject, partial(_events_of, rows))
+            if len(within.visited.steps) >= MOST_HELD:
+                yield rows_of(within.take())
+    yield rows_of(within.take())
 
 
 def event_of(
@@ -347,13 +356,6 @@ def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, lis
             rows.append(tuple(row))
     if name is not None:
         yield *name, rows
-
-
-def subjects_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Callable[[], list[Event]]]]:
-    """The subjects of the traces in sorted events, each with its events."""
-    for _, subject, rows in traces_of(batches):
-        if subject:
-            yield subject, partial(_events_of, rows)
 
 
 def _events_of(rows: Sequence[Sequence[Any]]) -> list[Event]:
