@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -45,10 +46,10 @@ from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Broadcast, Cluster
 from fencepost.spark.level import FrontierFile, Plan, RowLayout, Run
 from fencepost.spark.liveness import Judge
-from fencepost.spark.recording import FileRecording, Record
+from fencepost.spark.recording import FileRecording, record_task
 from fencepost.spark.session import require_spark
-from fencepost.spark.stages import fingerprint_at
-from fencepost.spark.table import TableOutputs, resumed
+from fencepost.spark.stages import OneStage, fingerprint_at
+from fencepost.spark.table import output_of, resumed
 from fencepost.spec.declarations import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
@@ -187,7 +188,7 @@ class SparkExecutor(Executor):
         self.judge: Judge | None = None
         self.tables = Broadcast(cluster)
         self.table: Writer | None = None
-        self.outputs: TableOutputs | None = None
+        self.columns = Broadcast(cluster)
 
     def close(self) -> None:
         """Remove files that were for this search only."""
@@ -224,14 +225,10 @@ class SparkExecutor(Executor):
         else:
             self._take_over()
 
-    def _write_to(self, table: Writer | None) -> None:
-        self.search.table = self.table = table
-        self.outputs = TableOutputs(table, self.cluster) if table is not None else None
-
     def _take_over(self) -> None:
         """Put the states of the embedded executor into files."""
         search = self.search
-        self._write_to(cast("Writer | None", search.table))
+        self.table = cast("Writer | None", search.table)
         self.level = search.result.depth
         name = level.unique_name(self.level, "run", 0)
         self.runs = [[level.write_run(self.files, name, *self._visited(), self.wide)]]
@@ -331,7 +328,7 @@ class SparkExecutor(Executor):
         self.runs = [list(runs) for runs in manifest.runs]
         self.layouts = list(manifest.layouts)
         self.manifest, self.saved_level = manifest, manifest.level
-        self._write_to(writer)
+        self.search.table = self.table = writer
         if self.recording is not None:
             self.recording.levels = [list(records) for records in manifest.recording]
 
@@ -343,10 +340,9 @@ class SparkExecutor(Executor):
             raise refused(self.files.place, f"is damaged: there is no {missing[0]}")
         small = manifest.distinct <= self.handover
         tasks = 1 if small else min(len(files), FILES_PER_CORE * self.cluster.cores)
-        stage = stages.Verify(self.files.place, files, tasks)
-        reports = self._run(
-            [(stage, tasks)], ("reading the checkpoint",), f"reading {len(files)} files of the checkpoint", small
-        )
+        task = partial(stages.verify, self.files.place, list(files.items()), tasks)
+        name = f"reading {len(files)} files of the checkpoint"
+        reports = self._run([(OneStage(task), tasks)], ("reading the checkpoint",), name, small)
         damaged = sorted(name for report in reports for name in msgspec.msgpack.decode(report))
         if damaged:
             raise refused(self.files.place, f"is damaged: {damaged[0]} is not what was written")
@@ -391,8 +387,8 @@ class SparkExecutor(Executor):
     def _record(self, recording: FileRecording) -> None:
         """Record the states and steps of the current level."""
         plan = self._plan(True)
-        stage, name = Record(plan, recording.terms), f"{self._level_name}: steps of {plan.states:,} states"
-        reports = self._run([(stage, plan.partitions)], ("noting down steps",), name, plan.small)
+        task, name = record_task(plan, recording.terms), f"{self._level_name}: steps of {plan.states:,} states"
+        reports = self._run([(OneStage(task), plan.partitions)], ("noting down steps",), name, plan.small)
         recording.add(self.workspace, plan, reports)
 
     def _plan(self, actions: bool) -> Plan:
@@ -416,7 +412,7 @@ class SparkExecutor(Executor):
             tables=self.tables.current(small, lambda: tables.version, lambda: level.arrays_of(tables, compiled)),
             roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions,
-            output=self.outputs.next(small) if self.outputs is not None else None,
+            output=output_of(self.table, self.columns, small) if self.table is not None else None,
         )  # fmt: skip
 
     def _run(self, job_stages: stages.JobStages, doing: Sequence[str], name: str, small: bool) -> list[bytes]:
@@ -435,7 +431,8 @@ class SparkExecutor(Executor):
         begin = time.perf_counter()
         plan = self._plan(True)
         name = f"{self._level_name}: writing {plan.states:,} states"
-        reports = self._run([(stages.Write(plan), plan.partitions)], ("writing states",), name, plan.small)
+        task = OneStage(partial(stages.write, plan))
+        reports = self._run([(task, plan.partitions)], ("writing states",), name, plan.small)
         self.table.take_level(stages.part_decoder.decode(report) for report in reports)
         assert self.table.depth == depth
         if self.figures:
@@ -450,7 +447,7 @@ class SparkExecutor(Executor):
         self.table.begin()
         stale = self.table.stale()
         if stale:
-            task = stages.Rewrite(self.table.storage.place, stale, self.table.columns.kinds)
+            task = OneStage(partial(stages.rewrite, self.table.storage.place, stale, self.table.columns.kinds))
             name = f"writing {len(stale)} files again"
             for report in self._run([(task, len(stale))], ("completing columns",), name, False):
                 self.table.replace(stages.part_decoder.decode(report))

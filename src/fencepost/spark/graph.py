@@ -37,6 +37,11 @@ Bits = tuple[str, ...]
 """A set of states: a file for each partition."""
 
 
+def new_name(kind: str, partition: int) -> str:
+    """The name of a new file about a partition."""
+    return unique_name("graph", kind, partition)
+
+
 class StepFile(msgspec.Struct, frozen=True):
     """A file of steps out of, or into, ``rows`` of the states of a partition."""
 
@@ -241,9 +246,6 @@ class GraphStage(Stage):
         super().__init__()
         self.plan = plan
 
-    def _name(self, kind: str, partition: int) -> str:
-        return unique_name("graph", kind, partition)
-
 
 class PartitionStage(GraphStage, ShuffledStage):
     """A stage whose tasks are given all rows of ``columns`` 64-bit numbers that were shuffled to one partition."""
@@ -296,7 +298,7 @@ class WriteStates(PartitionStage):
         if (rows[1:, 0] == rows[:-1, 0]).any():
             raise RuntimeError("two states have the same 64 bits of fingerprint, by which liveness is judged")
         split = 2 + self.plan.terms.words
-        name = self._name("states", number)
+        name = new_name("states", number)
         columns = rows[:, 0], rows[:, 1].astype(np.uint32), rows[:, 2:split], rows[:, split:]
         self.plan.storage.write(name, *map(np.ascontiguousarray, columns))
         yield _report(number, StatesWritten(number, name, len(rows)))
@@ -346,7 +348,7 @@ class WriteSteps(PartitionStage):
         size = self.plan.partitions[number].size
         rows, starts = np.arange(size, dtype=np.uint32), np.searchsorted(places, np.arange(size + 1))
         steps = Adjacency(rows, starts, others.astype(np.uint32), back, kinds)
-        file = write_steps(self.plan.storage, self._name("out" if out else "into", number), steps)
+        file = write_steps(self.plan.storage, new_name("out" if out else "into", number), steps)
         return _report(number, StepsWritten(number, out, file))
 
 

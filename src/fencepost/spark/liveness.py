@@ -7,8 +7,9 @@ rest the same cycle as it would in the whole graph. Where trimming comes to an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -187,9 +188,10 @@ class _Trimming:
         self.tasks = len(plan.partitions)
         figures["rounds"] = 0
 
-    def _round(self, kind: type[T], stage: stages.Stage, name: str) -> list[T]:
+    def _round(self, kind: type[T], task: Callable[[int], T], name: str) -> list[T]:
         self.figures["rounds"] += 1
-        return _of(kind, self.judge.job(f"{self.property.title}: {name}", ("trimming",), [(stage, self.tasks)]))
+        stage = stages.OneStage(task), self.tasks
+        return _of(kind, self.judge.job(f"{self.property.title}: {name}", ("trimming",), [stage]))
 
     def lasso(self) -> Lasso | None:
         """A fair behaviour that violates the property, the one that the embedded judge finds in the whole graph; None
@@ -214,8 +216,8 @@ class _Trimming:
         if alive is None and self.stutter == NOWHERE:
             return None
         frontier = self.awaited[self.stutter] if self.awaited is not None and self.stutter != NOWHERE else None
-        stage = trim.Gather(plan, self.property, alive, self.stutter, frontier, CANDIDATES)
-        numbers, left = self._graph(self._round(trim.Gathered, stage, "gathering what is left"))
+        task = partial(trim.gather, plan, self.property, alive, self.stutter, frontier, CANDIDATES)
+        numbers, left = self._graph(self._round(trim.Gathered, task, "gathering what is left"))
         first = self.property.predicates[0]
         must = ~left.true(first) if self.property.kind == "eventually_always" else None
         distances = self._distances(numbers) if self.awaited is not None else None
@@ -231,7 +233,8 @@ class _Trimming:
 
     def _region(self) -> Bits | None:
         """The states in which the property can be violated for ever; None if there are none."""
-        reports = self._round(trim.RegionFound, trim.FindRegion(self.plan, self.property), "where it can be violated")
+        task = partial(trim.find_region, self.plan, self.property)
+        reports = self._round(trim.RegionFound, task, "where it can be violated")
         region = tuple(report.bits for report in reports)
         states = sum(report.states for report in reports)
         self.figures["region"] = states
@@ -253,8 +256,8 @@ class _Trimming:
         while frontier is not None or any(level >= distance for level in pending):
             if frontier is None:
                 distance = min(level for level in pending if level >= distance)
-            stage = trim.FindAwaited(self.plan, self.property, distance, frontier, reached)
-            reports = self._round(trim.AwaitedFound, stage, f"{states:,} states in which it is awaited")
+            task = partial(trim.find_awaited, self.plan, self.property, distance, frontier, reached)
+            reports = self._round(trim.AwaitedFound, task, f"{states:,} states in which it is awaited")
             self.judge.remove(reached or ())
             reached = tuple(report.reached for report in reports)
             new = sum(report.found for report in reports)
@@ -281,8 +284,8 @@ class _Trimming:
         obligations: list[tuple[Obligation, bool]] = []
         untried = True
         while True:
-            stage = trim.Trim(plan, self.property, alive, cut)
-            reports = self._round(trim.Trimmed, stage, f"{left:,} states left")
+            task = partial(trim.trim, plan, self.property, alive, cut)
+            reports = self._round(trim.Trimmed, task, f"{left:,} states left")
             self.judge.remove((*alive, *(cut.keep or ())))
             alive, plan = tuple(report.bits for report in reports), self._with_smaller_files(plan, reports)
             left, steps = sum(report.states for report in reports), sum(report.steps for report in reports)
@@ -346,15 +349,15 @@ class _Trimming:
         """The states of a set from which steps within the set lead to an obligation of a fair cycle (or, onward, to
         which they lead from there); None if it is all of them.
         """
-        seed = trim.Seed(plan, self.property, alive, obligation[0])
+        seed = partial(trim.seed, plan, self.property, alive, obligation[0])
         reports = self._round(trim.Grown, seed, f"{left:,} states left, what a fair cycle needs")
         grown, many = tuple(report.bits for report in reports), sum(report.more for report in reports)
         more = many
         while more and many < left:
             if self.figures["rounds"] >= MOST_ROUNDS:
                 raise TooLarge(self._too_large(left, steps))
-            stage = trim.Grow(plan, alive, grown, obligation[1])
-            reports = self._round(trim.Grown, stage, f"{left:,} states left, which come by what is needed")
+            task = partial(trim.grow, plan, alive, grown, obligation[1])
+            reports = self._round(trim.Grown, task, f"{left:,} states left, which come by what is needed")
             self.judge.remove(grown)
             grown, more = tuple(report.bits for report in reports), sum(report.more for report in reports)
             many += more

@@ -8,7 +8,8 @@ The embedded engine keeps the same of a level in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -91,37 +92,35 @@ class Recorded(msgspec.Struct):
 _decoder = msgspec.msgpack.Decoder(Recorded)
 
 
-class Record(stages.LevelStage, stages.OneStage):
-    """Records the states and steps of a level: a task for each partition."""
+def record_task(plan: Plan, terms: Terms) -> Callable[[int], Recorded]:
+    """The task that records the states and steps of a level: one for each partition."""
+    roots = np.array([root.index for root in terms.predicates], np.int64)
+    return partial(_record, plan, terms.kind_of, terms.masks, terms.truth_words, roots)
 
-    def __init__(self, plan: Plan, terms: Terms) -> None:
-        super().__init__(plan)
-        self.kind_of, self.masks, self.truth_words = terms.kind_of, terms.masks, terms.truth_words
-        self.roots = np.array([root.index for root in terms.predicates], np.int64)
 
-    def task(self, number: int) -> Recorded:
-        plan, storage = self.plan, self.plan.storage()
-        c, growing = stages.tables_of(plan.tables)
-        old, _ = read_rows(plan, number, with_cells=True)
-        work, order = self._work(1), np.arange(len(old.fp))
-        if plan.stepwise:
-            assert loops.know_steps(c, growing, old, work)
-        counts, children, kinds, enabled = steps_of(c, old, work, order, self.kind_of, self.masks)
-        truths = np.zeros((len(order), self.truth_words), np.uint64)
-        unknown: list[int] = []
-        evaluations = len(order) * len(self.roots)
-        begin = list_truths(c, old, work, order, 0, self.roots, truths)
-        while begin < evaluations:
-            unknown.append(begin // len(self.roots))
-            begin = list_truths(c, old, work, order, (unknown[-1] + 1) * len(self.roots), self.roots, truths)
-        level = Level(old.fp, counts, children, kinds, enabled, truths)
-        record = write_record(storage, self._name("note", number), level)
-        if not unknown:
-            return Recorded(number, record, "", 0)
-        name, which = self._name("unknown", number), np.array(unknown)
-        highs = old.fp_high[which] if plan.wide else np.zeros(len(which), np.uint64)
-        storage.write(name, which, old.fp[which], highs, old.cells[which].reshape(-1))
-        return Recorded(number, record, name, len(which))
+def _record(plan: Plan, kind_of: Array, masks: Array, truth_words: int, roots: Array, number: int) -> Recorded:
+    storage = plan.storage()
+    c, growing = stages.tables_of(plan.tables)
+    old, _ = read_rows(plan, number, with_cells=True)
+    work, order = stages.work_for(plan, 1), np.arange(len(old.fp))
+    if plan.stepwise:
+        assert loops.know_steps(c, growing, old, work)
+    counts, children, kinds, enabled = steps_of(c, old, work, order, kind_of, masks)
+    truths = np.zeros((len(order), truth_words), np.uint64)
+    unknown: list[int] = []
+    evaluations = len(order) * len(roots)
+    begin = list_truths(c, old, work, order, 0, roots, truths)
+    while begin < evaluations:
+        unknown.append(begin // len(roots))
+        begin = list_truths(c, old, work, order, (unknown[-1] + 1) * len(roots), roots, truths)
+    level = Level(old.fp, counts, children, kinds, enabled, truths)
+    record = write_record(storage, unique_name(plan.level, "note", number), level)
+    if not unknown:
+        return Recorded(number, record, "", 0)
+    name, which = unique_name(plan.level, "unknown", number), np.array(unknown)
+    highs = old.fp_high[which] if plan.wide else np.zeros(len(which), np.uint64)
+    storage.write(name, which, old.fp[which], highs, old.cells[which].reshape(-1))
+    return Recorded(number, record, name, len(which))
 
 
 # -- by the driver ----------------------------------------------------------------------------------------------------

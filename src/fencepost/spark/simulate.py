@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -48,6 +49,7 @@ from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Broadcast, Cluster, Job
 from fencepost.spark.level import Shared, arrays_of
 from fencepost.spark.session import require_spark
+from fencepost.spark.stages import OneStage
 from fencepost.step import Stepper
 
 ROUND = 4.0
@@ -140,16 +142,10 @@ report_decoder = msgspec.msgpack.Decoder(Walked)
 # -- a task -----------------------------------------------------------------------------------------------------------
 
 
-class Walk(stages.OneStage):
-    """Takes the walks of a round."""
-
-    def __init__(self, plan: Round) -> None:
-        super().__init__()
-        self.plan = plan
-
-    def task(self, number: int) -> Walked:
-        with closing(Walker(self.plan)) as walker:
-            return walker.take(self.plan.shares[number])
+def walk(plan: Round, number: int) -> Walked:
+    """Take the walks of a task in a round."""
+    with closing(Walker(plan)) as walker:
+        return walker.take(plan.shares[number])
 
 
 class Walker:
@@ -368,7 +364,8 @@ class Distributed(simulate.Simulation):
         if count:
             some = numbers.plural(count, "walk")
             doing, name = "walking", f"round {len(self.figures) + 1}: {some} from number {shares[0][0][0]:,} on"
-        return self.cluster.submit([(Walk(plan), len(shares))], (doing,), f"{self.stepper.protocol.name}, {name}")
+        stage = OneStage(partial(walk, plan)), len(shares)
+        return self.cluster.submit([stage], (doing,), f"{self.stepper.protocol.name}, {name}")
 
     def _common_of_rounds(self) -> Common:
         arena, starts = self.arena, self.plan.starts

@@ -13,7 +13,7 @@ that no report to the driver names does not exist.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -195,14 +195,14 @@ class FirstStage(Stage):
 
 
 class OneStage(FirstStage):
-    """The only stage of a job: each task sends one report."""
+    """The only stage of a job: each task sends one report to the driver, which ``task`` gives for its number."""
+
+    def __init__(self, task: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.task = task
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         yield row(0, number, msgspec.msgpack.encode(self.task(number)), report=True)
-
-    def task(self, number: int) -> Any:
-        """Do the task of a number; the report for the driver."""
-        raise NotImplementedError
 
 
 class ShuffledStage(Stage):
@@ -245,25 +245,6 @@ class LevelStage(Stage):
     def _name(self, kind: str, number: int) -> str:
         return level.unique_name(self.plan.level, kind, number)
 
-    def _work(self, rows: int) -> Work:
-        plan = self.plan
-        counts = np.zeros(COUNTERS, np.int64)
-        counts[DEADLOCK] = -1
-        return work_with(
-            counts=counts,
-            parked=np.zeros(rows, np.int64),
-            leaf_count=np.zeros(plan.leaves, np.int64),
-            cut_count=np.zeros(plan.outcomes, np.int64),
-            new_count=np.zeros(plan.outcomes, np.int64),
-            gates=np.zeros(plan.roots, np.int64),
-            stack=np.zeros(STACK_WORDS, np.int64),
-            best_fp=np.zeros(plan.roots, np.uint64),
-            best_high=np.zeros(plan.roots, np.uint64),
-            best_position=np.full(plan.roots, -1, np.int64),
-            best_order=np.full(plan.roots, -1, np.int64),
-            best_outcome=np.full(plan.roots, -1, np.int64),
-        )
-
 
 class Expand(LevelStage, FirstStage):
     """The first stage: a task for each partition of the frontier."""
@@ -273,7 +254,7 @@ class Expand(LevelStage, FirstStage):
         plan, partition = self.plan, number
         c, growing = tables_of(plan.tables)
         old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
-        work = self._work(1)
+        work = work_for(plan, 1)
         if plan.stepwise:
             assert loops.know_steps(c, growing, old, work)
         most = int(loops.outcomes_possible(c, old.leaves)) + 1
@@ -388,7 +369,7 @@ class Build(LevelStage, ShuffledStage):
         refs = writable(level.concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
         n = len(refs)
         old, _ = level.read_rows(plan, partition, with_cells=True)
-        work = self._work(min(n, CHUNK))
+        work = work_for(plan, min(n, CHUNK))
         new = Arena(
             cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
             fp=buffer("fp", n, np.uint64),
@@ -439,39 +420,21 @@ class Build(LevelStage, ShuffledStage):
         return Built(partition, frontier, parked, found_by, violated, time.perf_counter() - self.began)
 
 
-class Write(LevelStage, OneStage):
-    """Writes the states of a level to a table, when the level is complete: a task for each partition."""
-
-    def task(self, number: int) -> Part | None:
-        return write_states(self.plan, number, tables_of(self.plan.tables)[0])
+def write(plan: level.Plan, number: int) -> Part | None:
+    """Write the states of a level to a table, when the level is complete: a task for each partition."""
+    return write_states(plan, number, tables_of(plan.tables)[0])
 
 
-class Rewrite(OneStage):
-    """Writes files of a table of states again, with all columns: a task for each file."""
-
-    def __init__(self, directory: str, stale: list[tuple[int, str]], kinds: Kinds) -> None:
-        super().__init__()
-        self.directory = directory
-        self.stale = stale
-        self.kinds = kinds
-
-    def task(self, number: int) -> Part:
-        with writing(self.directory):
-            return Place(open_storage(self.directory), "states").rewrite(*self.stale[number], self.kinds)
+def rewrite(directory: str, stale: list[tuple[int, str]], kinds: Kinds, number: int) -> Part:
+    """Write files of a table of states again, with all columns: a task for each file."""
+    with writing(directory):
+        return Place(open_storage(directory), "states").rewrite(*stale[number], kinds)
 
 
-class Verify(OneStage):
-    """Reads the files of a checkpoint, each task a share of them; reports the files whose digests are others."""
-
-    def __init__(self, place: str, files: dict[str, str], tasks: int) -> None:
-        super().__init__()
-        self.place = place
-        self.files = list(files.items())
-        self.tasks = tasks
-
-    def task(self, number: int) -> list[str]:
-        storage = open_storage(self.place)
-        return [name for name, expected in self.files[number :: self.tasks] if storage.digest(name) != expected]
+def verify(place: str, files: list[tuple[str, str]], tasks: int, number: int) -> list[str]:
+    """Read the files of a checkpoint, each task a share of them; report the files whose digests are others."""
+    storage = open_storage(place)
+    return [name for name, expected in files[number::tasks] if storage.digest(name) != expected]
 
 
 def level_stages(plan: level.Plan) -> JobStages:
@@ -534,6 +497,26 @@ def writable(array: Array) -> Array:
 def packed(*arrays: Array) -> bytes:
     """Arrays of 64-bit numbers, one after the other."""
     return b"".join(array.data.cast("B") for array in arrays)
+
+
+def work_for(plan: level.Plan, rows: int) -> Work:
+    """The scratch of the loops of a task about a level."""
+    counts = np.zeros(COUNTERS, np.int64)
+    counts[DEADLOCK] = -1
+    return work_with(
+        counts=counts,
+        parked=np.zeros(rows, np.int64),
+        leaf_count=np.zeros(plan.leaves, np.int64),
+        cut_count=np.zeros(plan.outcomes, np.int64),
+        new_count=np.zeros(plan.outcomes, np.int64),
+        gates=np.zeros(plan.roots, np.int64),
+        stack=np.zeros(STACK_WORDS, np.int64),
+        best_fp=np.zeros(plan.roots, np.uint64),
+        best_high=np.zeros(plan.roots, np.uint64),
+        best_position=np.full(plan.roots, -1, np.int64),
+        best_order=np.full(plan.roots, -1, np.int64),
+        best_outcome=np.full(plan.roots, -1, np.int64),
+    )
 
 
 def _levels(plan: level.Plan, old: Arena, new: Arena) -> Levels:

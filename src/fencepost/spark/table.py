@@ -6,29 +6,22 @@ from __future__ import annotations
 
 from fencepost.engines.options import SparkOptions
 from fencepost.errors import SystemFailure
-from fencepost.spark.cluster import Broadcast, Cluster
+from fencepost.spark.cluster import Broadcast
 from fencepost.spark.level import TableOutput
 from fencepost.states.writer import Mark, Writer
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
 
-class TableOutputs:
-    """The table as the tasks of each level get to know it."""
-
-    def __init__(self, writer: Writer, cluster: Cluster) -> None:
-        self.writer = writer
-        self._columns = Broadcast(cluster)
-
-    def next(self, small: bool) -> TableOutput:
-        """The output of the level after the last one that was written. The columns are broadcast anew when they have
-        grown; if the level is ``small``, they stay in this process.
-        """
-        writer, columns = self.writer, self.writer.columns
-        writer.begin()
-        columns.learn(writer.stepper.store)
-        shared = self._columns.current(small, lambda: columns.version, lambda: columns)
-        return TableOutput(writer.storage.place, writer.depth + 1, writer.edges is not None, shared.variable)
+def output_of(writer: Writer, shared: Broadcast, small: bool) -> TableOutput:
+    """The table as the tasks of the level after the last one that was written get to know it. The columns are broadcast
+    anew when they have grown; if the level is ``small``, they stay in this process.
+    """
+    columns = writer.columns
+    writer.begin()
+    columns.learn(writer.stepper.store)
+    variable = shared.current(small, lambda: columns.version, lambda: columns).variable
+    return TableOutput(writer.storage.place, writer.depth + 1, writer.edges is not None, variable)
 
 
 def resumed(stepper: Stepper, options: SparkOptions, mark: Mark | None, checkpoint: str) -> Writer | None:

@@ -19,7 +19,6 @@ from fencepost.spark.graph import (
     NOWHERE,
     Bits,
     GraphPlan,
-    GraphStage,
     Partition,
     States,
     StatesWritten,
@@ -28,6 +27,7 @@ from fencepost.spark.graph import (
     empty_set,
     has,
     mask_of,
+    new_name,
     read_mask,
     read_set,
     read_states,
@@ -38,7 +38,6 @@ from fencepost.spark.graph import (
     write_mask,
     write_steps,
 )
-from fencepost.spark.stages import OneStage
 from fencepost.storage import Storage
 
 PASSES = 8
@@ -150,61 +149,42 @@ report_decoder = msgspec.msgpack.Decoder(Report)
 # -- the tasks --------------------------------------------------------------------------------------------------------
 
 
-class PropertyStage(GraphStage, OneStage):
-    """The only stage of a round: its tasks work on the states of a partition and the sets of a property there."""
-
-    def __init__(self, plan: GraphPlan, property: Property) -> None:
-        super().__init__(plan)
-        self.property = property
-
-    def _read(self, number: int) -> tuple[Storage, Partition, States, PropertySets]:
-        """The storage, the partition, its states, and the sets of the property."""
-        storage, partition, terms = self.plan.storage, self.plan.partitions[number], self.plan.terms
-        states = read_states(storage, partition, terms)
-        return storage, partition, states, sets_of(states, self.property, terms)
+def _read(plan: GraphPlan, property: Property, number: int) -> tuple[Storage, Partition, States, PropertySets]:
+    """The storage, a partition, its states, and the sets of the property there."""
+    storage, partition, terms = plan.storage, plan.partitions[number], plan.terms
+    states = read_states(storage, partition, terms)
+    return storage, partition, states, sets_of(states, property, terms)
 
 
-class FindRegion(PropertyStage):
-    """Finds the states where the property can be violated for ever."""
-
-    def task(self, number: int) -> RegionFound:
-        storage, partition, states, sets = self._read(number)
-        pending = np.unique(states.levels[sets.pending]).tolist()
-        name = write_mask(storage, self._name("region", number), partition, sets.region)
-        nearest = int(states.levels[sets.stutter].min()) if sets.stutter.any() else NOWHERE
-        return RegionFound(number, name, int(sets.region.sum()), pending, nearest)
+def find_region(plan: GraphPlan, property: Property, number: int) -> RegionFound:
+    """Find the states where the property can be violated for ever."""
+    storage, partition, states, sets = _read(plan, property, number)
+    pending = np.unique(states.levels[sets.pending]).tolist()
+    name = write_mask(storage, new_name("region", number), partition, sets.region)
+    nearest = int(states.levels[sets.stutter].min()) if sets.stutter.any() else NOWHERE
+    return RegionFound(number, name, int(sets.region.sum()), pending, nearest)
 
 
-class FindAwaited(PropertyStage):
-    """Finds the states of a partition in which leads-to is awaited from ``distance`` steps after the start on: pending
+def find_awaited(
+    plan: GraphPlan, property: Property, distance: int, frontier: Bits | None, reached: Bits | None, number: int
+) -> AwaitedFound:
+    """Find the states of a partition in which leads-to is awaited from ``distance`` steps after the start on: pending
     states of that level, and those one step after the last ones (``frontier``).
     """
-
-    def __init__(
-        self, plan: GraphPlan, property: Property, distance: int, frontier: Bits | None, reached: Bits | None
-    ) -> None:
-        super().__init__(plan, property)
-        self.distance, self.frontier, self.reached = distance, frontier, reached
-
-    def task(self, number: int) -> AwaitedFound:
-        plan = self.plan
-        storage, partition, states, sets = self._read(number)
-        reached = np.zeros(partition.size, bool)
-        if self.reached is not None:
-            reached = read_mask(storage, partition, self.reached[number])
-        new = sets.pending & (states.levels == self.distance) & ~reached
-        if self.frontier is not None:
-            words = read_set(storage, plan.partitions, self.frontier)
-            before, open_ = words.copy(), np.zeros(len(words), np.uint64)
-            set_mask(open_, partition, sets.region & ~reached)
-            steps = read_steps(storage, plan.into[number], False)
-            # One step, and no more: the states that are added here lead nowhere yet.
-            trim_loops.one_step(steps.rows, steps.starts, steps.others, partition.first, open_, before, words)
-            new |= mask_of(words, partition) & ~mask_of(before, partition)
-        frontier = write_mask(storage, self._name("frontier", number), partition, new)
-        every = write_mask(storage, self._name("reached", number), partition, reached | new)
-        stutters = bool((new & sets.stutter).any())
-        return AwaitedFound(number, frontier, every, int(new.sum()), stutters)
+    storage, partition, states, sets = _read(plan, property, number)
+    known = np.zeros(partition.size, bool) if reached is None else read_mask(storage, partition, reached[number])
+    new = sets.pending & (states.levels == distance) & ~known
+    if frontier is not None:
+        words = read_set(storage, plan.partitions, frontier)
+        before, open_ = words.copy(), np.zeros(len(words), np.uint64)
+        set_mask(open_, partition, sets.region & ~known)
+        steps = read_steps(storage, plan.into[number], False)
+        # One step, and no more: the states that are added here lead nowhere yet.
+        trim_loops.one_step(steps.rows, steps.starts, steps.others, partition.first, open_, before, words)
+        new |= mask_of(words, partition) & ~mask_of(before, partition)
+    last = write_mask(storage, new_name("frontier", number), partition, new)
+    every = write_mask(storage, new_name("reached", number), partition, known | new)
+    return AwaitedFound(number, last, every, int(new.sum()), bool((new & sets.stutter).any()))
 
 
 class Cut(NamedTuple):
@@ -220,129 +200,104 @@ class Cut(NamedTuple):
     spared: int | None = None
 
 
-class Trim(PropertyStage):
-    """Removes from the set ``alive`` states that are on no fair cycle within it: those that are not in a ``cut``, and,
+def trim(plan: GraphPlan, property: Property, alive: Bits, cut: Cut, number: int) -> Trimmed:
+    """Remove from the set ``alive`` states that are on no fair cycle within it: those that are not in a ``cut``, and,
     again and again, those that no step leads into or out of.
     """
-
-    def __init__(self, plan: GraphPlan, property: Property, alive: Bits, cut: Cut) -> None:
-        super().__init__(plan, property)
-        self.alive, self.cut = alive, cut
-
-    def task(self, number: int) -> Trimmed:
-        plan, cut, terms = self.plan, self.cut, self.plan.terms
-        storage, partition, states, sets = self._read(number)
-        words = read_set(storage, plan.partitions, self.alive)
-        left = mask_of(words, partition) & (states.levels >= cut.low) & (states.levels <= cut.high)
-        left &= (states.enabled & cut.starved == 0).all(axis=1)
-        if cut.keep is not None:
-            kept = read_mask(storage, partition, cut.keep[number])
-            left &= kept if cut.spared is None else kept | ~has(states.enabled, cut.spared)
-        set_mask(words, partition, left)
-        out, into = read_steps(storage, plan.out[number], True), read_steps(storage, plan.into[number], False)
-        for _ in range(PASSES):
-            if not sum(
-                trim_loops.trim_rows(steps.rows, steps.starts, steps.others, partition.first, words)
-                for steps in (out, into)
-            ):
-                break
-        left = mask_of(words, partition)
-        out, into = within(out, partition, words), within(into, partition, words)
-        smaller: list[StepFile | None] = [None, None]
-        if 2 * int(left.sum()) < plan.out[number].rows or 2 * len(out.others) < plan.out[number].steps:
-            smaller = [
-                write_steps(storage, self._name(name, number), steps) for name, steps in (("out", out), ("into", into))
-            ]
-        high = states.levels[row_of_each(out)[out.back > 0]]
-        low = states.levels[row_of_each(into)[into.back > 0]]
-        enabled = states.enabled[left]
-        return Trimmed(
-            number, write_mask(storage, self._name("left", number), partition, left), int(left.sum()), len(out.others),
-            int(low.min()) if len(low) else NOWHERE, int(high.max()) if len(high) else 0,
-            np.bitwise_or.reduce(terms.masks[np.unique(out.kinds)], axis=0).tolist(),
-            np.bitwise_or.reduce(~enabled, axis=0).tolist(), np.bitwise_or.reduce(enabled, axis=0).tolist(),
-            int((left & sets.must).sum()), *smaller,
-        )  # fmt: skip
+    terms = plan.terms
+    storage, partition, states, sets = _read(plan, property, number)
+    words = read_set(storage, plan.partitions, alive)
+    left = mask_of(words, partition) & (states.levels >= cut.low) & (states.levels <= cut.high)
+    left &= (states.enabled & cut.starved == 0).all(axis=1)
+    if cut.keep is not None:
+        kept = read_mask(storage, partition, cut.keep[number])
+        left &= kept if cut.spared is None else kept | ~has(states.enabled, cut.spared)
+    set_mask(words, partition, left)
+    out, into = read_steps(storage, plan.out[number], True), read_steps(storage, plan.into[number], False)
+    for _ in range(PASSES):
+        if not sum(
+            trim_loops.trim_rows(steps.rows, steps.starts, steps.others, partition.first, words)
+            for steps in (out, into)
+        ):
+            break
+    left = mask_of(words, partition)
+    out, into = within(out, partition, words), within(into, partition, words)
+    smaller: list[StepFile | None] = [None, None]
+    if 2 * int(left.sum()) < plan.out[number].rows or 2 * len(out.others) < plan.out[number].steps:
+        smaller = [
+            write_steps(storage, new_name(name, number), steps) for name, steps in (("out", out), ("into", into))
+        ]
+    high = states.levels[row_of_each(out)[out.back > 0]]
+    low = states.levels[row_of_each(into)[into.back > 0]]
+    enabled = states.enabled[left]
+    return Trimmed(
+        number, write_mask(storage, new_name("left", number), partition, left), int(left.sum()), len(out.others),
+        int(low.min()) if len(low) else NOWHERE, int(high.max()) if len(high) else 0,
+        np.bitwise_or.reduce(terms.masks[np.unique(out.kinds)], axis=0).tolist(),
+        np.bitwise_or.reduce(~enabled, axis=0).tolist(), np.bitwise_or.reduce(enabled, axis=0).tolist(),
+        int((left & sets.must).sum()), *smaller,
+    )  # fmt: skip
 
 
-class Seed(PropertyStage):
-    """Finds the states of a set, ``alive``, that meet an obligation, or from which a step within the set does."""
-
-    def __init__(self, plan: GraphPlan, property: Property, alive: Bits, obligation: Obligation) -> None:
-        super().__init__(plan, property)
-        self.alive, self.obligation = alive, obligation
-
-    def task(self, number: int) -> Grown:
-        plan, (kind, condition) = self.plan, self.obligation
-        storage, partition, states, sets = self._read(number)
-        words = read_set(storage, plan.partitions, self.alive)
-        if kind == "must":
-            seeds = sets.must
-        else:
-            out = within(read_steps(storage, plan.out[number], True), partition, words)
-            seeds = np.zeros(partition.size, bool)
-            seeds[row_of_each(out)[has(plan.terms.masks, condition)[out.kinds]]] = True
-            if kind == "weak":
-                seeds |= ~has(states.enabled, condition)
-        seeds &= mask_of(words, partition)
-        name = write_mask(storage, self._name("seed", number), partition, seeds)
-        return Grown(number, name, int(seeds.sum()))
+def seed(plan: GraphPlan, property: Property, alive: Bits, obligation: Obligation, number: int) -> Grown:
+    """Find the states of a set, ``alive``, that meet an obligation, or from which a step within the set does."""
+    kind, condition = obligation
+    storage, partition, states, sets = _read(plan, property, number)
+    words = read_set(storage, plan.partitions, alive)
+    if kind == "must":
+        seeds = sets.must
+    else:
+        out = within(read_steps(storage, plan.out[number], True), partition, words)
+        seeds = np.zeros(partition.size, bool)
+        seeds[row_of_each(out)[has(plan.terms.masks, condition)[out.kinds]]] = True
+        if kind == "weak":
+            seeds |= ~has(states.enabled, condition)
+    seeds &= mask_of(words, partition)
+    name = write_mask(storage, new_name("seed", number), partition, seeds)
+    return Grown(number, name, int(seeds.sum()))
 
 
-class Grow(GraphStage, OneStage):
-    """Adds to the set ``grown`` the states of ``alive`` from which a step leads into it, or, ``onward``, into which one
+def grow(plan: GraphPlan, alive: Bits, grown: Bits, onward: bool, number: int) -> Grown:
+    """Add to the set ``grown`` the states of ``alive`` from which a step leads into it, or, ``onward``, into which one
     leads from it.
     """
-
-    def __init__(self, plan: GraphPlan, alive: Bits, grown: Bits, onward: bool) -> None:
-        super().__init__(plan)
-        self.alive, self.grown, self.onward = alive, grown, onward
-
-    def task(self, number: int) -> Grown:
-        plan, storage, partition = self.plan, self.plan.storage, self.plan.partitions[number]
-        alive, grown = (read_set(storage, plan.partitions, bits) for bits in (self.alive, self.grown))
-        steps = read_steps(storage, (plan.into if self.onward else plan.out)[number], False)
-        more = 0
-        for _ in range(PASSES):
-            added = trim_loops.grow_rows(steps.rows, steps.starts, steps.others, partition.first, alive, grown)
-            more += added
-            if not added:
-                break
-        name = write_mask(storage, self._name("grown", number), partition, mask_of(grown, partition))
-        return Grown(number, name, more)
+    storage, partition = plan.storage, plan.partitions[number]
+    inside, words = (read_set(storage, plan.partitions, bits) for bits in (alive, grown))
+    steps = read_steps(storage, (plan.into if onward else plan.out)[number], False)
+    more = 0
+    for _ in range(PASSES):
+        added = trim_loops.grow_rows(steps.rows, steps.starts, steps.others, partition.first, inside, words)
+        more += added
+        if not added:
+            break
+    name = write_mask(storage, new_name("grown", number), partition, mask_of(words, partition))
+    return Grown(number, name, more)
 
 
-class Gather(PropertyStage):
-    """Writes the rest of a partition, and the first ``most`` of the nearest states in which a behaviour can stay: those
+def gather(
+    plan: GraphPlan, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int, number: int
+) -> Gathered:
+    """Write the rest of a partition, and the first ``most`` of the nearest states in which a behaviour can stay: those
     of the ``level``, or of the set ``frontier``.
     """
-
-    def __init__(
-        self, plan: GraphPlan, property: Property, alive: Bits | None, level: int, frontier: Bits | None, most: int
-    ) -> None:
-        super().__init__(plan, property)
-        self.alive, self.level, self.frontier, self.most = alive, level, frontier, most
-
-    def task(self, number: int) -> Gathered:
-        plan = self.plan
-        storage, partition, states, sets = self._read(number)
-        words = empty_set(plan.partitions)
-        if self.alive is not None:
-            words = read_set(storage, plan.partitions, self.alive)
-        if self.frontier is not None:
-            near = read_mask(storage, partition, self.frontier[number])
-        else:
-            near = states.levels == self.level
-        stutter = np.flatnonzero(near & sets.stutter)
-        stutter = stutter[np.lexsort((states.fingerprints[stutter], states.levels[stutter]))][: self.most]
-        chosen = mask_of(words, partition)
-        out = within(read_steps(storage, plan.out[number], True), partition, words)
-        chosen[stutter] = True
-        rows = np.flatnonzero(chosen)
-        name = self._name("judged", number)
-        storage.write(
-            name, rows + partition.first, states.fingerprints[rows], states.levels[rows].astype(np.int64),
-            np.ascontiguousarray(states.enabled[rows]), np.ascontiguousarray(states.truths[rows]),
-            row_of_each(out).astype(np.int64) + partition.first, out.others.astype(np.int64), out.kinds,
-        )  # fmt: skip
-        return Gathered(number, name, len(rows), len(out.others))
+    storage, partition, states, sets = _read(plan, property, number)
+    words = empty_set(plan.partitions)
+    if alive is not None:
+        words = read_set(storage, plan.partitions, alive)
+    if frontier is not None:
+        near = read_mask(storage, partition, frontier[number])
+    else:
+        near = states.levels == level
+    stutter = np.flatnonzero(near & sets.stutter)
+    stutter = stutter[np.lexsort((states.fingerprints[stutter], states.levels[stutter]))][:most]
+    chosen = mask_of(words, partition)
+    out = within(read_steps(storage, plan.out[number], True), partition, words)
+    chosen[stutter] = True
+    rows = np.flatnonzero(chosen)
+    name = new_name("judged", number)
+    storage.write(
+        name, rows + partition.first, states.fingerprints[rows], states.levels[rows].astype(np.int64),
+        np.ascontiguousarray(states.enabled[rows]), np.ascontiguousarray(states.truths[rows]),
+        row_of_each(out).astype(np.int64) + partition.first, out.others.astype(np.int64), out.kinds,
+    )  # fmt: skip
+    return Gathered(number, name, len(rows), len(out.others))
