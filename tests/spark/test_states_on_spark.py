@@ -145,7 +145,7 @@ class TestHere:
         assert (kinds["mixed"], kinds["maybe"], kinds["seen.6"], "seen.5" in kinds) == ("text", "int", "bool", False)
         # The files in which it was a number were written again by tasks.
         stage, tasks = jobs[-1]
-        assert isinstance(stage, stages.OneStage) and stage.task.func is stages.rewrite and tasks > 2
+        assert stage.work.func is stages.rewrite and tasks > 2
 
     def test_tasks_that_run_twice_change_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         class Twice(engine.Cluster):  # the one of the fixture
@@ -190,7 +190,7 @@ class TestHere:
         class Interrupted(engine.Cluster):  # the one of the fixture
             def run(self, job_stages: stages.JobStages, *given: Any) -> list[bytes]:
                 reports = super().run(job_stages, *given)
-                if getattr(getattr(job_stages[0][0], "task", None), "func", None) is stages.write:
+                if job_stages[0][0].work.func is stages.write:
                     jobs.append(job_stages)
                     if len(jobs) == 3:
                         raise KeyboardInterrupt

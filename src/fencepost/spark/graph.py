@@ -13,6 +13,7 @@ of its own: no state is shuffled. That is an eighth of a byte of memory for each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from fencepost.compiler.arrays import Array
 from fencepost.liveness.graph import Measures
 from fencepost.spark.level import bounds, read_columns, unique_name
 from fencepost.spark.recording import RecordFile, read_record
-from fencepost.spark.stages import FirstStage, ShuffledStage, Stage, row
+from fencepost.spark.stages import FirstStage, JobStages, Received, ShuffledStage, row
 from fencepost.storage import Storage, open_storage
 
 MOST_STATES = 1 << 32
@@ -239,25 +240,9 @@ class StepsWritten(msgspec.Struct, tag="steps"):
     steps: StepFile
 
 
-class GraphStage(Stage):
-    """A stage of a job about the graph."""
-
-    def __init__(self, plan: GraphPlan) -> None:
-        super().__init__()
-        self.plan = plan
-
-
-class PartitionStage(GraphStage, ShuffledStage):
-    """A stage whose tasks are given all rows of ``columns`` 64-bit numbers that were shuffled to one partition."""
-
-    columns = 0
-
-    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
-        yield from self.task(number, np.concatenate([block.reshape(-1, self.columns) for _, block in blocks]))
-
-    def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
-        """The rows that the task of partition ``number`` sends."""
-        raise NotImplementedError
+def _rows(received: Received, columns: int) -> Array:
+    """All rows of so many 64-bit numbers that were shuffled to a partition."""
+    return np.concatenate([block.reshape(-1, columns) for _, block in received.blocks])
 
 
 def _shuffled(partitions: int, to: Array, rows: Array) -> Iterator[pa.RecordBatch]:
@@ -275,116 +260,114 @@ def _report(partition: int, content: msgspec.Struct) -> pa.RecordBatch:
     return row(partition, partition, msgspec.msgpack.encode(content), report=True)
 
 
-class ShuffleStates(GraphStage, FirstStage):
-    """Shuffles the states of a record file to their partitions."""
-
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        level, record = self.plan.records[number]
-        some = read_record(self.plan.storage, record, self.plan.terms)
-        levels = np.full(record.states, level, np.uint64)
-        rows = np.column_stack([some.fingerprints, levels, some.enabled, some.truths])
-        yield from _shuffled(len(self.plan.partitions), self.plan.partition_of(some.fingerprints), rows)
+def shuffle_states(plan: GraphPlan, number: int) -> Iterator[pa.RecordBatch]:
+    """Shuffle the states of a record file to their partitions."""
+    level, record = plan.records[number]
+    some = read_record(plan.storage, record, plan.terms)
+    levels = np.full(record.states, level, np.uint64)
+    rows = np.column_stack([some.fingerprints, levels, some.enabled, some.truths])
+    yield from _shuffled(len(plan.partitions), plan.partition_of(some.fingerprints), rows)
 
 
-class WriteStates(PartitionStage):
-    """Writes the states of a partition, by fingerprint."""
-
-    def __init__(self, plan: GraphPlan) -> None:
-        super().__init__(plan)
-        self.columns = 2 + plan.terms.words + plan.terms.truth_words
-
-    def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
-        rows = rows[np.argsort(rows[:, 0])]
-        if (rows[1:, 0] == rows[:-1, 0]).any():
-            raise RuntimeError("two states have the same 64 bits of fingerprint, by which liveness is judged")
-        split = 2 + self.plan.terms.words
-        name = new_name("states", number)
-        columns = rows[:, 0], rows[:, 1].astype(np.uint32), rows[:, 2:split], rows[:, split:]
-        self.plan.storage.write(name, *map(np.ascontiguousarray, columns))
-        yield _report(number, StatesWritten(number, name, len(rows)))
+def write_states(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
+    """Write the states of a partition, by fingerprint."""
+    rows = _rows(received, 2 + plan.terms.words + plan.terms.truth_words)
+    rows = rows[np.argsort(rows[:, 0])]
+    if (rows[1:, 0] == rows[:-1, 0]).any():
+        raise RuntimeError("two states have the same 64 bits of fingerprint, by which liveness is judged")
+    split = 2 + plan.terms.words
+    name = new_name("states", number)
+    columns = rows[:, 0], rows[:, 1].astype(np.uint32), rows[:, 2:split], rows[:, split:]
+    plan.storage.write(name, *map(np.ascontiguousarray, columns))
+    yield _report(number, StatesWritten(number, name, len(rows)))
 
 
-class ShuffleSteps(GraphStage, FirstStage):
-    """Shuffles the steps of a record file to the partitions of their targets: the fingerprints of both ends, level and
+def shuffle_steps(plan: GraphPlan, number: int) -> Iterator[pa.RecordBatch]:
+    """Shuffle the steps of a record file to the partitions of their targets: the fingerprints of both ends, level and
     kind.
     """
-
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        level, record = self.plan.records[number]
-        some = read_record(self.plan.storage, record, self.plan.terms)
-        sources = np.repeat(some.fingerprints, some.counts)
-        rows = np.column_stack([some.children, sources, some.kinds.astype(np.uint64) | np.uint64(level << 16)])
-        yield from _shuffled(len(self.plan.partitions), self.plan.partition_of(some.children), rows)
+    level, record = plan.records[number]
+    some = read_record(plan.storage, record, plan.terms)
+    sources = np.repeat(some.fingerprints, some.counts)
+    rows = np.column_stack([some.children, sources, some.kinds.astype(np.uint64) | np.uint64(level << 16)])
+    yield from _shuffled(len(plan.partitions), plan.partition_of(some.children), rows)
 
 
-class NumberTargets(PartitionStage):
-    """Numbers the targets of steps, and shuffles the steps to the partitions of their sources. Steps to states outside
+def number_targets(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
+    """Number the targets of steps, and shuffle the steps to the partitions of their sources. Steps to states outside
     a constraint end here.
     """
-
-    columns = 3
-
-    def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
-        plan, partition = self.plan, self.plan.partitions[number]
-        states = read_states(plan.storage, partition, plan.terms)
-        places, found = _places(states.fingerprints, rows[:, 0])
-        rows, places = rows[found], places[found]
-        back = states.levels[places] <= (rows[:, 2] >> np.uint64(16)).astype(np.int64)
-        numbers = (places + partition.first).astype(np.uint64)
-        steps = numbers | (rows[:, 2] & np.uint64(0xFFFF)) << np.uint64(32) | back.astype(np.uint64) << np.uint64(48)
-        to = plan.partition_of(rows[:, 1])
-        yield from _shuffled(len(plan.partitions), to, np.column_stack([rows[:, 1], steps]))
+    rows = _rows(received, 3)
+    partition = plan.partitions[number]
+    states = read_states(plan.storage, partition, plan.terms)
+    places, found = _places(states.fingerprints, rows[:, 0])
+    rows, places = rows[found], places[found]
+    back = states.levels[places] <= (rows[:, 2] >> np.uint64(16)).astype(np.int64)
+    numbers = (places + partition.first).astype(np.uint64)
+    steps = numbers | (rows[:, 2] & np.uint64(0xFFFF)) << np.uint64(32) | back.astype(np.uint64) << np.uint64(48)
+    to = plan.partition_of(rows[:, 1])
+    yield from _shuffled(len(plan.partitions), to, np.column_stack([rows[:, 1], steps]))
 
 
-class WriteSteps(PartitionStage):
-    """Writes steps out of, or into, the states of a partition."""
-
-    columns = 2
-
-    def _written(
-        self, number: int, out: bool, places: Array, others: Array, back: Array, kinds: Array
-    ) -> pa.RecordBatch:
-        """Write steps, by the places of their states in the partition; the report of it."""
-        size = self.plan.partitions[number].size
-        rows, starts = np.arange(size, dtype=np.uint32), np.searchsorted(places, np.arange(size + 1))
-        steps = Adjacency(rows, starts, others.astype(np.uint32), back, kinds)
-        file = write_steps(self.plan.storage, new_name("out" if out else "into", number), steps)
-        return _report(number, StepsWritten(number, out, file))
+def _written(
+    plan: GraphPlan, number: int, out: bool, places: Array, others: Array, back: Array, kinds: Array
+) -> pa.RecordBatch:
+    """Write steps, by the places of their states in the partition; the report of it."""
+    size = plan.partitions[number].size
+    rows, starts = np.arange(size, dtype=np.uint32), np.searchsorted(places, np.arange(size + 1))
+    steps = Adjacency(rows, starts, others.astype(np.uint32), back, kinds)
+    file = write_steps(plan.storage, new_name("out" if out else "into", number), steps)
+    return _report(number, StepsWritten(number, out, file))
 
 
-class WriteStepsOut(WriteSteps):
-    """Writes the steps out of the states of a partition, in the order of their targets, and shuffles them to the
+def write_steps_out(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
+    """Write the steps out of the states of a partition, in the order of their targets, and shuffle them to the
     partitions of these.
     """
+    rows = _rows(received, 2)
+    partition = plan.partitions[number]
+    states = read_states(plan.storage, partition, plan.terms)
+    places, found = _places(states.fingerprints, rows[:, 0])
+    assert found.all()
+    target = rows[:, 1] & np.uint64(NOWHERE)
+    kind = (rows[:, 1] >> np.uint64(32)).astype(np.uint16)
+    back = (rows[:, 1] >> np.uint64(48)).astype(np.uint8)
+    order = np.lexsort((kind, target, places))
+    places, target, kind, back = places[order], target[order], kind[order], back[order]
+    yield _written(plan, number, True, places, target, back, kind)
+    source = (places + partition.first).astype(np.uint64)
+    again = np.zeros(len(source), bool)
+    again[1:] = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+    pairs = np.column_stack([target, source | back.astype(np.uint64) << np.uint64(32)])[~again]
+    firsts = np.array([p.first for p in plan.partitions[1:]], np.uint64)
+    yield from _shuffled(len(plan.partitions), np.searchsorted(firsts, pairs[:, 0], side="right"), pairs)
 
-    def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
-        plan, partition = self.plan, self.plan.partitions[number]
-        states = read_states(plan.storage, partition, plan.terms)
-        places, found = _places(states.fingerprints, rows[:, 0])
-        assert found.all()
-        target = rows[:, 1] & np.uint64(NOWHERE)
-        kind = (rows[:, 1] >> np.uint64(32)).astype(np.uint16)
-        back = (rows[:, 1] >> np.uint64(48)).astype(np.uint8)
-        order = np.lexsort((kind, target, places))
-        places, target, kind, back = places[order], target[order], kind[order], back[order]
-        yield self._written(number, True, places, target, back, kind)
-        source = (places + partition.first).astype(np.uint64)
-        again = np.zeros(len(source), bool)
-        again[1:] = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
-        pairs = np.column_stack([target, source | back.astype(np.uint64) << np.uint64(32)])[~again]
-        firsts = np.array([p.first for p in plan.partitions[1:]], np.uint64)
-        yield from _shuffled(len(plan.partitions), np.searchsorted(firsts, pairs[:, 0], side="right"), pairs)
+
+def write_steps_into(plan: GraphPlan, number: int, received: Received) -> Iterator[pa.RecordBatch]:
+    """Write the steps into the states of a partition."""
+    rows = _rows(received, 2)
+    source = rows[:, 1] & np.uint64(NOWHERE)
+    places = rows[:, 0].astype(np.int64) - plan.partitions[number].first
+    order = np.lexsort((source, places))
+    back = (rows[:, 1] >> np.uint64(32)).astype(np.uint8)
+    yield _written(plan, number, False, places[order], source[order], back[order], np.zeros(0, np.uint16))
 
 
-class WriteStepsInto(WriteSteps):
-    """Writes the steps into the states of a partition."""
+def stages_of_states(plan: GraphPlan) -> JobStages:
+    """The stages that write the states of the graph, each with its number of tasks."""
+    return [
+        (FirstStage(partial(shuffle_states, plan)), len(plan.records)),
+        (ShuffledStage(partial(write_states, plan)), len(plan.partitions)),
+    ]
 
-    def task(self, number: int, rows: Array) -> Iterator[pa.RecordBatch]:
-        source = rows[:, 1] & np.uint64(NOWHERE)
-        places = rows[:, 0].astype(np.int64) - self.plan.partitions[number].first
-        order = np.lexsort((source, places))
-        back = (rows[:, 1] >> np.uint64(32)).astype(np.uint8)
-        yield self._written(number, False, places[order], source[order], back[order], np.zeros(0, np.uint16))
+
+def stages_of_steps(plan: GraphPlan) -> JobStages:
+    """The stages that write the steps of the graph, each with its number of tasks."""
+    later = (number_targets, write_steps_out, write_steps_into)
+    return [
+        (FirstStage(partial(shuffle_steps, plan)), len(plan.records)),
+        *((ShuffledStage(partial(each, plan)), len(plan.partitions)) for each in later),
+    ]
 
 
 def _places(ordered: Array, wanted: Array) -> tuple[Array, Array]:

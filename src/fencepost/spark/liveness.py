@@ -142,21 +142,15 @@ class Judge:
         records = tuple((level, record) for level, some in enumerate(recording.levels) for record in some)
         plan = GraphPlan(self.storage.place, self.terms.measures, records, (Partition("", 0, 0),) * partitions)
         many = f"{recording.states:,} states"
-        reports = self.job(
-            f"collecting {many}",
-            ("reading", "sorting"),
-            [(graph.ShuffleStates(plan), len(records)), (graph.WriteStates(plan), partitions)],
-        )
+        reports = self.job(f"collecting {many}", ("reading", "sorting"), graph.stages_of_states(plan))
         written, first = [], 0
         for report in _of(graph.StatesWritten, reports):
             written.append(Partition(report.file, report.states, first))
             first += -(-report.states // 64) * 64
         plan = msgspec.structs.replace(plan, partitions=tuple(written))
-        later = (graph.NumberTargets, graph.WriteStepsOut, graph.WriteStepsInto)
-        steps = _of(graph.StepsWritten, self.job(
-            f"laying out the steps between {many}", ("reading", "numbering", "sorting", "turning round"),
-            [(graph.ShuffleSteps(plan), len(records)), *((stage(plan), partitions) for stage in later)],
-        ))  # fmt: skip
+        doing = ("reading", "numbering", "sorting", "turning round")
+        reports = self.job(f"laying out the steps between {many}", doing, graph.stages_of_steps(plan))
+        steps = _of(graph.StepsWritten, reports)
         out, into = (tuple(report.steps for report in steps if report.out == is_out) for is_out in (True, False))
         return msgspec.structs.replace(plan, records=(), out=out, into=into)
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -158,12 +159,22 @@ def tables_of(shared: level.Shared) -> tuple[Compiled, Growing]:
     return _tables[shared.id]
 
 
-class Stage:
-    """The tasks of a stage, each called with the rows that are sent to it; those of a first stage get rows with their
-    own number. The driver makes the object, and so gives it its version.
+class Received(NamedTuple):
+    """The blocks of 64-bit numbers that were shuffled to a task, each with the number of the task that sent it, and
+    when this one began, by the clock ``perf_counter``.
     """
 
-    def __init__(self) -> None:
+    blocks: list[tuple[int, Array]]
+    began: float
+
+
+class Stage:
+    """The tasks of a stage, each called with the rows that are sent to it; those of a first stage get rows with their
+    own number. ``work``: what a task does. The driver makes the object, and so gives it its version.
+    """
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self.work = work
         self.version = VERSION
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -181,42 +192,33 @@ JobStages = Sequence[tuple[Stage, int]]
 
 
 class FirstStage(Stage):
-    """The first stage of a job: its tasks are given nothing but their numbers."""
+    """The first stage of a job: its tasks are given nothing but their numbers, and give the rows that they send."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.rows(number)
-
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows that task ``number`` sends."""
-        raise NotImplementedError
+                yield from self.work(number)
 
 
-class OneStage(FirstStage):
-    """The only stage of a job: each task sends one report to the driver, which ``task`` gives for its number."""
-
-    def __init__(self, task: Callable[[int], Any]) -> None:
-        super().__init__()
-        self.task = task
-
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        yield row(0, number, msgspec.msgpack.encode(self.task(number)), report=True)
-
-
-class ShuffledStage(Stage):
-    """A later stage of a job: each task is given all blocks of 64-bit numbers that were shuffled to it. Reports are
-    passed on to the driver.
-    """
-
-    began = 0.0
-    """When the task began, by the clock ``perf_counter``."""
+class OneStage(Stage):
+    """The only stage of a job: each task is given its number, and gives one report for the driver."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         self.check_version()
-        self.began = time.perf_counter()
-        blocks: list[tuple[int, Array]] = []
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield row(0, number, msgspec.msgpack.encode(self.work(number)), report=True)
+
+
+class ShuffledStage(Stage):
+    """A later stage of a job: each task is given its number and what it has :class:`Received`, and gives the rows that
+    it sends. Reports are passed on to the driver.
+    """
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.check_version()
+        received = Received([], time.perf_counter())
         number = -1
         for batch in batches:
             to, source, is_report, payload = (batch.column(k) for k in range(4))
@@ -226,198 +228,176 @@ class ShuffledStage(Stage):
                     yield row(sender, sender, payload[i].as_py(), report=True)
                 else:
                     number = to[i].as_py()
-                    blocks.append((sender, np.frombuffer(payload[i].as_buffer(), np.uint64)))
-        if blocks:
-            yield from self.rows(number, blocks)
-
-    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
-        """The rows that task ``number`` sends. ``blocks``: each with the number of the task that sent it."""
-        raise NotImplementedError
+                    received.blocks.append((sender, np.frombuffer(payload[i].as_buffer(), np.uint64)))
+        if received.blocks:
+            yield from self.work(number, received)
 
 
-class LevelStage(Stage):
-    """A stage of a job about one level."""
-
-    def __init__(self, plan: level.Plan) -> None:
-        super().__init__()
-        self.plan = plan
-
-    def _name(self, kind: str, number: int) -> str:
-        return level.unique_name(self.plan.level, kind, number)
-
-
-class Expand(LevelStage, FirstStage):
+def expand(plan: level.Plan, partition: int) -> Iterator[pa.RecordBatch]:
     """The first stage: a task for each partition of the frontier."""
-
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
-        plan, partition = self.plan, number
-        c, growing = tables_of(plan.tables)
-        old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
-        work = work_for(plan, 1)
-        if plan.stepwise:
-            assert loops.know_steps(c, growing, old, work)
-        most = int(loops.outcomes_possible(c, old.leaves)) + 1
-        found = Candidates(
-            buffer("candidates", most, np.uint64),
-            buffer("high candidates", most if plan.wide else 1, np.uint64),
-            buffer("references", most, np.int64),
-        )
-        levels, filled = _levels(plan, old, old), np.zeros((1, 8), np.int64)
-        n = 0
-        deadlock: tuple[int, int] | None = None
-        broken: dict[int, tuple[int, int, int]] = {}
-        for first, last in spans:
-            n = int(loops.expand(c, levels, work, plan.stepwise or None, first, last, n, found, filled))
-            if work.counts[DEADLOCK] >= 0:
-                state = fingerprint_at(old, int(work.counts[DEADLOCK]), plan.wide)
-                deadlock = min(deadlock or state, state)
-                work.counts[DEADLOCK] = -1
-            for root in np.flatnonzero(work.best_order >= 0).tolist():
-                step = (*fingerprint_at(old, int(work.best_order[root]), plan.wide), int(work.best_outcome[root]))
-                if root not in broken or step[:2] < broken[root][:2]:
-                    broken[root] = step
-                work.best_order[root] = -1
-        found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # positions become numbers in the level
-        low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
-        edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
-        shuffled = 0
-        for owner in range(plan.owners):
-            for at in range(edges[owner], edges[owner + 1], BLOCK):
-                block = slice(at, min(at + BLOCK, edges[owner + 1]))
-                payload = packed(low[block], ref[block], *([high[block]] if plan.wide else []))
-                shuffled += len(payload)
-                yield row(owner, partition, payload)
-        steps = write_steps(plan, partition, c, old, work)
-        report = Expanded(
-            _sparse(work.leaf_count),
-            _sparse(work.cut_count),
-            deadlock,
-            broken,
-            n,
-            len(low),
-            shuffled,
-            time.perf_counter() - begin,
-            steps,
-        )
-        yield row(partition % plan.owners, partition, msgspec.msgpack.encode(report), report=True)
+    begin = time.perf_counter()
+    c, growing = tables_of(plan.tables)
+    old, spans = level.read_rows(plan, partition, with_cells=plan.stepwise)
+    work = work_for(plan, 1)
+    if plan.stepwise:
+        assert loops.know_steps(c, growing, old, work)
+    most = int(loops.outcomes_possible(c, old.leaves)) + 1
+    found = Candidates(
+        buffer("candidates", most, np.uint64),
+        buffer("high candidates", most if plan.wide else 1, np.uint64),
+        buffer("references", most, np.int64),
+    )
+    levels, filled = _levels(plan, old, old), np.zeros((1, 8), np.int64)
+    n = 0
+    deadlock: tuple[int, int] | None = None
+    broken: dict[int, tuple[int, int, int]] = {}
+    for first, last in spans:
+        n = int(loops.expand(c, levels, work, plan.stepwise or None, first, last, n, found, filled))
+        if work.counts[DEADLOCK] >= 0:
+            state = fingerprint_at(old, int(work.counts[DEADLOCK]), plan.wide)
+            deadlock = min(deadlock or state, state)
+            work.counts[DEADLOCK] = -1
+        for root in np.flatnonzero(work.best_order >= 0).tolist():
+            step = (*fingerprint_at(old, int(work.best_order[root]), plan.wide), int(work.best_outcome[root]))
+            if root not in broken or step[:2] < broken[root][:2]:
+                broken[root] = step
+            work.best_order[root] = -1
+    found.ref[:n] += pack_reference(partition * plan.partition_rows, 0)  # positions become numbers in the level
+    low, high, ref = without_duplicates(c, found, n, 0, (1 << 64) - 1, plan.wide)
+    edges = [0, *np.searchsorted(low, np.array(level.bounds(plan.owners)[1:-1], np.uint64)).tolist(), len(low)]
+    shuffled = 0
+    for owner in range(plan.owners):
+        for at in range(edges[owner], edges[owner + 1], BLOCK):
+            block = slice(at, min(at + BLOCK, edges[owner + 1]))
+            payload = packed(low[block], ref[block], *([high[block]] if plan.wide else []))
+            shuffled += len(payload)
+            yield row(owner, partition, payload)
+    steps = write_steps(plan, partition, c, old, work)
+    report = Expanded(
+        _sparse(work.leaf_count),
+        _sparse(work.cut_count),
+        deadlock,
+        broken,
+        n,
+        len(low),
+        shuffled,
+        time.perf_counter() - begin,
+        steps,
+    )
+    yield row(partition % plan.owners, partition, msgspec.msgpack.encode(report), report=True)
 
 
-class Deduplicate(LevelStage, ShuffledStage):
+def deduplicate(plan: level.Plan, owner: int, received: Received) -> Iterator[pa.RecordBatch]:
     """The second stage: a task for each owner, with all candidates of that owner and no others."""
-
-    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
-        plan, storage, owner = self.plan, self.plan.storage(), number
-        c, _ = tables_of(plan.tables)
-        columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in blocks]
-        fps, refs = (level.concatenated([column[k] for column in columns]) for k in (0, 1))
-        highs = level.concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
-        received = len(fps)
-        blocks.clear()
-        columns.clear()
-        least, end = level.range_of(owner, plan.owners)
-        candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
-        low, high, ref = without_duplicates(c, candidates, received, least, end - 1, plan.wide)
-        visited = np.zeros(len(low), np.uint8)
-        for run in plan.runs[owner]:
-            i = 0
-            for block, block_high in level.run_blocks(storage, run, plan.wide):
-                i = loops.mark_visited(low, high, i, block, block_high, visited, plan.wide)
-        new = visited == 0
-        low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
-        runs = list(plan.runs[owner])
-        if len(low):
-            runs = self._with_run(owner, runs, loops.Visited(low, high, reference_outcome(ref).astype(np.uint32)))
-        shuffled = 0
-        for partition, references in by_partition(ref, plan.partition_rows):
-            for at in range(0, len(references), 2 * BLOCK):
-                payload = references[at : at + 2 * BLOCK].tobytes()
-                shuffled += len(payload)
-                yield row(partition, owner, payload)
-        report = Deduplicated(owner, runs, received, len(low), shuffled, time.perf_counter() - self.began)
-        yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(report), report=True)
-
-    def _with_run(self, owner: int, runs: list[level.Run], new: loops.Visited) -> list[level.Run]:
-        """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
-        merged, and each larger one that is not larger than all of those together.
-        """
-        plan, storage = self.plan, self.plan.storage()
-        if len(runs) >= MOST_RUNS:
-            runs = sorted(runs, key=lambda run: run.states, reverse=True)
-            least = len(runs) - 2
-            while runs and (len(runs) > least or runs[-1].states <= len(new.fp)):
-                other = loops.Visited(*level.read_run(storage, runs.pop(), plan.wide))
-                n = len(new.fp) + len(other.fp)
-                merged = loops.Visited(
-                    np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
-                )
-                loops.merge(new, other, merged, plan.wide)
-                new = merged
-        return [*runs, level.write_run(storage, self._name("run", owner), *new, plan.wide)]
+    storage = plan.storage()
+    c, _ = tables_of(plan.tables)
+    columns = [block.reshape(3 if plan.wide else 2, -1) for _, block in received.blocks]
+    fps, refs = (level.concatenated([column[k] for column in columns]) for k in (0, 1))
+    highs = level.concatenated([column[2] for column in columns]) if plan.wide else np.zeros(1, np.uint64)
+    count = len(fps)
+    received.blocks.clear()
+    columns.clear()
+    least, end = level.range_of(owner, plan.owners)
+    candidates = Candidates(writable(fps), writable(highs), writable(refs).view(np.int64))
+    low, high, ref = without_duplicates(c, candidates, count, least, end - 1, plan.wide)
+    visited = np.zeros(len(low), np.uint8)
+    for run in plan.runs[owner]:
+        i = 0
+        for block, block_high in level.run_blocks(storage, run, plan.wide):
+            i = loops.mark_visited(low, high, i, block, block_high, visited, plan.wide)
+    new = visited == 0
+    low, high, ref = low[new], high[new] if plan.wide else high, ref[new]
+    runs = list(plan.runs[owner])
+    if len(low):
+        runs = _with_run(plan, owner, runs, loops.Visited(low, high, reference_outcome(ref).astype(np.uint32)))
+    shuffled = 0
+    for partition, references in by_partition(ref, plan.partition_rows):
+        for at in range(0, len(references), 2 * BLOCK):
+            payload = references[at : at + 2 * BLOCK].tobytes()
+            shuffled += len(payload)
+            yield row(partition, owner, payload)
+    report = Deduplicated(owner, runs, count, len(low), shuffled, time.perf_counter() - received.began)
+    yield row(owner % plan.partitions, owner, msgspec.msgpack.encode(report), report=True)
 
 
-class Build(LevelStage, ShuffledStage):
+def _with_run(plan: level.Plan, owner: int, runs: list[level.Run], new: loops.Visited) -> list[level.Run]:
+    """The runs of the owner with one of the new states among them. When there are too many runs, the smallest are
+    merged, and each larger one that is not larger than all of those together.
+    """
+    storage = plan.storage()
+    if len(runs) >= MOST_RUNS:
+        runs = sorted(runs, key=lambda run: run.states, reverse=True)
+        least = len(runs) - 2
+        while runs and (len(runs) > least or runs[-1].states <= len(new.fp)):
+            other = loops.Visited(*level.read_run(storage, runs.pop(), plan.wide))
+            n = len(new.fp) + len(other.fp)
+            merged = loops.Visited(
+                np.empty(n, np.uint64), np.empty(n if plan.wide else 1, np.uint64), np.empty(n, np.uint32)
+            )
+            loops.merge(new, other, merged, plan.wide)
+            new = merged
+    return [*runs, level.write_run(storage, level.unique_name(plan.level, "run", owner), *new, plan.wide)]
+
+
+def build(plan: level.Plan, partition: int, received: Received) -> Iterator[pa.RecordBatch]:
     """The third stage: a task for each partition of the frontier, with the references to its new states' steps."""
-
-    def rows(self, number: int, blocks: list[tuple[int, Array]]) -> Iterator[pa.RecordBatch]:
-        yield row(0, number, msgspec.msgpack.encode(self._build(number, blocks)), report=True)
-
-    def _build(self, partition: int, blocks: list[tuple[int, Array]]) -> Built:
-        plan, storage = self.plan, self.plan.storage()
-        c, growing = tables_of(plan.tables)
-        # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
-        refs = writable(level.concatenated([block for _, block in sorted(blocks, key=itemgetter(0))]).view(np.int64))
-        n = len(refs)
-        old, _ = level.read_rows(plan, partition, with_cells=True)
-        work = work_for(plan, min(n, CHUNK))
-        new = Arena(
-            cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
-            fp=buffer("fp", n, np.uint64),
-            fp_high=buffer("high", n if plan.wide else 1, np.uint64),
-            ref=refs,
-            meta=buffer("meta", n, np.int64),
-            leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
-            image=level.NO_IMAGES,
-            image_high=level.NO_IMAGES,
-        )
-        loops.fingerprints(c, old, partition * plan.partition_rows, Candidates(new.fp, new.fp_high, refs), plan.wide)
-        levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
-        completed = False
-        at, chunk = 0, FIRST_CHUNK
-        while at < n:
-            end = min(at + chunk, n)
-            loops.build(c, levels, work, plan.stepwise or None, end - at)
-            if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
-                completed = True
-                loops.complete(c, growing, levels, work, asks)
-            at, chunk = end, min(2 * chunk, CHUNK)
-        assert work.counts[COUNT] == n
-        fallen = np.flatnonzero(new.meta == PARKED)
-        parked = None
-        if len(fallen):
-            parked = (self._name("parked", partition), len(fallen))
-            level.write_parked(storage, parked[0], new, fallen, plan.wide)
-        inside = np.flatnonzero(is_inside(new.meta))
-        rows, top = len(inside), int(work.counts[LEAF_TOP])
-        if completed or rows < n:
-            # Leaves of rows that were completed late are not where the order of rows would have them.
-            leaves, metas = np.empty(top, np.int32), np.empty(rows, np.int64)
-            loops.gather_leaves(new, inside, metas, leaves, False)
-            loops.close_up(new, inside, plan.wide)
-            new = new._replace(meta=metas, leaves=leaves)
-        # The images, which come last, are empty as it is.
-        new = Arena(*(column[:rows] for column in new))._replace(leaves=new.leaves[:top])
-        outcomes = reference_outcome(new.ref)
-        frontier = None
-        if rows:
-            name, kept = self._name("rows", partition), outcomes if plan.output is not None else None
-            frontier = level.write_frontier_file(storage, name, new, len(plan.layouts) - 1, plan.wide, kept)
-        violated = {
-            root: (int(work.best_fp[root]), int(work.best_high[root]))
-            for root in np.flatnonzero(work.best_position >= 0).tolist()
-        }
-        found_by = _sparse(np.bincount(outcomes, minlength=1))
-        return Built(partition, frontier, parked, found_by, violated, time.perf_counter() - self.began)
+    storage = plan.storage()
+    c, growing = tables_of(plan.tables)
+    # Owners have ascending ranges, and the blocks of one owner are in order: so are all blocks together.
+    blocks = [block for _, block in sorted(received.blocks, key=itemgetter(0))]
+    refs = writable(level.concatenated(blocks).view(np.int64))
+    n = len(refs)
+    old, _ = level.read_rows(plan, partition, with_cells=True)
+    work = work_for(plan, min(n, CHUNK))
+    new = Arena(
+        cells=buffer("cells", n * plan.words, np.uint64).reshape(n, plan.words),
+        fp=buffer("fp", n, np.uint64),
+        fp_high=buffer("high", n if plan.wide else 1, np.uint64),
+        ref=refs,
+        meta=buffer("meta", n, np.int64),
+        leaves=buffer("leaves", n * plan.most_leaves + 1, np.int32),
+        image=level.NO_IMAGES,
+        image_high=level.NO_IMAGES,
+    )
+    loops.fingerprints(c, old, partition * plan.partition_rows, Candidates(new.fp, new.fp_high, refs), plan.wide)
+    levels, asks = _levels(plan, old, new), np.zeros((QUESTIONS, 3), np.int64)
+    completed = False
+    at, chunk = 0, FIRST_CHUNK
+    while at < n:
+        end = min(at + chunk, n)
+        loops.build(c, levels, work, plan.stepwise or None, end - at)
+        if work.counts[PARKS] and growing.top[0] < POOL * 3 // 4:
+            completed = True
+            loops.complete(c, growing, levels, work, asks)
+        at, chunk = end, min(2 * chunk, CHUNK)
+    assert work.counts[COUNT] == n
+    fallen = np.flatnonzero(new.meta == PARKED)
+    parked = None
+    if len(fallen):
+        parked = (level.unique_name(plan.level, "parked", partition), len(fallen))
+        level.write_parked(storage, parked[0], new, fallen, plan.wide)
+    inside = np.flatnonzero(is_inside(new.meta))
+    rows, top = len(inside), int(work.counts[LEAF_TOP])
+    if completed or rows < n:
+        # Leaves of rows that were completed late are not where the order of rows would have them.
+        leaves, metas = np.empty(top, np.int32), np.empty(rows, np.int64)
+        loops.gather_leaves(new, inside, metas, leaves, False)
+        loops.close_up(new, inside, plan.wide)
+        new = new._replace(meta=metas, leaves=leaves)
+    # The images, which come last, are empty as it is.
+    new = Arena(*(column[:rows] for column in new))._replace(leaves=new.leaves[:top])
+    outcomes = reference_outcome(new.ref)
+    frontier = None
+    if rows:
+        name, kept = level.unique_name(plan.level, "rows", partition), outcomes if plan.output is not None else None
+        frontier = level.write_frontier_file(storage, name, new, len(plan.layouts) - 1, plan.wide, kept)
+    violated = {
+        root: (int(work.best_fp[root]), int(work.best_high[root]))
+        for root in np.flatnonzero(work.best_position >= 0).tolist()
+    }
+    found_by = _sparse(np.bincount(outcomes, minlength=1))
+    report = Built(partition, frontier, parked, found_by, violated, time.perf_counter() - received.began)
+    yield row(0, partition, msgspec.msgpack.encode(report), report=True)
 
 
 def write(plan: level.Plan, number: int) -> Part | None:
@@ -439,7 +419,11 @@ def verify(place: str, files: list[tuple[str, str]], tasks: int, number: int) ->
 
 def level_stages(plan: level.Plan) -> JobStages:
     """The stages that expand a level, each with its number of tasks."""
-    return [(Expand(plan), plan.partitions), (Deduplicate(plan), plan.owners), (Build(plan), plan.partitions)]
+    return [
+        (FirstStage(partial(expand, plan)), plan.partitions),
+        (ShuffledStage(partial(deduplicate, plan)), plan.owners),
+        (ShuffledStage(partial(build, plan)), plan.partitions),
+    ]
 
 
 def run_here(stages: JobStages) -> list[bytes]:
