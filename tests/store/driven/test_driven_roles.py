@@ -148,7 +148,7 @@ def taken(constants: dict[str, Any], moves: list[str]) -> Any:
         ]
         assert len(outcomes) == 1, (move, len(outcomes))
         row = driver.step(system, row, root, outcomes[0])
-    return driver.protocol.bound_to(Reading(driver.stepper.store, row))  # type: ignore[arg-type]
+    return driver.protocol.bound_to(Reading(driver.stepper.store, row))
 
 
 def test_an_entry_that_is_sent_again_carries_the_lac_that_it_was_first_sent_with() -> None:

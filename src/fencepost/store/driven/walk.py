@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fencepost.errors import SystemFailure
-from fencepost.spec.context import Slot
+from fencepost.spec.context import Looking, Slot
 from fencepost.spec.values import Value, show_parameters
 from fencepost.step import Outcome, Root, Stepper
 from fencepost.step.state import LOW
@@ -201,15 +201,12 @@ def driven_text(value: object) -> str:
     return " ".join(str(value).split())
 
 
-class Reading:
+class Reading(Looking):
     """A state that can be read, and not written."""
-
-    __slots__ = ("disabled", "ids", "store")
 
     def __init__(self, store: Any, ids: Sequence[int]) -> None:
         self.store = store
         self.ids = ids
-        self.disabled = False
 
     def read(self, slot: Slot) -> Value:
         """The value of a slot."""
@@ -266,8 +263,8 @@ class Driver:
         """
         after = self.stepper.apply(row, outcome)
         store, protocol = self.stepper.store, self.protocol
-        before_it: Any = protocol.bound_to(Reading(store, row))  # type: ignore[arg-type]
-        after_it: Any = protocol.bound_to(Reading(store, after))  # type: ignore[arg-type]
+        before_it: Any = protocol.bound_to(Reading(store, row))
+        after_it: Any = protocol.bound_to(Reading(store, after))
         taken = Taken(root.name, root.parameters, outcome.labels, outcome.events, before_it, after_it)
         try:
             drive(system, taken)
