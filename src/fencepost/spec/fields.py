@@ -506,8 +506,6 @@ def shape_of(declared: Any, protocol: Any, within: tuple[Any, ...] = ()) -> Shap
         return _struct(declared, {}, protocol)
     if isinstance(declared, Record):
         return _struct(type(declared), {n: getattr(declared, n) for n in declared._fields}, protocol)
-    if isinstance(declared, Shape):
-        return declared
     return Leaf(declared)
 
 

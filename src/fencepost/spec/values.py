@@ -422,8 +422,6 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (3, value, copysign(1.0, value))
     if isinstance(value, str):
         return (4, value)
-    if isinstance(value, ModelValue):
-        return (6, value.index, value.name)
     if isinstance(value, tuple):
         return (7, len(value), tuple(order_key(v) for v in value))
     if isinstance(value, (frozenset, set)):

@@ -96,9 +96,7 @@ def plain(value: Value) -> Any:
     else a list of [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks is a string, and so
     is a whole number of more than 64 bits, of which many readers would make another one.
     """
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, ModelValue):
+    if isinstance(value, (enum.Enum, ModelValue)):
         return value.name
     if isinstance(value, float):
         return value if abs(value) != float("inf") else repr(value)
