@@ -36,7 +36,7 @@ def typed(types: Callable[[], Types], *others: str, whole: Collection[str] = ())
     @invariant(part=lambda protocol: parts(protocol, [*filter(_is_name, types()), *others], whole))
     def type_ok(self: Any, part: Path) -> bool:
         """Every part of the state holds a value of its type."""
-        return is_typed(self, part, types())
+        return _is_typed(self, part, types)
 
     return type_ok
 
@@ -62,21 +62,31 @@ def _parts(path: Path, shape: Any) -> Iterator[Path]:
         yield from _parts((*path, key), part)
 
 
-def is_typed(state: Any, part: Path, types: Types) -> bool:
+def _is_typed(state: Any, part: Path, types: Callable[[], Types]) -> bool:
     """Whether the part of ``state`` at ``part`` passes the test for its name, or for the type of its field."""
-    names = [*filter(_is_name, part)]
     owner = value = state
     for key in part:
         if isinstance(key, str):
             owner, value = value, getattr(value, key)
         else:
             value = value[key]
-    test = types.get(".".join(names)) or _of_type(_fields(record_shape(owner).record)[names[-1]], types)
+    test = _test_by_name(part, types)
+    if test is None:
+        record: Any = record_shape(owner).record
+        test = _test_by_type(record, part, types)
     return test(state, value)
 
 
-_fields: Callable[[Any], Mapping[str, Any]] = cache(get_type_hints)
-"""The types of the fields of a record."""
+@cache
+def _test_by_name(part: Path, types: Callable[[], Types]) -> Test | None:
+    return types().get(".".join(filter(_is_name, part)))
+
+
+@cache
+def _test_by_type(record: Any, part: Path, types: Callable[[], Types]) -> Test:
+    """The test for a part that is a field of ``record``, or in one."""
+    *_, field = filter(_is_name, part)
+    return _of_type(get_type_hints(record)[field], types())
 
 
 def _of_type(kind: Any, types: Types) -> Test:
