@@ -40,8 +40,7 @@ run, TICK = cluster.Cluster.run, cluster.TICK
 
 
 def paused(self, job_stages, doing, name, report):
-    plan = getattr(job_stages[0][0], "plan", None)
-    pauses = len(job_stages) == 3 and plan.level >= pause
+    pauses = len(job_stages) == 3 and job_stages[0][0].work.args[0].level >= pause
 
     def report_and_wait(stage):
         report(stage)
