@@ -42,7 +42,7 @@ def traced(seed: int) -> tuple[Outcome, int]:
     return simulate(seed, trace=SimTrace(lambda *event: events.append(event))), len(events)
 
 
-@pytest.mark.parametrize("seed", [9, 12, 16, 33])
+@pytest.mark.parametrize("seed", [9, 12, 16, 33, 3738])
 def test_worlds_keep_their_promises(seed: int) -> None:
     outcome = simulate(seed)
     assert not outcome.promise, outcome.what

@@ -210,10 +210,12 @@ class Session:
         """Be connected with one server after another."""
         while not self._is_stopped:
             host, port = self._hosts[int(random.random() * len(self._hosts))]
+            link = Link(self)
             try:
                 async with asyncio.timeout(self._timeout / 3):
-                    _, link = await self._loop.create_connection(lambda: Link(self), host, port)
+                    await self._loop.create_connection(lambda link=link: link, host, port)  # type: ignore[misc]
             except (OSError, TimeoutError):
+                link.close()  # there may be a connection since the time was over
                 await asyncio.sleep(0.05 * (1 + random.random()))
                 continue
             await link.over
@@ -355,7 +357,8 @@ class Link(asyncio.Protocol):
 
     def close(self) -> None:
         """Break it."""
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def ping(self) -> None:
         """Say that this client is there, now and then."""
