@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,26 @@ def test_a_leader_that_is_gone_is_followed_and_what_it_confirmed_is_there(tmp_pa
         await writer.close()
         found = await contents(other)
         assert found[:500] == data and found[-1] == b"next" and found[500:-1] in ([], [b"maybe"])
+
+    run(tmp_path, test)
+
+
+def test_entries_of_the_next_leader_are_not_earlier_however_late_its_clock_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: Standing) -> None:
+        log = await made(cluster)
+        killed = await cluster.connect()
+        writer = await killed.log("orders").writer()
+        await writer.append(b"first")
+        await killed.close()
+        with monkeypatch.context() as context:
+            context.setattr(time, "time_ns", lambda: 5_000_000)
+            async with log.writer() as writer:
+                await writer.append_many([b"a", b"b"])
+        entries = [(entry.data, entry.time) async for entry in log.reader(follow=False)]
+        (_, first), *_ = entries
+        assert first > 1_700_000_000_000 and entries == [(b"first", first), (b"a", first), (b"b", first)]
 
     run(tmp_path, test)
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost import EmbeddedOptions, OptionError, SearchOptions, SparkOptions, SystemFailure, check
 from fencepost.protocols import shipped
 from fencepost.spark.session import reason, require_java
+from fencepost.spark.stages import FirstStage, OneStage, ShuffledStage, Stage
 
 CHECK = [
     "check",
@@ -226,3 +228,13 @@ def test_pyspark_is_imported_for_spark_only() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("[]\n"), done.stdout
+
+
+@pytest.mark.parametrize("kind", [FirstStage, OneStage, ShuffledStage])
+def test_an_executor_with_another_version_refuses_to_work(kind: type[Stage]) -> None:
+    done: list[object] = []
+    stage = kind(done.append)
+    stage.version = "0.0.1"
+    with pytest.raises(RuntimeError, match=r"an executor has Fencepost \S+, the driver 0\.0\.1"):
+        next(iter(stage(iter([pa.RecordBatch.from_pydict({"id": [0]})]))))
+    assert not done
